@@ -1,0 +1,76 @@
+"""Every error type that dpb-gym raises on bad input or bad state.
+
+Each derives from `DPBError` and from the built-in type that fits, so both
+``except DPBError`` and ``except ValueError`` work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DPBError(Exception):
+    """Base of all errors raised on purpose by dpb-gym."""
+
+
+class ParameterError(DPBError, ValueError):
+    """A parameter is outside its documented range, shape or type."""
+
+
+class ActionError(DPBError, ValueError):
+    """An action has a wrong shape, dtype or range."""
+
+
+class UnknownNameError(DPBError, KeyError, ValueError):
+    """An id or name is not registered; the message offers close matches."""
+
+    def __str__(self) -> str:  # KeyError would print the repr
+        return str(self.args[0]) if self.args else ""
+
+
+class BudgetError(DPBError, ValueError):
+    """A privacy budget or guarantee parameter is invalid."""
+
+
+class BudgetExceeded(DPBError, RuntimeError):
+    """A charge would spend more than the budget; nothing was released."""
+
+
+class HorizonExceeded(DPBError, RuntimeError):
+    """More records or rounds than the declared horizon; nothing was released."""
+
+
+class DataError(DPBError, ValueError):
+    """A data file is missing, damaged, truncated or of another format."""
+
+
+class ResultError(DPBError, ValueError):
+    """A result directory, shard or manifest is damaged or of another suite."""
+
+
+class SuiteError(DPBError, ValueError):
+    """A suite file is invalid."""
+
+
+class AgentError(DPBError, ValueError):
+    """An agent is misregistered, unsupported on a problem, or broke its protocol."""
+
+
+class MissingExtraError(DPBError, ImportError):
+    """An optional dependency is needed; the message names the extra to install."""
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameError:
+    """Builds an `UnknownNameError` that offers close matches.
+
+    Args:
+        what: Kind of thing that was looked up, e.g. ``"agent"``.
+        name: The name that was not found.
+        known: The registered names.
+    """
+    options = sorted(known)
+    close = difflib.get_close_matches(str(name), options, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    listing = ", ".join(options) if len(options) <= 40 else ", ".join(options[:40]) + ", ..."
+    return UnknownNameError(f"unknown {what} {name!r}{hint} Known: {listing or 'none'}")
