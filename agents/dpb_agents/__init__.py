@@ -1,0 +1,17 @@
+"""The zoo: one policy per file, grouped by problem; importing it registers every agent.
+
+It is loaded through the entry-point group ``dpb_gym.agents``, like any third party's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+
+def _register_all() -> None:
+    for module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+        importlib.import_module(module.name)
+
+
+_register_all()

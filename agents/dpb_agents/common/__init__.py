@@ -1,0 +1,1 @@
+"""Agents for every problem, and what several agents share."""

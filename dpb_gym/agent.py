@@ -1,0 +1,364 @@
+"""The agent protocol, agent specs and the registry.
+
+An agent is a policy plus releasers. `Agent` works on B replicates at once; a
+`SingleAgent` is written for one customer stream and batched by the registry. Agents
+register under a short name, in this process with `register_agent` or from any
+installed package through the entry-point group ``dpb_gym.agents``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from dpb_gym.errors import AgentError, ParameterError, unknown_name
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, Guarantee
+
+ENTRY_POINT_GROUP = "dpb_gym.agents"
+KINDS = ("assortment", "pricing", "recommendation")
+BUDGET_USES = ("never", "optional", "required")
+
+
+class Agent(ABC):
+    """A bandit agent on B independent replicates.
+
+    Parameters belong in ``__init__``, state in `begin`, which may be called again to
+    start afresh. Replicate i must not depend on the other replicates.
+
+    Attributes:
+        guarantee: What is private, set by `begin`; None means non-private.
+    """
+
+    guarantee: Guarantee | None = None
+
+    def attach(self, instance: Instance) -> None:
+        """Receives the running environment, hidden state included, before `begin`.
+
+        Called only for agents registered with ``uses_oracle=True``, which are
+        yardsticks (`oracle`) and not learners.
+        """
+
+    @abstractmethod
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        """Prepares for ``streams.replicates`` fresh replicates of `problem`."""
+
+    @abstractmethod
+    def act(self, context: Context) -> Array:
+        """Returns one action per replicate.
+
+        Assortment: slates ``(B, K)`` of item indices (-1 leaves a place empty);
+        pricing: prices ``(B,)`` in [0, 1]; recommendation: candidate indices ``(B,)``.
+        The arrays of `context` are only valid during the round.
+        """
+
+    @abstractmethod
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        """Takes the raw responses to `action`; a private agent passes them on to its
+        releasers and nowhere else."""
+
+
+class SingleAgent:
+    """An agent written for one customer stream; the registry batches it.
+
+    Override `act` and `observe`, and `begin` for state. The context and feedback have
+    no replicate axis: ``context.features`` is ``(N, d)``, ``feedback.reward`` a float.
+
+    Attributes:
+        problem: What is known of the problem (`ProblemInfo`), set before `begin`.
+        rng: The agent's generator for this replicate.
+        noise_rng: The generator for privacy noise.
+        budget: The privacy budget, None for a non-private run.
+        guarantee: Set it in `begin` if the agent is private.
+    """
+
+    problem: ProblemInfo
+    rng: np.random.Generator
+    noise_rng: np.random.Generator
+    budget: Budget | None = None
+    guarantee: Guarantee | None = None
+
+    def begin(self) -> None:
+        """Prepares the state of a fresh replicate."""
+
+    def act(self, context: Context) -> Any:
+        """Returns a slate (at most K item indices), a price, or a candidate index."""
+        raise AgentError(f"{type(self).__name__} does not implement act(context)")
+
+    def observe(self, context: Context, action: Any, feedback: Feedback) -> None:
+        """Takes the response to `action`; does nothing by default."""
+
+
+class BatchedSingle(Agent):
+    """Runs one copy of a `SingleAgent` per replicate."""
+
+    def __init__(self, factory: Callable[[], SingleAgent]) -> None:
+        self._factory = factory
+        self._copies: list[SingleAgent] = []
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        self._problem = problem
+        self._copies = []
+        for rng, noise_rng in zip(streams.agent, streams.noise):
+            copy = self._factory()
+            copy.problem, copy.rng, copy.noise_rng, copy.budget = problem, rng, noise_rng, budget
+            copy.begin()
+            self._copies.append(copy)
+        self.guarantee = self._copies[0].guarantee
+
+    def act(self, context: Context) -> Array:
+        self._actions = [copy.act(_lane(context, i)) for i, copy in enumerate(self._copies)]
+        if self._problem.kind != "assortment":
+            return np.asarray(self._actions).reshape(len(self._copies))
+        assert self._problem.capacity is not None
+        slates = np.full((len(self._copies), self._problem.capacity), -1, np.int64)
+        for i, action in enumerate(self._actions):
+            slate = np.asarray(action)
+            if slate.ndim != 1 or len(slate) > slates.shape[1] or slate.dtype.kind not in "iu":
+                raise AgentError(
+                    f"{type(self._copies[0]).__name__}.act must return at most "
+                    f"{slates.shape[1]} integer item indices, got {action!r}"
+                )
+            slates[i, : len(slate)] = slate
+        return slates
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        for i, copy in enumerate(self._copies):
+            if feedback.observed is None or feedback.observed[i]:
+                copy.observe(_lane(context, i), self._actions[i], _lane(feedback, i))
+
+
+Batch = TypeVar("Batch", Context, Feedback)
+
+
+def _lane(batch: Batch, i: int) -> Batch:
+    return type(batch)(
+        *(v[i] if isinstance(v, np.ndarray) else v for v in batch)  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """Everything needed to make an agent again; serialises to JSON.
+
+    Attributes:
+        name: Registered name.
+        entry_point: ``"module:Class"``.
+        supports: Problem kinds.
+        budget: ``"never"``, ``"optional"`` or ``"required"``.
+        params: Keyword arguments of the class.
+        summary: First line of the class's docstring.
+        partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
+        uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
+    """
+
+    name: str
+    entry_point: str
+    supports: tuple[str, ...]
+    budget: str = "never"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    summary: str = ""
+    partial_feedback: bool = True
+    uses_oracle: bool = False
+
+    def to_json(self) -> str:
+        """Returns the spec as a JSON object; see `from_json`."""
+        data = {k: getattr(self, k) for k in self.__dataclass_fields__}
+        return json.dumps(data | {"params": dict(self.params)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> AgentSpec:
+        """Rebuilds a spec from `to_json`.
+
+        Raises:
+            AgentError: If the text is not a spec.
+        """
+        try:
+            data = json.loads(text)
+            return cls(**{**data, "supports": tuple(data["supports"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise AgentError(f"not an agent spec: {error}") from None
+
+    def load(self) -> type[Agent] | type[SingleAgent]:
+        """Returns the class, registered in this process or imported.
+
+        Raises:
+            AgentError: If the entry point does not name an agent class.
+        """
+        if self.entry_point in _CLASSES:
+            return _CLASSES[self.entry_point]
+        module, _, attribute = self.entry_point.partition(":")
+        try:
+            loaded = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise AgentError(f"agent {self.name!r}: cannot load {self.entry_point}: {error}") from error
+        if not (inspect.isclass(loaded) and issubclass(loaded, (Agent, SingleAgent))):
+            raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
+        return loaded
+
+    def make(self, **params: Any) -> Agent:
+        """Makes the agent with `params` over the spec's own.
+
+        Raises:
+            ParameterError: If a parameter is unknown or invalid.
+        """
+        cls = self.load()
+        merged = {**self.params, **params}
+        check_parameters(self.name, cls, merged)
+        if issubclass(cls, SingleAgent):
+            single = cls
+            single(**merged)
+            return BatchedSingle(lambda: single(**merged))
+        return cls(**merged)
+
+
+def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
+    """Raises `ParameterError` naming parameters that ``cls(**params)`` does not take."""
+    signature = inspect.signature(cls)
+    known = [p.name for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
+    if len(known) != len(signature.parameters):
+        return
+    for key in params:
+        if key not in known:
+            raise ParameterError(
+                f"agent {name!r} has no parameter {key!r}; it takes {', '.join(known) or 'none'}"
+            )
+
+
+_REGISTRY: dict[str, AgentSpec] = {}
+# Classes defined in scripts, notebooks and functions cannot be imported by name.
+_CLASSES: dict[str, type[Agent] | type[SingleAgent]] = {}
+_discovered = False
+Registered = TypeVar("Registered", bound=type)
+
+
+def register_agent(
+    name: str,
+    *,
+    supports: Sequence[str],
+    budget: str = "never",
+    partial_feedback: bool = True,
+    uses_oracle: bool = False,
+    **params: Any,
+) -> Callable[[Registered], Registered]:
+    """Class decorator that registers an agent under `name`.
+
+    One class may be registered several times under different names and `params`.
+
+    Args:
+        name: Short, lower-case, hyphenated.
+        supports: Problem kinds among assortment, pricing, recommendation.
+        budget: ``"never"`` (non-private), ``"optional"`` or ``"required"``.
+        partial_feedback: False if the agent needs feedback in every round.
+        uses_oracle: True if the harness must show the agent the hidden state.
+        **params: Default keyword arguments of the class under this name.
+
+    Raises:
+        AgentError: If the name is taken by another class or an argument is invalid.
+    """
+    if not name or name != name.lower() or any(c.isspace() or c == "_" for c in name):
+        raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
+    kinds = (supports,) if isinstance(supports, str) else tuple(supports)
+    if not kinds or any(k not in KINDS for k in kinds):
+        raise AgentError(f"supports must name problems among {', '.join(KINDS)}, got {supports!r}")
+    if budget not in BUDGET_USES:
+        raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {budget!r}")
+
+    def decorate(cls: Registered) -> Registered:
+        if not (inspect.isclass(cls) and issubclass(cls, (Agent, SingleAgent))):
+            raise AgentError(f"agent {name!r} must derive from Agent or SingleAgent, got {cls!r}")
+        doc = inspect.getdoc(cls) or ""
+        spec = AgentSpec(
+            name=name,
+            entry_point=f"{cls.__module__}:{cls.__qualname__}",
+            supports=kinds,
+            budget=budget,
+            params=params,
+            summary=doc.strip().split("\n")[0],
+            partial_feedback=partial_feedback,
+            uses_oracle=uses_oracle,
+        )
+        taken = _REGISTRY.get(name)
+        if taken is not None and taken.entry_point != spec.entry_point:
+            raise AgentError(f"agent {name!r} is already registered by {taken.entry_point}")
+        _REGISTRY[name] = spec
+        _CLASSES[spec.entry_point] = cls
+        return cls
+
+    return decorate
+
+
+def _discover() -> None:
+    global _discovered
+    if _discovered:
+        return
+    _discovered = True
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            point.load()
+        except Exception as error:  # one broken plug-in must not take the others down
+            warnings.warn(
+                f"agents of entry point {point.name!r} ({point.value}) could not be loaded: {error}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def agent_specs() -> dict[str, AgentSpec]:
+    """Returns every registered agent by name, plug-ins included."""
+    _discover()
+    return dict(sorted(_REGISTRY.items()))
+
+
+def agent_spec(name: str, **params: Any) -> AgentSpec:
+    """Returns the spec of a registered agent, with `params` over its own.
+
+    Raises:
+        UnknownNameError: If the name is not registered; the message offers close matches.
+    """
+    _discover()
+    if name not in _REGISTRY:
+        raise unknown_name("agent", name, _REGISTRY)
+    spec = _REGISTRY[name]
+    return replace(spec, params={**spec.params, **params}) if params else spec
+
+
+def make_agent(name: str, **params: Any) -> Agent:
+    """Makes a registered agent.
+
+    Raises:
+        UnknownNameError: If the name is not registered.
+        ParameterError: If a parameter is unknown or invalid.
+    """
+    return agent_spec(name).make(**params)
+
+
+def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None) -> None:
+    """Raises `AgentError` if the agent cannot run on the problem with the budget."""
+    if problem.kind not in spec.supports:
+        raise AgentError(
+            f"agent {spec.name!r} supports {', '.join(spec.supports)}, not {problem.kind}"
+        )
+    if problem.partial_feedback and not spec.partial_feedback:
+        raise AgentError(f"agent {spec.name!r} needs feedback in every round (protocol='matrix')")
+    if spec.budget == "required" and budget is None:
+        raise AgentError(f"agent {spec.name!r} is private and needs a budget")
+    if spec.budget == "never" and budget is not None:
+        raise AgentError(f"agent {spec.name!r} is non-private and takes no budget")

@@ -1,0 +1,149 @@
+"""Which environments exist: id, problem, defaults. Light: imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.problems.base import Problem
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A registered environment.
+
+    Attributes:
+        id: Gymnasium id.
+        kind: Problem kind.
+        problem: ``"module:callable"`` that makes the problem.
+        defaults: Keyword arguments of the problem under this id.
+        interface: Keyword arguments of the Gymnasium shell alone.
+        summary: One line.
+    """
+
+    id: str
+    kind: str
+    problem: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    interface: tuple[str, ...] = ("obs_mode",)
+    summary: str = ""
+
+    def factory(self) -> Any:
+        """Imports the callable that makes the problem."""
+        module, _, name = self.problem.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the problem with their defaults under this id."""
+        signature = inspect.signature(self.factory())
+        known = {
+            name: p.default
+            for name, p in signature.parameters.items()
+            if p.default is not inspect.Parameter.empty
+        }
+        return {**known, **self.defaults}
+
+    def make_problem(self, **kwargs: Any) -> Problem:
+        """Makes the problem.
+
+        Raises:
+            ParameterError: If a keyword argument is unknown or invalid.
+        """
+        known = self.parameters()
+        for key in kwargs:
+            if key not in known:
+                raise ParameterError(
+                    f"{self.id} has no parameter {key!r}; the problem takes "
+                    f"{', '.join(known)}; the environment {', '.join(self.interface)}"
+                )
+        problem: Problem = self.factory()(**{**self.defaults, **kwargs})
+        return problem
+
+
+_ASSORTMENT = "dpb_gym.problems.assortment:AssortmentProblem"
+_PRICING = "dpb_gym.problems.pricing:PricingProblem"
+_RECOMMENDATION = "dpb_gym.problems.recommendation:RecommendationProblem"
+_REPLAY = "dpb_gym.envs.replay:replay_problem"
+
+ENVIRONMENTS: dict[str, Environment] = {
+    e.id: e
+    for e in (
+        Environment(
+            "DPB/Assortment-v0",
+            "assortment",
+            _ASSORTMENT,
+            interface=("obs_mode", "action_mode"),
+            summary="MNL assortment of at most K of N items (Cho & Sun)",
+        ),
+        Environment(
+            "DPB/Pricing-v0",
+            "pricing",
+            _PRICING,
+            interface=("obs_mode", "n_prices"),
+            summary="Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
+        ),
+        Environment(
+            "DPB/PricingTwoType-v0",
+            "pricing",
+            _PRICING,
+            defaults={"dim": 2, "customers": "two-type"},
+            interface=("obs_mode", "n_prices"),
+            summary="Two customer types: plain DP forces linear regret (Proposition 1)",
+        ),
+        Environment(
+            "DPB/Recommendation-v0",
+            "recommendation",
+            _RECOMMENDATION,
+            summary="Linear contextual recommendation, 5 of 100 arms (Riyazat & Ukwatta)",
+        ),
+        Environment(
+            "DPB/RecommendationRankDeficient-v0",
+            "recommendation",
+            _RECOMMENDATION,
+            defaults={"design": "blocks", "rank": 5},
+            summary="Candidates confined to one rank-5 subspace for 500 rounds at a time",
+        ),
+        Environment(
+            "DPB/RecommendationHighDim-v0",
+            "recommendation",
+            _RECOMMENDATION,
+            defaults={"dim": 50},
+            summary="Linear contextual recommendation with d = 50",
+        ),
+        Environment(
+            "DPB/MovieLensReplay-v0",
+            "recommendation",
+            _REPLAY,
+            defaults={"data": "synthetic-movielens", "dim": 50},
+            summary="Recommendation replayed from MovieLens ratings (data=NAME or path)",
+        ),
+        Environment(
+            "DPB/JesterReplay-v0",
+            "recommendation",
+            _REPLAY,
+            defaults={"data": "synthetic-jester", "dim": 50},
+            summary="Recommendation replayed from Jester ratings (data=NAME or path)",
+        ),
+    )
+}
+
+
+def environment(env_id: str) -> Environment:
+    """Returns a registered environment.
+
+    Raises:
+        UnknownNameError: If the id is not ours; the message offers close matches.
+    """
+    key = env_id.partition(":")[2] if str(env_id).startswith("dpb_gym:") else env_id
+    if key not in ENVIRONMENTS:
+        raise unknown_name("environment", env_id, ENVIRONMENTS)
+    return ENVIRONMENTS[key]
+
+
+def make_problem(env_id: str, **kwargs: Any) -> Problem:
+    """Makes the problem behind an environment id; see `Environment.make_problem`."""
+    return environment(env_id).make_problem(**kwargs)

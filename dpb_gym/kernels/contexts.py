@@ -1,0 +1,47 @@
+"""Feature transformations shared by the problems."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+
+RAW, CLIP, SCALE, SPHERE = 0, 1, 2, 3
+
+
+@jit
+def normalise(rows, mode):
+    """Rescales each row of a float32 ``(n, d)`` array in place.
+
+    `CLIP`: x / max(1, ||x||); `SCALE`: x / sqrt(d); `SPHERE`: x / ||x|| (0 stays 0).
+    """
+    n, d = rows.shape
+    if mode == RAW:
+        return
+    for i in range(n):
+        s = 0.0
+        for k in range(d):
+            s += np.float64(rows[i, k]) * np.float64(rows[i, k])
+        if mode == CLIP:
+            factor = 1.0 / max(1.0, np.sqrt(s))
+        elif mode == SCALE:
+            factor = 1.0 / np.sqrt(d)
+        elif s > 0.0:
+            factor = 1.0 / np.sqrt(s)
+        else:
+            factor = 1.0
+        for k in range(d):
+            rows[i, k] = rows[i, k] * factor
+
+
+@jit
+def combine(coefficients, basis, out):
+    """out[i] = sum_k coefficients[i, k] basis[:, k], for float32 ``(n, r)``, ``(d, r)``."""
+    n, r = coefficients.shape
+    d = basis.shape[0]
+    for i in range(n):
+        for j in range(d):
+            s = 0.0
+            for k in range(r):
+                s += np.float64(coefficients[i, k]) * basis[j, k]
+            out[i, j] = s

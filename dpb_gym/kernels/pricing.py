@@ -1,0 +1,149 @@
+"""Personalised pricing: demand models, closed-form best prices, outcomes.
+
+phi(x, p) = [x; -p] / sqrt(d); z = <phi, theta> = a - b p with a = <x, theta_x> / sqrt(d)
+and b = theta_p / sqrt(d).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+
+LOGISTIC, GAUSSIAN = 0, 1
+
+
+@jit
+def sigmoid(z):
+    """1 / (1 + exp(-z)) without overflow."""
+    if z >= 0.0:
+        return 1.0 / (1.0 + np.exp(-z))
+    e = np.exp(z)
+    return e / (1.0 + e)
+
+
+@jit
+def lambert_exp(z):
+    """Lambert's W(exp(z)), the root w > 0 of w + log(w) = z, for any finite z.
+
+    Halley's method on w exp(w) = exp(z), written as w + log w = z for large z so that
+    exp(z) is never formed there.
+    """
+    if z < -20.0:
+        return np.exp(z)
+    if z < 1.0:
+        w = np.exp(z) / (1.0 + np.exp(z))
+    else:
+        w = z - np.log(z) if z > 2.0 else 0.7 + 0.35 * (z - 1.0)
+    for _ in range(20):
+        f = w + np.log(w) - z
+        step = f / (1.0 + 1.0 / w + f / (2.0 * w * (w + 1.0)))
+        new = w - step
+        if new <= 0.0:
+            new = 0.5 * w
+        if abs(new - w) <= 1e-15 * w:
+            return new
+        w = new
+    return w
+
+
+@jit
+def intercept_slope(features, theta, b):
+    """(a, slope) of replicate b: z = a - slope * price."""
+    m = features.shape[1]
+    root = np.sqrt(m + 1.0)
+    a = 0.0
+    for k in range(m):
+        a += features[b, k] * theta[b, k]
+    return a / root, theta[b, m] / root
+
+
+@jit
+def expected_revenue(a, slope, price, model, zeta):
+    """price * E[demand]."""
+    z = a - slope * price
+    if model == LOGISTIC:
+        return price * sigmoid(zeta * z)
+    return price * z
+
+
+@jit
+def best_prices(features, theta, model, zeta, price, value):
+    """Revenue-maximising prices on [0, 1] and their expected revenues.
+
+    Logistic: p = (1 + W(exp(zeta a - 1))) / (zeta b), clipped; p = 1 if b <= 0 (revenue
+    then increases in p). Gaussian: p = a / (2 b) clipped if b > 0, else the better
+    end of the interval.
+    """
+    B = features.shape[0]
+    for i in range(B):
+        a, slope = intercept_slope(features, theta, i)
+        if model == LOGISTIC:
+            if slope <= 0.0:
+                p = 1.0
+            else:
+                p = (1.0 + lambert_exp(zeta * a - 1.0)) / (zeta * slope)
+        elif slope > 0.0:
+            p = a / (2.0 * slope)
+        else:
+            p = 1.0 if a - slope > 0.0 else 0.0
+        p = min(1.0, max(0.0, p))
+        price[i] = p
+        value[i] = expected_revenue(a, slope, p, model, zeta)
+
+
+@jit
+def outcome(features, theta, price, model, zeta, uniform, quantile, demand, reward, expected):
+    """Demand, revenue and expected revenue of each replicate's price.
+
+    Logistic demand is 1 when `uniform` is below its mean; Gaussian demand is its mean
+    plus the standard normal `quantile` of the uniform. Returns 0, or 1 + the first
+    replicate whose price is outside [0, 1] or NaN.
+    """
+    B = features.shape[0]
+    for i in range(B):
+        p = price[i]
+        if not (p >= 0.0 and p <= 1.0):
+            return i + 1
+        a, slope = intercept_slope(features, theta, i)
+        expected[i] = expected_revenue(a, slope, p, model, zeta)
+        z = a - slope * p
+        if model == LOGISTIC:
+            demand[i] = 1.0 if uniform[i] < sigmoid(zeta * z) else 0.0
+        else:
+            demand[i] = z + quantile[i]
+        reward[i] = p * demand[i]
+    return 0
+
+
+@jit
+def loss_terms(features, theta, price, demand, model, zeta, loss, gradient, hessian):
+    """Negative log-likelihood of one demand per replicate, with gradient and Hessian.
+
+    Logistic: log(1 + exp(zeta z)) - y zeta z, gradient zeta (f - y) phi, Hessian
+    zeta^2 f (1 - f) phi phi'. Gaussian: (y - z)^2 / 2 with unit variance.
+    """
+    B, m = features.shape
+    root = np.sqrt(m + 1.0)
+    phi = np.empty(m + 1)
+    for i in range(B):
+        z = 0.0
+        for k in range(m):
+            phi[k] = features[i, k] / root
+            z += phi[k] * theta[i, k]
+        phi[m] = -price[i] / root
+        z += phi[m] * theta[i, m]
+        if model == LOGISTIC:
+            s = zeta * z
+            f = sigmoid(s)
+            loss[i] = max(s, 0.0) + np.log1p(np.exp(-abs(s))) - demand[i] * s
+            g = zeta * (f - demand[i])
+            h = zeta * zeta * f * (1.0 - f)
+        else:
+            loss[i] = 0.5 * (demand[i] - z) ** 2
+            g = z - demand[i]
+            h = 1.0
+        for j in range(m + 1):
+            gradient[i, j] = g * phi[j]
+            for k in range(m + 1):
+                hessian[i, j, k] = h * phi[j] * phi[k]

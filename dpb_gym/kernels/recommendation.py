@@ -1,0 +1,180 @@
+"""Linear-contextual recommendation: candidate draws and outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.pricing import sigmoid
+
+LOGISTIC, LINEAR, GAUSSIAN = 0, 1, 2
+
+
+@jit
+def _draw_distinct(uniforms, pool, out, swapped, held):
+    """Distinct uniform indices of range(pool), one per uniform.
+
+    A partial Fisher-Yates shuffle that remembers its swaps only, so the cost does not
+    grow with the pool.
+    """
+    m = out.shape[0]
+    for k in range(m):
+        j = k + min(int(uniforms[k] * (pool - k)), pool - k - 1)
+        at_j = j
+        at_k = k
+        for i in range(k):
+            if swapped[i] == j:
+                at_j = held[i]
+            if swapped[i] == k:
+                at_k = held[i]
+        out[k] = at_j
+        swapped[k] = j
+        held[k] = at_k
+
+
+@jit
+def draw_candidates(uniforms, pool, out):
+    """Distinct uniformly drawn indices per row: out ``(n, m)`` from uniforms ``(n, m)``."""
+    n, m = uniforms.shape
+    swapped = np.empty(m, np.int64)
+    held = np.empty(m, np.int64)
+    for i in range(n):
+        _draw_distinct(uniforms[i], pool, out[i], swapped, held)
+
+
+@jit
+def draw_rated(uniforms, offsets, users, positions, logged):
+    """A user per replicate, distinct ratings of that user, and the logged one of them.
+
+    Args:
+        uniforms: ``(B, m + 2)``: user, logged candidate, then m candidates.
+        offsets: ``(n_users + 1,)``: the ratings of user u are offsets[u]..offsets[u+1]-1.
+        users: Output ``(B,)``.
+        positions: Output ``(B, m)`` rating indices.
+        logged: Output ``(B,)`` in 0..m-1.
+    """
+    B, m = positions.shape
+    n_users = offsets.shape[0] - 1
+    swapped = np.empty(m, np.int64)
+    held = np.empty(m, np.int64)
+    for b in range(B):
+        u = min(int(uniforms[b, 0] * n_users), n_users - 1)
+        users[b] = u
+        logged[b] = min(int(uniforms[b, 1] * m), m - 1)
+        pool = offsets[u + 1] - offsets[u]
+        _draw_distinct(uniforms[b, 2:], pool, positions[b], swapped, held)
+        for k in range(m):
+            positions[b, k] += offsets[u]
+
+
+@jit
+def gather(table, index, out):
+    """out[b, k] = table[b, index[b, k]] for float32 feature rows; one table may serve all."""
+    B, m = index.shape
+    d = table.shape[2]
+    for b in range(B):
+        for k in range(m):
+            for j in range(d):
+                out[b, k, j] = table[b if table.shape[0] > 1 else 0, index[b, k], j]
+
+
+@jit
+def project_block(coefficients, basis, first, out):
+    """Unit vectors in a block of columns of an orthonormal basis.
+
+    out[b, k] is the normalised
+    sum_j coefficients[b, k, j] basis[b, :, (first[b] + j) mod d].
+    """
+    B, m, r = coefficients.shape
+    d = basis.shape[1]
+    for b in range(B):
+        for k in range(m):
+            s2 = 0.0
+            for i in range(d):
+                s = 0.0
+                for j in range(r):
+                    s += np.float64(coefficients[b, k, j]) * basis[b, i, (first[b] + j) % d]
+                out[b, k, i] = s
+                s2 += s * s
+            if s2 > 0.0:
+                for i in range(d):
+                    out[b, k, i] = out[b, k, i] / np.sqrt(s2)
+
+
+@jit
+def _clipped_normal_mean(mean, sd):
+    """E[min(1, max(0, mean + sd Z))], Z standard normal."""
+    lo = -mean / sd
+    hi = (1.0 - mean) / sd
+    cdf_lo = 0.5 * math.erfc(-lo / math.sqrt(2.0))
+    cdf_hi = 0.5 * math.erfc(-hi / math.sqrt(2.0))
+    root = math.sqrt(2.0 * math.pi)
+    pdf_lo = math.exp(-0.5 * lo * lo) / root
+    pdf_hi = math.exp(-0.5 * hi * hi) / root
+    return mean * (cdf_hi - cdf_lo) + sd * (pdf_lo - pdf_hi) + (1.0 - cdf_hi)
+
+
+@jit
+def mean_reward(score, model, sd):
+    """Expected reward of an arm of score <x, theta>."""
+    if model == LOGISTIC:
+        return sigmoid(score)
+    mean = 0.5 + 0.25 * score
+    if model == LINEAR:
+        return min(1.0, max(0.0, mean))
+    return _clipped_normal_mean(mean, sd)
+
+
+@jit
+def _score(features, theta, b, k):
+    s = 0.0
+    for j in range(theta.shape[1]):
+        s += features[b, k, j] * theta[b, j]
+    return s
+
+
+@jit
+def best_arms(features, theta, model, sd, arm, value):
+    """Candidate of largest expected reward (lowest index among equals)."""
+    B, m, _ = features.shape
+    for b in range(B):
+        arm[b] = 0
+        value[b] = mean_reward(_score(features, theta, b, 0), model, sd)
+        for k in range(1, m):
+            v = mean_reward(_score(features, theta, b, k), model, sd)
+            if v > value[b]:
+                arm[b] = k
+                value[b] = v
+
+
+@jit
+def outcome(features, theta, arm, model, sd, uniform, quantile, reward, expected):
+    """Reward and expected reward; returns 0, or 1 + the first replicate out of range."""
+    B, m, _ = features.shape
+    for b in range(B):
+        if arm[b] < 0 or arm[b] >= m:
+            return b + 1
+        score = _score(features, theta, b, arm[b])
+        expected[b] = mean_reward(score, model, sd)
+        if model == GAUSSIAN:
+            reward[b] = min(1.0, max(0.0, 0.5 + 0.25 * score + sd * quantile[b]))
+        else:
+            reward[b] = 1.0 if uniform[b] < expected[b] else 0.0
+    return 0
+
+
+@jit
+def squared_loss(features, theta, arm, reward, loss, gradient, hessian):
+    """(reward - <x, theta>)^2 / 2 with gradient (<x, theta> - reward) x and Hessian x x'."""
+    B = features.shape[0]
+    d = theta.shape[1]
+    for b in range(B):
+        residual = _score(features, theta, b, arm[b]) - reward[b]
+        loss[b] = 0.5 * residual * residual
+        for i in range(d):
+            xi = np.float64(features[b, arm[b], i])
+            gradient[b, i] = residual * xi
+            for j in range(d):
+                hessian[b, i, j] = xi * features[b, arm[b], j]

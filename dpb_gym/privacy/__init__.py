@@ -1,0 +1,115 @@
+"""Guarantees, accounting and releasers. Knows nothing of bandits.
+
+Everything is loaded on first use, so importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.budget import Budget
+    from dpb_gym.privacy.calibration import (
+        Release,
+        calibrate,
+        calibrate_scale,
+        equivalent_rho,
+        gaussian_sigma,
+        textbook_epsilon,
+        textbook_rho,
+    )
+    from dpb_gym.privacy.composition import Composition
+    from dpb_gym.privacy.events import (
+        ApproxEvent,
+        Event,
+        GaussianEvent,
+        LaplaceEvent,
+        PoissonGaussianEvent,
+        PureEvent,
+        RandomizedResponseEvent,
+        ZCDPEvent,
+    )
+    from dpb_gym.privacy.guarantee import Guarantee
+    from dpb_gym.privacy.ledger import Entry, Ledger
+    from dpb_gym.privacy.noise import NoiseSource
+    from dpb_gym.privacy.releasers.base import Releaser
+    from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
+    from dpb_gym.privacy.releasers.exact import ExactSum
+    from dpb_gym.privacy.releasers.gaussian import GaussianSum
+
+_HOMES = {
+    "budget": ("Budget",),
+    "calibration": (
+        "Release",
+        "calibrate",
+        "calibrate_scale",
+        "equivalent_rho",
+        "gaussian_sigma",
+        "textbook_epsilon",
+        "textbook_rho",
+    ),
+    "composition": ("Composition",),
+    "events": (
+        "ApproxEvent",
+        "Event",
+        "GaussianEvent",
+        "LaplaceEvent",
+        "PoissonGaussianEvent",
+        "PureEvent",
+        "RandomizedResponseEvent",
+        "ZCDPEvent",
+    ),
+    "guarantee": ("Guarantee",),
+    "ledger": ("Entry", "Ledger"),
+    "noise": ("NoiseSource",),
+    "releasers.base": ("Releaser",),
+    "releasers.bounds": ("Ball", "Bound", "PSDBall", "Segment"),
+    "releasers.exact": ("ExactSum",),
+    "releasers.gaussian": ("GaussianSum",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ApproxEvent",
+    "Ball",
+    "Bound",
+    "Budget",
+    "Composition",
+    "Entry",
+    "Event",
+    "ExactSum",
+    "GaussianEvent",
+    "GaussianSum",
+    "Guarantee",
+    "LaplaceEvent",
+    "Ledger",
+    "NoiseSource",
+    "PSDBall",
+    "PoissonGaussianEvent",
+    "PureEvent",
+    "RandomizedResponseEvent",
+    "Release",
+    "Releaser",
+    "Segment",
+    "ZCDPEvent",
+    "calibrate",
+    "calibrate_scale",
+    "equivalent_rho",
+    "gaussian_sigma",
+    "textbook_epsilon",
+    "textbook_rho",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOME_OF[name]}")
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

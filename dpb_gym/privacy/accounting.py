@@ -1,0 +1,261 @@
+"""From compositions of events to (epsilon, delta): the only module that uses `dp_accounting`.
+
+Three ways, and the smallest applicable answer:
+
+* every event Gaussian: exact, through Gaussian differential privacy, ``mu^2 = sum mu_i^2``;
+* a Renyi bound for every event: `dp_accounting.rdp` on dense orders (its default orders stop
+  at 1024, which is loose for small rho), with the conversion of Canonne, Kamath & Steinke
+  (2020), Proposition 12;
+* a dominating pair for every event: `dp_accounting.pld`, pessimistic discretisation.
+
+A mixture of events of the second and third kind splits delta between the two parts.
+
+Units: an event's sensitivity is the distance between neighbouring values. `dp_accounting`'s
+PLD under REPLACE_ONE takes the norm bound per record instead and doubles it inside; its RDP
+reads a noise multiplier over the distance. The conversion happens here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.privacy.checks import FloatArray, positive
+from dpb_gym.privacy.composition import Composition
+from dpb_gym.privacy.events import (
+    ApproxEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+)
+
+ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
+PLD_INTERVAL = 1e-4
+_SPLITS = (0.01, 0.1, 0.5, 0.9, 0.99)
+
+
+@functools.lru_cache(maxsize=4096)
+def epsilon(composition: Composition, delta: float) -> float:
+    """Smallest known epsilon such that the composition is (epsilon, delta)-private.
+
+    Args:
+        composition: What one record can be charged with.
+        delta: In [0, 1); 0 asks for pure differential privacy.
+
+    Returns:
+        Epsilon, infinite if there is none.
+    """
+    delta = _delta(delta)
+    if delta == 0:
+        return composition.pure
+    worst = max((_epsilon(events, delta) for events in composition.alternatives()), default=0.0)
+    return min(worst, composition.pure)
+
+
+@functools.lru_cache(maxsize=4096)
+def delta(composition: Composition, epsilon_: float) -> float:
+    """Smallest known delta such that the composition is (epsilon, delta)-private."""
+    epsilon_ = positive("epsilon", epsilon_, error=BudgetError, zero=True)
+    if composition.pure <= epsilon_:
+        return 0.0
+    return max((_delta_of(events, epsilon_) for events in composition.alternatives()), default=0.0)
+
+
+def _delta(value: float) -> float:
+    number = positive("delta", value, error=BudgetError, zero=True)
+    if number >= 1:
+        raise BudgetError(f"delta must lie in [0, 1); got {value!r}")
+    return number
+
+
+# ---------------------------------------------------------------- Gaussian, in closed form
+
+
+def gaussian_delta(mu: float, epsilon_: float) -> float:
+    """Delta of mu-Gaussian differential privacy at epsilon (Balle & Wang 2018, Theorem 8)."""
+    if mu == 0:
+        return 0.0
+    from scipy.special import erfcx, log_ndtr
+
+    near, far = mu / 2 - epsilon_ / mu, -mu / 2 - epsilon_ / mu
+    if near < 0:  # difference of Mills ratios: no cancellation in the tail
+        ratio = math.sqrt(math.pi / 2) * (erfcx(-near / math.sqrt(2)) - erfcx(-far / math.sqrt(2)))
+        return float(max(0.0, ratio * math.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)))
+    log_near = float(log_ndtr(near))
+    return math.exp(log_near) * -math.expm1(epsilon_ + float(log_ndtr(far)) - log_near)
+
+
+def gaussian_epsilon(mu: float, delta_: float) -> float:
+    """Epsilon of mu-Gaussian differential privacy at delta, never below the exact value."""
+    if mu == 0 or gaussian_delta(mu, 0.0) <= delta_:
+        return 0.0
+    high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta_)) + 1e-9
+    return _first_at_most(lambda e: gaussian_delta(mu, e), delta_, 0.0, high)
+
+
+def gaussian_mu(epsilon_: float, delta_: float) -> float:
+    """Largest mu whose Gaussian differential privacy is within (epsilon, delta)."""
+    high = 1.0
+    while gaussian_delta(high, epsilon_) <= delta_:
+        high *= 2
+    low = high
+    while gaussian_delta(low, epsilon_) > delta_:
+        low /= 2
+    return _last_at_most(lambda m: gaussian_delta(m, epsilon_), delta_, low, high)
+
+
+def _first_at_most(f: Callable[[float], float], target: float, low: float, high: float) -> float:
+    """Smallest float x in [low, high] (to rounding) with decreasing f(x) <= target."""
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if f(middle) <= target else (middle, high)
+    return high
+
+
+def _last_at_most(f: Callable[[float], float], target: float, low: float, high: float) -> float:
+    """Largest float x in [low, high] (to rounding) with increasing f(x) <= target."""
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if f(middle) <= target else (low, middle)
+    return low
+
+
+# ---------------------------------------------------------------- any events
+
+
+def _epsilon(events: Sequence[Event], delta_: float) -> float:
+    if not events:
+        return 0.0
+    mus = [event.gaussian_mu for event in events]
+    if None not in mus:
+        return gaussian_epsilon(math.hypot(*(mu for mu in mus if mu is not None)), delta_)
+    if len(events) == 1 and _single_zero_out(events[0]):
+        return _zero_out_epsilon(events[0], delta_)  # type: ignore[arg-type]
+    candidates = [_renyi_epsilon(events, delta_)]
+    if all(_has_pair(event) for event in events):
+        candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
+    renyi = [event for event in events if _has_renyi(event)]
+    others = [event for event in events if not _has_renyi(event)]
+    if renyi and others:
+        candidates += [
+            _epsilon(renyi, share * delta_) + _epsilon(others, (1 - share) * delta_)
+            for share in _SPLITS
+        ]
+    elif len(others) > 1 and any(_single_zero_out(event) for event in others):
+        parts = len(others)
+        candidates.append(sum(_epsilon([event], delta_ / parts) for event in others))
+    return max(0.0, min(candidates))
+
+
+def _delta_of(events: Sequence[Event], epsilon_: float) -> float:
+    mus = [event.gaussian_mu for event in events]
+    if None not in mus:
+        return gaussian_delta(math.hypot(*(mu for mu in mus if mu is not None)), epsilon_)
+    if _epsilon(events, 1e-300) <= epsilon_:
+        return 1e-300
+    log_delta = _first_at_most(lambda s: _epsilon(events, math.exp(s)), epsilon_, -690.0, -1e-12)
+    return math.exp(log_delta)
+
+
+def _has_renyi(event: Event) -> bool:
+    return bool(np.isfinite(event.rdp(np.array([1.0 + 1e-2]))).all())
+
+
+def _has_pair(event: Event) -> bool:
+    pairs = (GaussianEvent, LaplaceEvent, PureEvent, RandomizedResponseEvent)
+    return isinstance(event, (*pairs, PoissonGaussianEvent, ApproxEvent))
+
+
+def _renyi_epsilon(events: Sequence[Event], delta_: float) -> float:
+    limits = [limit for event in events if (limit := getattr(event, "max_order", 0.0)) > 1]
+    edges = [limit for limit in limits if math.isfinite(limit)]
+    orders = np.unique(np.concatenate([ORDERS, edges])) if edges else ORDERS
+    divergence = np.sum([event.rdp(orders) for event in events], axis=0)
+    finite = np.isfinite(divergence)
+    if not finite.any():
+        return math.inf
+    from dp_accounting.rdp import compute_epsilon
+
+    value, _ = compute_epsilon(orders[finite].tolist(), divergence[finite].tolist(), delta_)
+    return float(value)
+
+
+def _single_zero_out(event: Event) -> bool:
+    return isinstance(event, PoissonGaussianEvent) and event.count == 1 and event.pair == "zero-out"
+
+
+def _zero_out_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
+    """Exact: advanced joint convexity (Balle, Barthe & Gaboardi 2018, Theorem 2).
+
+    With P = (1-q) N(0) + q N(a) and P' = (1-q) N(0) + q N(a'), the hockey-stick divergence at
+    1 + q (e^eps - 1) is at most q times that of N(a) against a mixture of N(0) and N(a'),
+    hence at most q times that of two Gaussians at distance `sensitivity`; attained by
+    a' = 0.
+    """
+    if delta_ >= event.q:
+        return 0.0
+    inner = gaussian_epsilon(event.sensitivity / event.sigma, delta_ / event.q)
+    if inner > 700:
+        return inner + math.log(event.q)
+    return math.log1p(event.q * math.expm1(inner))
+
+
+@functools.lru_cache(maxsize=256)
+def _pld(events: tuple[Event, ...]) -> Any:
+    """Privacy loss distribution of the composition of `events`, pessimistic."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    total = pld.identity(value_discretization_interval=PLD_INTERVAL)
+    for event in events:
+        total = total.compose(_event_pld(event))
+    return total
+
+
+def _event_pld(event: Event) -> Any:
+    from dp_accounting import NeighborRel
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    interval = {"value_discretization_interval": PLD_INTERVAL}
+    if isinstance(event, GaussianEvent):
+        one = pld.from_gaussian_mechanism(1.0 / event.gaussian_mu, **interval)
+        return one  # the count is inside mu
+    if isinstance(event, LaplaceEvent):
+        one = pld.from_laplace_mechanism(event.scale, sensitivity=event.sensitivity, **interval)
+    elif isinstance(event, RandomizedResponseEvent):
+        uniform = event.categories / (math.exp(event.epsilon) + event.categories - 1)
+        one = pld.from_randomized_response(uniform, event.categories, **interval)
+    elif isinstance(event, PureEvent):
+        one = pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(event.epsilon), **interval
+        )
+    elif isinstance(event, ApproxEvent):
+        one = pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(event.epsilon, event.delta), **interval
+        )
+    elif isinstance(event, PoissonGaussianEvent):
+        # the pair of a zero-out event has a direction, which may change from one release to
+        # the next; the symmetric pair with records of norm `sensitivity` covers both
+        radius = event.sensitivity if event.pair == "zero-out" else event.sensitivity / 2
+        one = pld.from_gaussian_mechanism(
+            event.sigma,
+            sensitivity=radius,
+            sampling_prob=event.q,
+            neighboring_relation=NeighborRel.REPLACE_ONE,
+            **interval,
+        )
+    else:  # pragma: no cover - guarded by _has_pair
+        raise ParameterError(f"no privacy loss distribution is known for {event!r}")
+    return one.self_compose(event.count)  # type: ignore[attr-defined]

@@ -1,0 +1,198 @@
+"""From a budget and a description of the releases to noise scales.
+
+What is calibrated here is spent to 1e-6 of the budget and never above it, because the search
+uses the accountant that later reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.checks import count, positive
+from dpb_gym.privacy.composition import Composition
+from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
+
+_SAFETY = 1e-12
+
+
+@dataclass(frozen=True)
+class Release:
+    """One kind of Gaussian release, for `calibrate`.
+
+    Attributes:
+        sensitivity: Largest 2-norm distance between its values on neighbouring data sets.
+        count: How many such releases one record can affect. Releases over disjoint records
+            count once, however many there are.
+        weight: Its share of the budget, relative to the other kinds.
+    """
+
+    sensitivity: float
+    count: int = 1
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("sensitivity", self.sensitivity)
+        positive("weight", self.weight)
+        count("count", self.count)
+
+
+def calibrate(budget: Budget, releases: Sequence[Release] | Release) -> tuple[float, ...]:
+    """Noise scale of each kind of Gaussian release such that together they spend `budget`.
+
+    Args:
+        budget: What may be spent. For `Budget.approx` the conversion is the exact one of
+            all-Gaussian compositions, for `Budget.zcdp` sigma = sensitivity / sqrt(2 rho).
+        releases: The kinds of releases; their weights share the budget (in rho, which for
+            Gaussian releases is proportional to mu^2).
+
+    Returns:
+        sigma of each kind, in the order given.
+
+    Raises:
+        BudgetError: If `budget` is no `Budget`.
+        ParameterError: If there is no release.
+
+    Example:
+        >>> (sigma,) = calibrate(Budget.approx(1.0, 1e-5), Release(sensitivity=1.0))
+        >>> round(sigma, 2)
+        3.73
+    """
+    kinds = [releases] if isinstance(releases, Release) else list(releases)
+    if not kinds:
+        raise ParameterError("calibrate needs at least one release")
+    rho = equivalent_rho(budget)
+    total = sum(kind.weight for kind in kinds)
+    return tuple(
+        gaussian_sigma(rho * kind.weight / total, kind.sensitivity, kind.count) for kind in kinds
+    )
+
+
+def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
+    """sigma with ``times * sensitivity^2 / (2 sigma^2) = rho``, rounded up."""
+    return sensitivity * math.sqrt(times / (2 * positive("rho", rho))) * (1 + _SAFETY)
+
+
+def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
+    """The rho that Gaussian releases may add up to under `budget`.
+
+    Args:
+        budget: A zCDP budget, returned as it is, or an (epsilon, delta) one.
+        gaussian: Whether every release will be Gaussian, so that the exact conversion
+            applies (0.03593 at epsilon 1, delta 1e-5); otherwise the one that holds for any
+            zCDP mechanism (0.03056).
+
+    Raises:
+        BudgetError: If `budget` is no `Budget`.
+    """
+    if not isinstance(budget, Budget):
+        raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")
+    if budget.kind == "zcdp":
+        assert budget.rho is not None
+        return budget.rho
+    assert budget.epsilon is not None and budget.delta is not None
+    if gaussian:
+        from dpb_gym.privacy import accounting
+
+        return 0.5 * accounting.gaussian_mu(budget.epsilon, budget.delta) ** 2
+    return _largest_rho(budget)
+
+
+def textbook_rho(epsilon: float, delta: float) -> float:
+    """rho with ``epsilon = rho + 2 sqrt(rho log(1/delta))`` (Bun & Steinke 2016, Prop. 1.3)."""
+    log = math.log(1 / delta)
+    return float((math.sqrt(epsilon + log) - math.sqrt(log)) ** 2)
+
+
+def textbook_epsilon(rho: float, delta: float) -> float:
+    """``rho + 2 sqrt(rho log(1/delta))``, the loose conversion that the papers use."""
+    return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
+def calibrate_scale(
+    budget: Budget,
+    events: Callable[[float], Sequence[Event]],
+    *,
+    start: float = 1.0,
+    tolerance: float = 1e-7,
+) -> float:
+    """Smallest noise scale whose events fit in the budget, for any mechanism.
+
+    Args:
+        budget: What may be spent.
+        events: Maps a noise scale to the events that one record faces; the cost must fall as
+            the scale grows.
+        start: A guess.
+        tolerance: Relative precision of the scale.
+
+    Returns:
+        The scale, rounded up: what is spent is never above the budget.
+
+    Raises:
+        ParameterError: If no scale between 1e-9 and 1e9 times the guess fits.
+        BudgetError: If the budget is zCDP and an event has no zCDP bound.
+
+    Example:
+        >>> from dpb_gym.privacy import PoissonGaussianEvent
+        >>> budget = Budget.approx(1.0, 1e-5)
+        >>> round(calibrate_scale(budget, lambda s: [PoissonGaussianEvent(0.3, s)]), 2)
+        1.93
+    """
+    fits = _fits(budget, events)
+    low = high = positive("start", start)
+    while not fits(high):
+        high *= 2
+        if high > 1e9 * start:
+            raise ParameterError(f"no noise scale up to {high:.3g} fits in the budget {budget}")
+    while fits(low):
+        low /= 2
+        if low < 1e-9 * start:
+            raise ParameterError(f"every noise scale down to {low:.3g} fits in {budget}")
+    while high - low > tolerance * high:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _fits(
+    budget: Budget, events: Callable[[float], Sequence[Event]]
+) -> Callable[[float], bool]:
+    from dpb_gym.privacy import accounting
+
+    def fits(scale: float) -> bool:
+        composition = Composition.of(*events(scale))
+        if budget.kind == "approx":
+            assert budget.epsilon is not None and budget.delta is not None
+            return accounting.epsilon(composition, budget.delta) <= budget.epsilon
+        found = composition.zcdp
+        if found is None:
+            raise BudgetError("an event without zCDP bound does not fit any zCDP budget")
+        assert budget.rho is not None
+        return found[0] <= budget.rho
+
+    return fits
+
+
+def _largest_rho(budget: Budget) -> float:
+    def events(scale: float) -> list[Event]:
+        return [ZCDPEvent(rho=1.0 / scale**2)]
+
+    assert budget.epsilon is not None and budget.delta is not None
+    guess = textbook_rho(budget.epsilon, budget.delta) ** -0.5
+    scale = calibrate_scale(budget, events, start=guess, tolerance=1e-9)
+    return scale**-2
+
+
+__all__ = [
+    "GaussianEvent",
+    "Release",
+    "calibrate",
+    "calibrate_scale",
+    "equivalent_rho",
+    "gaussian_sigma",
+    "textbook_epsilon",
+    "textbook_rho",
+]

@@ -1,0 +1,290 @@
+"""Accounting events: what was released, as plain immutable data.
+
+Each event states the privacy loss of one kind of release for one pair of neighbouring
+data sets, whatever the relation: the sensitivity that an event carries is already the one
+of the relation of the guarantee (for replace-one, the distance between two records).
+
+Every event offers
+
+* ``rdp(orders)``: a bound on the Renyi divergence at each order > 1, infinite where none is
+  known,
+* ``zcdp``: the pair ``(rho, max_order)`` such that the divergence at every order up to
+  `max_order` is at most ``rho * order`` (zCDP when `max_order` is infinite, "truncated" zCDP
+  otherwise), or `None`,
+* ``pure``: epsilon of pure differential privacy, infinite if there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.checks import FloatArray, count, positive, probability
+
+Zcdp = tuple[float, float]
+EVENT_TYPES: dict[str, type[Event]] = {}
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of the accounting events; see the module's docstring."""
+
+    kind: ClassVar[str] = ""
+    gaussian_mu: ClassVar[float | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        EVENT_TYPES[cls.kind] = cls
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        """Bound on the Renyi divergence at each order (> 1); infinite where none is known."""
+        return np.full(orders.shape, math.inf)
+
+    @property
+    def zcdp(self) -> Zcdp | None:
+        """``(rho, max_order)``, or `None` if no zCDP bound is known."""
+        return None
+
+    @property
+    def pure(self) -> float:
+        """Epsilon of pure differential privacy; infinite if there is none."""
+        return math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as plain JSON values; infinite orders become `None`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {k: (None if v == math.inf else v) for k, v in values.items()}
+        return {"kind": self.kind, **plain}
+
+
+def event_from_dict(data: Mapping[str, Any]) -> Event:
+    """Rebuilds an event from `Event.to_dict`.
+
+    Raises:
+        ParameterError: If the kind or a field is unknown or invalid.
+    """
+    values = dict(data)
+    kind = values.pop("kind", None)
+    if kind not in EVENT_TYPES or not kind:
+        known = ", ".join(sorted(k for k in EVENT_TYPES if k))
+        raise ParameterError(f"unknown kind of accounting event {kind!r}; known: {known}")
+    plain = {k: (math.inf if v is None else v) for k, v in values.items()}
+    try:
+        return EVENT_TYPES[kind](**plain)
+    except TypeError as error:
+        raise ParameterError(f"a {kind!r} event has other fields: {error}") from error
+
+
+@dataclass(frozen=True)
+class GaussianEvent(Event):
+    """`count` releases of a value of 2-norm sensitivity `sensitivity` plus N(0, sigma^2 I).
+
+    Renyi divergence ``count * order * sensitivity^2 / (2 sigma^2)``; Gaussian differential
+    privacy with ``mu = sqrt(count) * sensitivity / sigma`` (Dong, Roth & Su 2022), which is
+    exact, also under adaptive composition.
+
+    Attributes:
+        sigma: Standard deviation of the noise per coordinate.
+        sensitivity: Largest 2-norm distance between the values on neighbouring data sets.
+        count: Number of such releases that one record can affect.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    sigma: float
+    sensitivity: float = 1.0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        positive("sigma", self.sigma)
+        positive("sensitivity", self.sensitivity, zero=True)
+        count("count", self.count)
+
+    @property
+    def gaussian_mu(self) -> float:  # type: ignore[override]
+        """mu of Gaussian differential privacy."""
+        return math.sqrt(self.count) * self.sensitivity / self.sigma
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        return 0.5 * self.gaussian_mu**2 * orders
+
+    @property
+    def zcdp(self) -> Zcdp:
+        return 0.5 * self.gaussian_mu**2, math.inf
+
+
+@dataclass(frozen=True)
+class ZCDPEvent(Event):
+    """A release whose Renyi divergence is at most ``xi + rho * order`` up to `max_order`.
+
+    Bun & Steinke's (xi, rho)-zCDP, restricted to orders in (1, max_order].
+    """
+
+    kind: ClassVar[str] = "zcdp"
+    rho: float
+    xi: float = 0.0
+    max_order: float = math.inf
+
+    def __post_init__(self) -> None:
+        positive("rho", self.rho, zero=True)
+        positive("xi", self.xi, zero=True)
+        if not self.max_order > 1:
+            raise ParameterError(f"max_order must be > 1; got {self.max_order!r}")
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        return np.where(orders <= self.max_order, self.xi + self.rho * orders, math.inf)
+
+    @property
+    def zcdp(self) -> Zcdp:
+        return self.xi + self.rho, self.max_order
+
+
+@dataclass(frozen=True)
+class PureEvent(Event):
+    """`count` releases of an epsilon-differentially private mechanism.
+
+    The worst such mechanism is binary randomized response with the same epsilon, which
+    dominates it under every divergence used here.
+    """
+
+    kind: ClassVar[str] = "pure"
+    epsilon: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        count("count", self.count)
+
+    @property
+    def pure(self) -> float:
+        return self.count * self.epsilon
+
+    @property
+    def zcdp(self) -> Zcdp:
+        return 0.5 * self.count * self.epsilon**2, math.inf
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        return self.count * randomized_response_rdp(self.epsilon, 2, orders)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEvent(Event):
+    """`count` answers of k-ary randomized response.
+
+    The true answer is kept with probability ``e^eps / (e^eps + categories - 1)``, otherwise
+    one of the other answers is drawn uniformly.
+    """
+
+    kind: ClassVar[str] = "randomized-response"
+    epsilon: float
+    categories: int = 2
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        count("categories", self.categories, minimum=2)
+        count("count", self.count)
+
+    @property
+    def pure(self) -> float:
+        return self.count * self.epsilon
+
+    @property
+    def zcdp(self) -> Zcdp:
+        return 0.5 * self.count * self.epsilon**2, math.inf
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        return self.count * randomized_response_rdp(self.epsilon, self.categories, orders)
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(Event):
+    """`count` releases of a number of sensitivity `sensitivity` plus Laplace(scale) noise."""
+
+    kind: ClassVar[str] = "laplace"
+    scale: float
+    sensitivity: float = 1.0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        positive("scale", self.scale)
+        positive("sensitivity", self.sensitivity)
+        count("count", self.count)
+
+    @property
+    def pure(self) -> float:
+        return self.count * self.sensitivity / self.scale
+
+    @property
+    def zcdp(self) -> Zcdp:
+        return 0.5 * self.count * (self.sensitivity / self.scale) ** 2, math.inf
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        """Mironov (2017), Proposition 6."""
+        a, ratio = orders, self.sensitivity / self.scale
+        near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
+        far = np.log((a - 1) / (2 * a - 1)) - a * ratio
+        divergence: FloatArray = self.count * np.logaddexp(near, far) / (a - 1)
+        return np.maximum(divergence, 0.0)
+
+
+@dataclass(frozen=True)
+class PoissonGaussianEvent(Event):
+    """`count` Gaussian releases, each over a fresh Poisson sample of the records.
+
+    Attributes:
+        q: Probability with which each record enters the sample, in (0, 1].
+        sigma: Standard deviation of the noise per coordinate, before any rescaling by 1/q.
+        sensitivity: Largest distance between the contributions of two records.
+        count: Number of such releases that one record can affect.
+        pair: ``"zero-out"`` if every contribution, like its distance to every other, has norm
+            at most `sensitivity` (a reward in [0, 1] times a public unit vector);
+            ``"symmetric"`` if contributions lie in a ball of radius ``sensitivity / 2`` (two
+            records can be opposite).
+    """
+
+    kind: ClassVar[str] = "poisson-gaussian"
+    q: float
+    sigma: float
+    sensitivity: float = 1.0
+    count: int = 1
+    pair: str = "zero-out"
+
+    def __post_init__(self) -> None:
+        probability("q", self.q, one=True)
+        positive("sigma", self.sigma)
+        positive("sensitivity", self.sensitivity)
+        count("count", self.count)
+        if self.pair not in ("zero-out", "symmetric"):
+            raise ParameterError(f"pair must be 'zero-out' or 'symmetric'; got {self.pair!r}")
+
+
+@dataclass(frozen=True)
+class ApproxEvent(Event):
+    """`count` releases of an (epsilon, delta)-differentially private mechanism."""
+
+    kind: ClassVar[str] = "approx"
+    epsilon: float
+    delta: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        count("count", self.count)
+
+
+def randomized_response_rdp(epsilon: float, categories: int, orders: FloatArray) -> FloatArray:
+    """Renyi divergence of k-ary randomized response at each order (exact)."""
+    log_keep = -math.log1p((categories - 1) * math.exp(-epsilon))
+    log_other = log_keep - epsilon
+    a = orders
+    total = np.logaddexp(a * log_keep + (1 - a) * log_other, a * log_other + (1 - a) * log_keep)
+    if categories > 2:
+        total = np.logaddexp(total, math.log(categories - 2) + log_other)
+    divergence: FloatArray = np.maximum(total / (a - 1), 0.0)
+    return divergence

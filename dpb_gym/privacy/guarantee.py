@@ -1,0 +1,143 @@
+"""What an agent promises: notion, unit, relation, and the curve of its privacy loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpb_gym.errors import BudgetError
+from dpb_gym.privacy.composition import Composition
+
+NOTIONS = ("joint", "anticipating", "central", "local")
+UNITS = ("user-round", "reward", "user")
+RELATIONS = ("replace-one", "add-remove")
+REPORT_DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One agent's privacy guarantee, immutable and printable in one line.
+
+    Attributes:
+        notion: What an attacker sees. ``"joint"``: every output but the target user's own (CS,
+            Definition 2); ``"anticipating"``: the outputs after the target's round (CSW,
+            Definition 2); ``"central"``: the whole transcript; ``"local"``: what the user
+            sends, before anybody has it. Joint implies anticipating, never the other way.
+        unit: What is protected. ``"user-round"``: context and response of one round;
+            ``"reward"``: the response of one round, contexts and actions public;
+            ``"user"``: all rounds of one user.
+        relation: ``"replace-one"`` (one unit exchanged, horizon known) or ``"add-remove"``.
+        curve: Composition of accounting events, or `None` for a non-private agent.
+
+    Example:
+        >>> from dpb_gym.privacy import Composition, GaussianEvent
+        >>> g = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(2.0, 1.0)))
+        >>> g.rho, round(g.epsilon(1e-5), 4)
+        (0.125, 1.9931)
+    """
+
+    notion: str
+    unit: str
+    relation: str = "replace-one"
+    curve: Composition | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("notion", self.notion, NOTIONS),
+            ("unit", self.unit, UNITS),
+            ("relation", self.relation, RELATIONS),
+        ):
+            if value not in known:
+                raise BudgetError(f"{name} must be one of {', '.join(known)}; got {value!r}")
+        if self.curve is not None and not isinstance(self.curve, Composition):
+            raise BudgetError(f"curve must be a Composition or None; got {self.curve!r}")
+
+    @classmethod
+    def none(cls, notion: str = "central", unit: str = "user-round") -> Guarantee:
+        """The guarantee of a non-private agent: none."""
+        return cls(notion, unit, "replace-one", None)
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised."""
+        return self.curve is not None
+
+    @property
+    def rho(self) -> float | None:
+        """zCDP parameter, valid for orders up to `max_order`; `None` if not zCDP."""
+        found = self.curve.zcdp if self.curve is not None else None
+        return None if found is None else found[0]
+
+    @property
+    def max_order(self) -> float | None:
+        """Largest Renyi order for which `rho` holds; infinite for full zCDP."""
+        found = self.curve.zcdp if self.curve is not None else None
+        return None if found is None else found[1]
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest known epsilon at `delta` in [0, 1); infinite for a non-private agent.
+
+        Raises:
+            BudgetError: If delta is outside [0, 1).
+        """
+        from dpb_gym.privacy import accounting
+
+        if self.curve is None:
+            return math.inf
+        return accounting.epsilon(self.curve, delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest known delta at `epsilon` >= 0; 1 for a non-private agent.
+
+        Raises:
+            BudgetError: If epsilon is negative or not finite.
+        """
+        from dpb_gym.privacy import accounting
+
+        if self.curve is None:
+            return 1.0
+        return accounting.delta(self.curve, epsilon)
+
+    def describe(self, delta: float = REPORT_DELTA) -> str:
+        """One line, with epsilon at the given delta."""
+        if self.curve is None:
+            return "non-private"
+        where = f"per {self.unit} ({self.relation})"
+        if math.isfinite(self.curve.pure):
+            return f"{self.notion} DP eps={self.curve.pure:.4g} {where}"
+        loss = f"eps={self.epsilon(delta):.4g} at delta={delta:g}"
+        if self.rho is None:
+            return f"{self.notion} DP {loss} {where}"
+        limit = self.max_order
+        truncated = "" if limit is None or math.isinf(limit) else f" for orders <= {limit:.4g}"
+        return f"{self.notion} zCDP rho={self.rho:.4g}{truncated} {where}; {loss}"
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The guarantee as plain JSON values; inverse of `from_dict`."""
+        return {
+            "notion": self.notion,
+            "unit": self.unit,
+            "relation": self.relation,
+            "curve": None if self.curve is None else self.curve.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Guarantee:
+        """Rebuilds a guarantee from `to_dict`.
+
+        Raises:
+            BudgetError: If a field is missing, unknown or invalid.
+        """
+        try:
+            curve = data["curve"]
+            built = None if curve is None else Composition.from_dict(curve)
+            return cls(data["notion"], data["unit"], data["relation"], built)
+        except (KeyError, TypeError) as error:
+            raise BudgetError(
+                f"a guarantee has notion, unit, relation and curve: {error!r}"
+            ) from error

@@ -1,0 +1,218 @@
+"""Personalised pricing with GLM demand (Chen, Simchi-Levi & Wang, sections 3 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_gym import kernels, validation
+from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.problems.base import (
+    CONTEXT_NORMS,
+    Array,
+    Context,
+    Feedback,
+    Field,
+    Hidden,
+    Loss,
+    Problem,
+    ProblemInfo,
+    Round,
+    action_array,
+)
+from dpb_gym.streams import Stream
+
+DEMANDS = ("logistic", "gaussian")
+CUSTOMERS = ("uniform", "drifting", "two-type")
+
+
+class PricingProblem(Problem):
+    """One product, one customer a round, a price in [0, 1] for each.
+
+    Features x_t ``(d - 1,)``, price p, phi = [x; -p] / sqrt(d). Demand is Bernoulli with
+    mean 1 / (1 + exp(-zeta <phi, theta>)) or Gaussian with mean <phi, theta> and unit
+    variance; the reward is price times demand.
+
+    Args:
+        horizon: Rounds T, at least 2.
+        dim: Dimension d of theta, at least 2.
+        demand: ``"logistic"`` or ``"gaussian"``.
+        zeta: Link scale of the logistic model, > 0.
+        context_norm: ``"raw"``, ``"clip"`` (x / max(1, ||x||)) or ``"scale"``
+            (x / sqrt(d - 1)).
+        customers: ``"uniform"``: iid on [-1, 1]^(d-1). Oblivious sequences, the same in
+            every replicate: ``"drifting"`` moves linearly from the corner -1 to the
+            corner +1 over the horizon with a sinusoidal wobble; ``"two-type"`` alternates
+            at random between the corners +1 and -1 (Proposition 1 of the paper, for
+            d = 2 with theta = (1, 1) / sqrt(2)); or an array ``(n, d - 1)`` with values in
+            [-1, 1], n >= horizon, whose row t-1 is the customer of round t.
+        theta: Fixed parameter ``(d,)``. By default
+            (-sqrt(.1), ..., -sqrt(.1), sqrt(1 - .1 (d - 1))) for d <= 10 and a random unit
+            vector per replicate above; (1, 1) / sqrt(2) for two-type customers at d = 2.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    kind: ClassVar[str] = "pricing"
+
+    def __init__(
+        self,
+        horizon: int = 10_000,
+        dim: int = 3,
+        demand: str = "logistic",
+        zeta: float = 4.0,
+        context_norm: str = "raw",
+        customers: Any = "uniform",
+        theta: Any = None,
+    ) -> None:
+        self.horizon = validation.integer("horizon", horizon, 2)
+        self.dim = validation.integer("dim", dim, 2)
+        self.demand = validation.choice("demand", demand, DEMANDS)
+        self.zeta = validation.real("zeta", zeta, 0.0, open_low=True)
+        self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
+        self.customers: str = "array"
+        self.sequence: Array | None = None
+        if isinstance(customers, str):
+            self.customers = validation.choice("customers", customers, CUSTOMERS)
+        else:
+            sequence = validation.array("customers", customers, (None, self.dim - 1), -1.0, 1.0)
+            if len(sequence) < self.horizon:
+                raise ParameterError(
+                    f"customers must have at least horizon={self.horizon} rows, got {len(sequence)}"
+                )
+            self.sequence = sequence.astype(np.float32)
+        if self.customers == "drifting":
+            self.sequence = self._drifting()
+        if theta is not None:
+            self.theta: Array | None = validation.array("theta", theta, (self.dim,))
+        elif self.customers == "two-type" and self.dim == 2:
+            self.theta = np.full(2, np.sqrt(0.5))
+        elif self.dim <= 10:
+            self.theta = np.full(self.dim, -np.sqrt(0.1))
+            self.theta[-1] = np.sqrt(1.0 - 0.1 * (self.dim - 1))
+        else:
+            self.theta = None
+        top = (0.0, 1.0) if demand == "logistic" else (-np.inf, np.inf)
+        self.info = ProblemInfo(
+            kind=self.kind,
+            horizon=self.horizon,
+            dim=self.dim,
+            reward_range=top,
+            demand=self.demand,
+            zeta=self.zeta if demand == "logistic" else None,
+        )
+
+    @property
+    def _model(self) -> int:
+        return 0 if self.demand == "logistic" else 1
+
+    def _drifting(self) -> Array:
+        t = np.linspace(0.0, 1.0, self.horizon)[:, None]
+        phase = np.arange(self.dim - 1)[None, :]
+        path = (2.0 * t - 1.0) * 0.7 + 0.3 * np.sin(2.0 * np.pi * 8.0 * t + phase)
+        return path.astype(np.float32)
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        if self.theta is not None:
+            return {"theta": self.theta}
+        theta = rng.standard_normal(self.dim)
+        return {"theta": theta / np.sqrt(np.sum(theta * theta))}
+
+    def fields(self) -> dict[str, Field]:
+        return {
+            "features": Field((self.dim - 1,), np.float32, Stream.FEATURES, self._fill_features)
+        }
+
+    def _fill_features(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        if self.sequence is not None:
+            rows = self.sequence[start : start + len(out)]
+            out[: len(rows)] = rows
+            out[len(rows) :] = 0.0
+        elif self.customers == "two-type":
+            out[:] = np.where(rng.random(len(out)) < 0.5, 1.0, -1.0)[:, None]
+        else:
+            rng.random(out=out, dtype=np.float32)
+            out *= np.float32(2.0)
+            out -= np.float32(1.0)
+        if self.context_norm != "raw":
+            contexts = kernels.contexts
+            contexts.normalise(
+                out, contexts.CLIP if self.context_norm == "clip" else contexts.SCALE
+            )
+
+    def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
+        return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})
+
+    def check_action(self, action: Any, replicates: int) -> Array:
+        """Prices ``(B,)`` in [0, 1]."""
+        return action_array(action, (replicates,), False, "prices")
+
+    def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
+        from scipy.special import ndtri
+
+        B = len(action)
+        demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
+        uniform = round_.uniform
+        # Half a grid step keeps a uniform of exactly 0 away from minus infinity.
+        quantile = ndtri(uniform + 2.0**-54) if self._model else uniform
+        bad = kernels.pricing.outcome(
+            round_.context.features,
+            hidden["theta"],
+            action,
+            self._model,
+            self.zeta,
+            uniform,
+            quantile,
+            demand,
+            reward,
+            expected,
+        )
+        if bad:
+            raise ActionError(
+                f"price {action[bad - 1]} of replicate {bad - 1} is outside [0, 1]"
+            )
+        return Feedback(reward, demand=demand), expected
+
+    def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
+        return self.best_prices(hidden["theta"], round_.context.features)
+
+    def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
+        """Closed-form best prices (Lambert W) under given parameters.
+
+        Args:
+            theta: ``(B, d)``.
+            features: ``(B, d - 1)``.
+
+        Returns:
+            Prices ``(B,)`` in [0, 1] and expected revenues ``(B,)``.
+        """
+        B = len(features)
+        price, value = np.empty(B), np.empty(B)
+        kernels.pricing.best_prices(features, theta, self._model, self.zeta, price, value)
+        return price, value
+
+    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
+        """Negative log-likelihood of the demand; for the logistic model the gradient
+        norm is at most zeta and the Hessian's trace at most zeta^2 / 4 when ||phi|| <= 1
+        (erratum P6)."""
+        B = len(action)
+        value, gradient = np.empty(B), np.empty((B, self.dim))
+        hessian = np.empty((B, self.dim, self.dim))
+        assert feedback.demand is not None
+        kernels.pricing.loss_terms(
+            context.features,
+            theta,
+            action,
+            feedback.demand,
+            self._model,
+            self.zeta,
+            value,
+            gradient,
+            hessian,
+        )
+        return Loss(value, gradient, hessian)

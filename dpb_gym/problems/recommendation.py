@@ -1,0 +1,261 @@
+"""Linear-contextual recommendation (Riyazat & Ukwatta, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_gym import kernels, validation
+from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.problems.base import (
+    CONTEXT_NORMS,
+    Array,
+    Context,
+    Feedback,
+    Field,
+    Hidden,
+    Loss,
+    Problem,
+    ProblemInfo,
+    Round,
+    action_array,
+)
+from dpb_gym.streams import Stream
+
+REWARDS = ("logistic", "linear", "gaussian")
+DESIGNS = ("sphere", "low-rank", "blocks")
+
+
+class RecommendationProblem(Problem):
+    """Each round offers a few candidates with known features; one is recommended.
+
+    The pool of arms has unit-norm features, fixed per replicate; theta is Gaussian,
+    normalised to norm 2.
+
+    Args:
+        horizon: Rounds T, at least 2.
+        dim: Dimension d, at least 1.
+        n_arms: Size of the pool.
+        n_candidates: Candidates per round, 1..n_arms, drawn without replacement.
+        reward: ``"logistic"``: Bernoulli with mean sigmoid(<x, theta>); ``"linear"``:
+            Bernoulli with mean 1/2 + <x, theta> / 4; ``"gaussian"``: that mean plus
+            N(0, noise_std^2), clipped to [0, 1] (the expected reward accounts for the
+            clipping).
+        noise_std: Standard deviation for ``reward="gaussian"``, > 0.
+        fresh: Draw new arms each round instead of a fixed pool.
+        design: ``"sphere"``: directions uniform on the sphere; ``"low-rank"``: in one
+            random subspace of dimension `rank` per replicate; ``"blocks"``: fresh arms
+            that stay for `block_rounds` rounds in one subspace of dimension `rank`, then
+            move to the next (an oblivious schedule whose subspaces span R^d).
+        rank: Dimension of the subspaces, 1..d; max(1, d // 2) by default.
+        block_rounds: Rounds per subspace of the ``"blocks"`` design.
+        context_norm: ``"raw"`` (unit norm), ``"clip"`` or ``"scale"`` (x / sqrt(d)).
+        interactions_per_user: k: attach user ids; each user has k rounds.
+        users_per_horizon: Alternative to k: number of users, k = ceil(T / users).
+        user_order: ``"consecutive"`` or ``"shuffled"`` rounds of a user.
+        theta: Fixed parameter ``(d,)``.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    kind: ClassVar[str] = "recommendation"
+
+    def __init__(
+        self,
+        horizon: int = 10_000,
+        dim: int = 20,
+        n_arms: int = 100,
+        n_candidates: int = 5,
+        reward: str = "logistic",
+        noise_std: float = 0.1,
+        fresh: bool = False,
+        design: str = "sphere",
+        rank: int | None = None,
+        block_rounds: int = 500,
+        context_norm: str = "raw",
+        interactions_per_user: int | None = None,
+        users_per_horizon: int | None = None,
+        user_order: str = "consecutive",
+        theta: Any = None,
+    ) -> None:
+        self.horizon = validation.integer("horizon", horizon, 2)
+        self.dim = validation.integer("dim", dim, 1)
+        self.n_arms = validation.integer("n_arms", n_arms, 1)
+        self.n_candidates = validation.integer("n_candidates", n_candidates, 1, self.n_arms)
+        self.reward = validation.choice("reward", reward, REWARDS)
+        self.noise_std = validation.real("noise_std", noise_std, 0.0, open_low=True)
+        self.design = validation.choice("design", design, DESIGNS)
+        self.fresh = validation.flag("fresh", fresh) or design == "blocks"
+        if rank is not None and design == "sphere":
+            raise ParameterError("rank applies to design='low-rank' and 'blocks' only")
+        self.rank = validation.integer("rank", rank or max(1, self.dim // 2), 1, self.dim)
+        self.block_rounds = validation.integer("block_rounds", block_rounds, 1)
+        self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
+        self.user_order = validation.choice("user_order", user_order, ("consecutive", "shuffled"))
+        if interactions_per_user is not None and users_per_horizon is not None:
+            raise ParameterError("give interactions_per_user or users_per_horizon, not both")
+        if users_per_horizon is not None:
+            users = validation.integer("users_per_horizon", users_per_horizon, 1, self.horizon)
+            interactions_per_user = -(-self.horizon // users)
+        self.interactions_per_user = interactions_per_user
+        if interactions_per_user is not None:
+            validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
+        self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
+        self.info = ProblemInfo(
+            kind=self.kind,
+            horizon=self.horizon,
+            dim=self.dim,
+            reward_range=(0.0, 1.0),
+            n_candidates=self.n_candidates,
+            n_arms=None if self.fresh else self.n_arms,
+            max_interactions=self.interactions_per_user,
+        )
+
+    @property
+    def _model(self) -> int:
+        return REWARDS.index(self.reward)
+
+    def _rescale(self, rows: Array) -> None:
+        if self.context_norm != "raw":
+            contexts = kernels.contexts
+            contexts.normalise(
+                rows, contexts.CLIP if self.context_norm == "clip" else contexts.SCALE
+            )
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        theta = rng.standard_normal(self.dim)
+        theta *= 2.0 / np.sqrt(np.sum(theta * theta))
+        hidden: Hidden = {"theta": theta if self.theta is None else self.theta}
+        if self.design != "sphere":
+            hidden["basis"] = np.linalg.qr(rng.standard_normal((self.dim, self.dim)))[0]
+        if not self.fresh:
+            arms = np.empty((self.n_arms, self.dim), np.float32)
+            if self.design == "low-rank":
+                coefficients = rng.standard_normal((self.n_arms, self.rank), dtype=np.float32)
+                subspace = np.ascontiguousarray(hidden["basis"][:, : self.rank])
+                kernels.contexts.combine(coefficients, subspace, arms)
+            else:
+                rng.standard_normal(out=arms, dtype=np.float32)
+            kernels.contexts.normalise(arms, kernels.contexts.SPHERE)
+            self._rescale(arms)
+            hidden["arms"] = arms
+        if self.interactions_per_user is not None and self.user_order == "shuffled":
+            users = np.arange(self.horizon) // self.interactions_per_user
+            hidden["users"] = rng.permutation(users)
+        return hidden
+
+    def fields(self) -> dict[str, Field]:
+        m = self.n_candidates
+        if self.design == "sphere" and self.fresh:
+            return {"features": Field((m, self.dim), np.float32, Stream.FEATURES, self._fill_fresh)}
+        if self.fresh:
+            return {
+                "coefficients": Field((m, self.rank), np.float32, Stream.FEATURES, _fill_normals)
+            }
+        return {"arms": Field((m,), np.int64, Stream.CANDIDATES, self._fill_candidates)}
+
+    def _fill_fresh(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        rows = out.reshape(-1, self.dim)
+        rng.standard_normal(out=rows, dtype=np.float32)
+        kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
+        self._rescale(rows)
+
+    def _fill_candidates(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        kernels.recommendation.draw_candidates(rng.random(out.shape), self.n_arms, out)
+
+    def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
+        if "arms" in drawn:
+            arms = np.ascontiguousarray(drawn["arms"])
+            features = np.empty((*arms.shape, self.dim), np.float32)
+            kernels.recommendation.gather(hidden["arms"], arms, features)
+        else:
+            if "features" in drawn:
+                features = drawn["features"]
+            else:
+                coefficients = np.ascontiguousarray(drawn["coefficients"])
+                features = np.empty((*coefficients.shape[:2], self.dim), np.float32)
+                first = np.zeros_like(t)
+                if self.design == "blocks":
+                    first = (t - 1) // self.block_rounds * self.rank % self.dim
+                kernels.recommendation.project_block(
+                    coefficients, hidden["basis"], first, features
+                )
+                self._rescale(features.reshape(-1, self.dim))
+            arms = np.full(features.shape[:2], -1, np.int64)
+        users = None
+        if self.interactions_per_user is not None:
+            if "users" in hidden:
+                users = hidden["users"][np.arange(len(t)), t - 1]
+            else:
+                users = (t - 1) // self.interactions_per_user
+        context = Context(int(t[0]), features, arms=arms, users=users)
+        return Round(context, drawn["response"], {})
+
+    def check_action(self, action: Any, replicates: int) -> Array:
+        """Candidate indices ``(B,)`` in 0..n_candidates - 1."""
+        return action_array(action, (replicates,), True, "candidate indices")
+
+    def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
+        from scipy.special import ndtri
+
+        B = len(action)
+        reward, expected = np.empty(B), np.empty(B)
+        uniform = round_.uniform
+        # Half a grid step keeps a uniform of exactly 0 away from minus infinity.
+        quantile = ndtri(uniform + 2.0**-54) if self.reward == "gaussian" else uniform
+        bad = kernels.recommendation.outcome(
+            round_.context.features,
+            hidden["theta"],
+            action,
+            self._model,
+            self.noise_std,
+            uniform,
+            quantile,
+            reward,
+            expected,
+        )
+        if bad:
+            raise ActionError(out_of_range(action, bad - 1, self.n_candidates))
+        return Feedback(reward), expected
+
+    def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
+        features = round_.context.features
+        arm, value = np.empty(len(features), np.int64), np.empty(len(features))
+        kernels.recommendation.best_arms(
+            features, hidden["theta"], self._model, self.noise_std, arm, value
+        )
+        return arm, value
+
+    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
+        """Squared loss of the linear model, whatever the reward's distribution."""
+        return squared_loss(theta, context, action, feedback)
+
+
+def squared_loss(theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
+    """(reward - <x, theta>)^2 / 2 per replicate, with gradient and Hessian."""
+    B, d = theta.shape
+    value, gradient, hessian = np.empty(B), np.empty((B, d)), np.empty((B, d, d))
+    kernels.recommendation.squared_loss(
+        context.features, theta, action, feedback.reward, value, gradient, hessian
+    )
+    return Loss(value, gradient, hessian)
+
+
+def out_of_range(action: Array, replicate: int, n_candidates: int) -> str:
+    """Message for a candidate index that is not offered."""
+    return (
+        f"candidate {action[replicate]} of replicate {replicate} is outside 0..{n_candidates - 1}"
+    )
+
+
+def _fill_normals(
+    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+) -> None:
+    rng.standard_normal(out=out, dtype=np.float32)

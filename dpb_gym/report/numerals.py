@@ -1,0 +1,52 @@
+"""Numbers as text: one column, one number of decimals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def decimals(values: Iterable[float]) -> int | None:
+    """Chooses the decimals of a column so that its smallest number keeps three digits.
+
+    Args:
+        values: Finite numbers of the column.
+
+    Returns:
+        0 to 3, or None when magnitudes are so far apart that each number is written on its own.
+    """
+    sizes = [abs(value) for value in values if value != 0]
+    if not sizes:
+        return 0
+    smallest, largest = min(sizes), max(sizes)
+    if largest >= 1e7 or largest < 1e-2:
+        return None
+    return min(3, max(0, 2 - math.floor(math.log10(max(smallest, 1e-2)))))
+
+
+def number(value: float | None, places: int | None = None) -> str:
+    """Writes a number with thousands separators.
+
+    Args:
+        value: A finite number, or None for a dash.
+        places: Decimals; None chooses by magnitude, with exponents at the extremes.
+
+    >>> number(12345.6), number(0.25, 2), number(1.5e12), number(None)
+    ('12,346', '0.25', '1.50e12', '–')
+    """
+    if value is None:
+        return "–"
+    size = abs(value)
+    if places is None:
+        if size != 0 and (size >= 1e7 or size < 1e-3):
+            mantissa, exponent = f"{size:.2e}".split("e")
+            text = f"{mantissa}e{int(exponent)}"
+        else:
+            places = 0 if size == 0 or size >= 1000 else max(0, 2 - math.floor(math.log10(size)))
+            text = f"{size:,.{places}f}"
+    else:
+        text = f"{size:,.{places}f}"
+    negative = value < 0 and any(digit in text for digit in "123456789")
+    return f"{MINUS}{text}" if negative else text

@@ -1,0 +1,141 @@
+"""Random streams: one per replicate and purpose, so that nothing depends on the batch.
+
+A replicate is named by its integer seed (and, inside an environment, by the number
+of its episode). Every kind of random number it needs has a stream of its own, and
+every kind consumes a fixed count of numbers per round. Numbers can therefore be
+drawn in blocks of any length, for any batch, beside any companions, and are the same
+bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.errors import ParameterError
+
+BLOCK_BYTES = 1 << 21
+MAX_BLOCK_ROUNDS = 512
+
+
+class Stream(IntEnum):
+    """Purposes. The numbers are part of every result: never renumber, only append."""
+
+    HIDDEN = 0
+    FEATURES = 1
+    REVENUES = 2
+    CANDIDATES = 3
+    RESPONSE = 4
+    USERS = 5
+    AGENT = 6
+    PRIVACY = 7
+    LOCAL_PRIVACY = 8
+
+
+def generator(seed: int, stream: Stream, episode: int = 0) -> np.random.Generator:
+    """Returns the generator of one replicate for one purpose.
+
+    Args:
+        seed: Seed of the replicate, a non-negative integer.
+        stream: What the numbers are for.
+        episode: Number of the episode inside an environment; the harness uses 0.
+    """
+    sequence = np.random.SeedSequence(entropy=int(seed), spawn_key=(int(episode), int(stream)))
+    return np.random.Generator(np.random.SFC64(sequence))
+
+
+def check_seed(seed: object, name: str = "seed") -> int:
+    """Validates a non-negative integer seed."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ParameterError(f"{name} must be a non-negative integer, got {seed!r}")
+    return int(seed)
+
+
+def block_rounds(replicates: int, bytes_per_round: int) -> int:
+    """Rounds per block: enough to amortise calls, few enough to stay in cache."""
+    per_round = max(1, replicates * bytes_per_round)
+    return int(min(MAX_BLOCK_ROUNDS, max(1, BLOCK_BYTES // per_round)))
+
+
+class BlockDraws:
+    """Per-round random numbers for B replicates, drawn ahead in blocks.
+
+    Each call of `next` returns the next round's numbers, shape ``(B, *shape)``, as a
+    view that stays valid until the next call.
+
+    Args:
+        generators: One generator per replicate, used by nobody else.
+        shape: Shape of one replicate's numbers in one round.
+        fill: ``fill(generator, out)`` writes the numbers of ``len(out)`` rounds.
+        rounds: Rounds per block; changes speed, never values.
+    """
+
+    def __init__(
+        self,
+        generators: Sequence[np.random.Generator],
+        shape: tuple[int, ...],
+        fill: Callable[[np.random.Generator, NDArray[np.float64]], None],
+        rounds: int | None = None,
+    ) -> None:
+        self._generators = tuple(generators)
+        self._fill = fill
+        count = int(np.prod(shape, dtype=np.int64)) if shape else 1
+        self._rounds = rounds or block_rounds(len(self._generators), 8 * count)
+        self._scratch = np.empty((self._rounds, *shape))
+        self._block = np.empty((self._rounds, len(self._generators), *shape))
+        self._next = self._rounds
+
+    def next(self) -> NDArray[np.float64]:
+        """Returns the next round's numbers, shape ``(B, *shape)``."""
+        if self._next == self._rounds:
+            for i, rng in enumerate(self._generators):
+                self._fill(rng, self._scratch)
+                self._block[:, i] = self._scratch
+            self._next = 0
+        self._next += 1
+        drawn: NDArray[np.float64] = self._block[self._next - 1]
+        return drawn
+
+
+def _fill_normals(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
+    rng.standard_normal(out=out)
+
+
+def _fill_uniforms(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
+    rng.random(out=out)
+
+
+class AgentStreams:
+    """The random numbers an agent may use: its own and its privacy noise, never the
+    environment's.
+
+    Attributes:
+        seeds: Seeds of the B replicates.
+        agent: One generator per replicate for the agent's decisions.
+        noise: One generator per replicate for privacy noise.
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.seeds = tuple(check_seed(s) for s in seeds)
+        self.agent = tuple(generator(s, Stream.AGENT) for s in self.seeds)
+        self.noise = tuple(generator(s, Stream.PRIVACY) for s in self.seeds)
+
+    @property
+    def replicates(self) -> int:
+        """Number of replicates B."""
+        return len(self.seeds)
+
+    def uniforms(self, *shape: int) -> BlockDraws:
+        """Per-round uniforms on [0, 1) from the agents' generators.
+
+        An agent that needs several kinds of numbers asks for them in one block, because
+        all blocks share the replicate's generator.
+        """
+        return BlockDraws(self.agent, shape, _fill_uniforms)
+
+    def normals(self, *shape: int) -> BlockDraws:
+        """Per-round standard normals from the agents' generators (see `uniforms`)."""
+        return BlockDraws(self.agent, shape, _fill_normals)

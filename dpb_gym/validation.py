@@ -1,0 +1,84 @@
+"""Checks of user input, with messages that say what was wrong and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.errors import ParameterError
+
+
+def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Returns `value` as an int in ``low..high`` or raises `ParameterError`."""
+    ok = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not ok or value < low or (high is not None and value > high):
+        allowed = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
+        raise ParameterError(f"{name} must be {allowed}, got {value!r}")
+    return int(value)
+
+
+def real(
+    name: str,
+    value: Any,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Returns `value` as a finite float in the interval or raises `ParameterError`."""
+    ok = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if ok:
+        number = float(value)
+        ok = math.isfinite(number) and low <= number <= high
+        ok = ok and not (open_low and number == low) and not (open_high and number == high)
+        if ok:
+            return number
+    left, right = "(" if open_low else "[", ")" if open_high else "]"
+    interval = "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
+    raise ParameterError(f"{name} must be a finite number {interval}, got {value!r}")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Returns `value` as a bool or raises `ParameterError`."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def choice(name: str, value: Any, options: Iterable[str]) -> str:
+    """Returns `value` if it is one of `options` or raises `ParameterError`."""
+    allowed = tuple(options)
+    if not isinstance(value, str) or value not in allowed:
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def array(
+    name: str,
+    value: Any,
+    shape: tuple[int | None, ...],
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> NDArray[np.float64]:
+    """Returns a finite float64 array of the given shape (None = any length)."""
+    try:
+        result = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be an array of numbers: {error}") from None
+    wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+    if result.ndim != len(shape) or any(
+        s is not None and s != n for s, n in zip(shape, result.shape, strict=True)
+    ):
+        raise ParameterError(f"{name} must have shape {wanted}, got {result.shape}")
+    if not np.isfinite(result).all():
+        raise ParameterError(f"{name} must be finite, got NaN or infinity")
+    if result.size and (result.min() < low or result.max() > high):
+        raise ParameterError(
+            f"{name} must lie in [{low}, {high}], got values in [{result.min()}, {result.max()}]"
+        )
+    return result
