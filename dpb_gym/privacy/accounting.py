@@ -224,7 +224,7 @@ def _pld(events: tuple[Event, ...]) -> Any:
 
 
 def _event_pld(event: Event) -> Any:
-    from dp_accounting import NeighborRel
+    from dp_accounting import NeighboringRelation
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -253,9 +253,9 @@ def _event_pld(event: Event) -> Any:
             event.sigma,
             sensitivity=radius,
             sampling_prob=event.q,
-            neighboring_relation=NeighborRel.REPLACE_ONE,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
             **interval,
         )
     else:  # pragma: no cover - guarded by _has_pair
         raise ParameterError(f"no privacy loss distribution is known for {event!r}")
-    return one.self_compose(event.count)  # type: ignore[attr-defined]
+    return one.self_compose(event.count)

@@ -157,9 +157,7 @@ def calibrate_scale(
     return high
 
 
-def _fits(
-    budget: Budget, events: Callable[[float], Sequence[Event]]
-) -> Callable[[float], bool]:
+def _fits(budget: Budget, events: Callable[[float], Sequence[Event]]) -> Callable[[float], bool]:
     from dpb_gym.privacy import accounting
 
     def fits(scale: float) -> bool:

@@ -149,9 +149,7 @@ def require_psd(matrices: FloatArray) -> None:
             ) from error
 
 
-def sensitivity_of(
-    clip: Bound | None, given: float | None, ledger: Ledger | None
-) -> float:
+def sensitivity_of(clip: Bound | None, given: float | None, ledger: Ledger | None) -> float:
     """The sensitivity to charge: given by the caller, who then vouches for it, or the bound's."""
     if given is not None:
         return positive("sensitivity", given)

@@ -1,0 +1,321 @@
+"""Conversions: published figures, closed forms, an independent accountant."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.privacy import (
+    ApproxEvent,
+    Budget,
+    Composition,
+    GaussianEvent,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    Release,
+    ZCDPEvent,
+    accounting,
+    calibrate,
+    calibrate_scale,
+    equivalent_rho,
+    textbook_epsilon,
+    textbook_rho,
+)
+
+DELTA = 1e-5
+of = Composition.of
+
+
+def sigma_of(rho: float) -> float:
+    return (2 * rho) ** -0.5
+
+
+def test_conversions_of_rho_0207() -> None:
+    assert textbook_epsilon(0.0207, DELTA) == pytest.approx(0.9970, abs=1e-4)
+    assert accounting.epsilon(of(ZCDPEvent(0.0207)), DELTA) == pytest.approx(0.8093, abs=5e-5)
+    gaussian = of(GaussianEvent(sigma_of(0.0207)))
+    assert accounting.epsilon(gaussian, DELTA) == pytest.approx(0.7393, abs=5e-5)
+
+
+def test_inverse_conversions_at_epsilon_one() -> None:
+    budget = Budget.approx(1.0, DELTA)
+    assert textbook_rho(1.0, DELTA) == pytest.approx(0.02082, abs=5e-6)
+    assert equivalent_rho(budget, gaussian=False) == pytest.approx(0.03056, abs=5e-6)
+    assert equivalent_rho(budget) == pytest.approx(0.03593, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "loose", "exact"),
+    [(0.5, 9.70, 7.03), (1.0, 4.90, 3.73), (2.0, 2.50, 1.99), (5.0, 1.055, 0.892)],
+)
+def test_one_shot_gaussian_scales(epsilon: float, loose: float, exact: float) -> None:
+    """Erratum R1: the paper's sigma against the exact one."""
+    assert sigma_of(textbook_rho(epsilon, DELTA)) == pytest.approx(loose, rel=2e-3)
+    (sigma,) = calibrate(Budget.approx(epsilon, DELTA), Release(1.0))
+    assert sigma == pytest.approx(exact, rel=2e-3)
+
+
+def test_default_orders_would_be_loose() -> None:
+    from dp_accounting.rdp import RdpAccountant, compute_epsilon
+
+    rho = 1e-6
+    orders = RdpAccountant()._orders
+    coarse, _ = compute_epsilon(orders, [rho * a for a in orders], DELTA)
+    assert accounting.epsilon(of(ZCDPEvent(rho)), DELTA) < 0.8 * coarse
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.01, 20), st.floats(1e-12, 0.3))
+def test_gaussian_epsilon_inverts_delta(mu: float, delta: float) -> None:
+    epsilon = accounting.gaussian_epsilon(mu, delta)
+    assert accounting.gaussian_delta(mu, epsilon) <= delta
+    if epsilon > 1e-6:
+        assert accounting.gaussian_delta(mu, epsilon * (1 - 1e-9) - 1e-12) >= delta * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.4, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
+def test_gaussian_delta_is_the_hockey_stick_divergence(mu: float, epsilon: float) -> None:
+    def gap(x: float) -> float:
+        return max(0.0, stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x))
+
+    crossing = epsilon / mu + mu / 2
+    value, _ = integrate.quad(gap, crossing, max(crossing, mu) + 12, epsabs=1e-14, epsrel=1e-10)
+    assert accounting.gaussian_delta(mu, epsilon) == pytest.approx(value, rel=1e-7, abs=1e-14)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.3, 20), st.floats(0.1, 3), st.integers(1, 50)),
+        min_size=1,
+        max_size=5,
+    ),
+    st.floats(1e-9, 1e-2),
+)
+def test_gaussian_compositions_add_in_mu_squared(
+    parts: list[tuple[float, float, int]], delta: float
+) -> None:
+    events = [GaussianEvent(*part) for part in parts]
+    mu = math.sqrt(sum(c * (s / sigma) ** 2 for sigma, s, c in parts))
+    expected = accounting.gaussian_epsilon(mu, delta)
+    assert accounting.epsilon(of(*events), delta) == pytest.approx(expected, rel=1e-9)
+    as_zcdp = of(ZCDPEvent(mu**2 / 2))
+    assert expected <= accounting.epsilon(as_zcdp, delta) * (1 + 1e-9)
+
+
+def test_gaussian_agrees_with_both_peer_accountants_under_replace_one() -> None:
+    """The unit trap: RDP reads sigma over the distance, PLD sigma over the norm bound."""
+    from dp_accounting import GaussianDpEvent, NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    sigma, norm_bound = 3.0, 0.7
+    ours = accounting.epsilon(of(GaussianEvent(sigma, 2 * norm_bound)), DELTA)
+    relation = NeighboringRelation.REPLACE_ONE
+    pld = PLDAccountant(relation).compose(GaussianDpEvent(sigma / norm_bound))
+    assert pld.get_epsilon(DELTA) == pytest.approx(ours, rel=1e-3)
+    rdp = RdpAccountant(accounting.ORDERS, relation)
+    rdp.compose(GaussianDpEvent(sigma / (2 * norm_bound)))
+    rho = (2 * norm_bound) ** 2 / (2 * sigma**2)
+    assert rdp.get_epsilon(DELTA) == pytest.approx(
+        accounting.epsilon(of(ZCDPEvent(rho)), DELTA), rel=1e-6
+    )
+    wrong = PLDAccountant(relation).compose(GaussianDpEvent(sigma / (2 * norm_bound)))
+    assert wrong.get_epsilon(DELTA) > 1.9 * ours
+
+
+def test_count_trap_of_randomized_response() -> None:
+    """`PLDAccountant` forgets the count of randomized response; ours does not."""
+    from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    epsilon, k = 0.37, 2
+    uniform = k / (math.exp(epsilon) + k - 1)
+    peer = PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    peer.compose(SelfComposedDpEvent(RandomizedResponseDpEvent(uniform, k), 10))
+    ours = accounting.epsilon(of(RandomizedResponseEvent(epsilon, k, count=10)), DELTA)
+    assert ours > 5 * peer.get_epsilon(DELTA)
+    one_by_one = PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    for _ in range(10):
+        one_by_one.compose(RandomizedResponseDpEvent(uniform, k))
+    assert ours == pytest.approx(one_by_one.get_epsilon(DELTA), rel=1e-3)
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    kept = stats.binom.pmf(np.arange(11), 10, p)
+    lost = stats.binom.pmf(np.arange(11), 10, 1 - p)
+    exact_delta = np.maximum(kept - math.exp(ours) * lost, 0).sum()
+    assert exact_delta <= DELTA * (1 + 1e-6)
+    assert np.maximum(kept - math.exp(ours - 0.01) * lost, 0).sum() > DELTA
+
+
+@pytest.mark.parametrize("categories", [2, 3, 11])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_randomized_response_renyi_by_enumeration(categories: int, epsilon: float) -> None:
+    total = math.exp(epsilon) + categories - 1
+    p = np.full(categories, 1 / total)
+    q = p.copy()
+    p[0] = q[1] = math.exp(epsilon) / total
+    orders = np.array([1.01, 1.5, 2.0, 7.3, 64.0])
+    exact = [math.log(np.sum(p**a * q ** (1 - a))) / (a - 1) for a in orders]
+    event = RandomizedResponseEvent(epsilon, categories)
+    assert event.rdp(orders) == pytest.approx(exact, rel=1e-9)
+    assert event.pure == pytest.approx(math.log((p / q).max()))
+    rho, limit = event.zcdp  # type: ignore[misc]
+    assert math.isinf(limit) and (event.rdp(orders) <= rho * orders).all()
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 5.0])
+def test_laplace_renyi_by_quadrature(scale: float) -> None:
+    orders = np.array([1.1, 2.0, 5.0])
+    for order, value in zip(orders, LaplaceEvent(scale).rdp(orders)):
+
+        def integrand(x: float, a: float = order) -> float:
+            return math.exp(
+                a * stats.laplace.logpdf(x, 0, scale) + (1 - a) * stats.laplace.logpdf(x, 1, scale)
+            )
+
+        pieces = [(-60 * scale, 0), (0, 1), (1, 1 + 60 * scale)]
+        total = sum(integrate.quad(integrand, *piece, limit=400)[0] for piece in pieces)
+        assert value == pytest.approx(math.log(total) / (order - 1), rel=1e-6)
+
+
+def equation_3_6(q: float, sigma: float, order: int) -> float:
+    terms = [math.comb(order, j) * (2 * q * q) ** (j / 2) / sigma**j for j in range(2, order + 1)]
+    return math.log1p(sum(terms)) / (order - 1)
+
+
+@pytest.mark.parametrize(("q", "sigma"), [(0.3, 0.343), (0.5, 0.572), (0.1, 2.0), (0.9, 1.0)])
+def test_zero_out_poisson_gaussian_is_exact(q: float, sigma: float) -> None:
+    """The closed form against quadrature of the mixture and against the peer's PLD."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    epsilon = accounting.epsilon(of(PoissonGaussianEvent(q, sigma)), DELTA)
+
+    def gap(x: float) -> float:
+        mixture = (1 - q) * stats.norm.pdf(x, 0, sigma) + q * stats.norm.pdf(x, 1, sigma)
+        return max(0.0, mixture - math.exp(epsilon) * stats.norm.pdf(x, 0, sigma))
+
+    value, _ = integrate.quad(gap, 0, 1 + 12 * sigma, points=[1.0], limit=500, epsabs=1e-13)
+    assert value == pytest.approx(DELTA, rel=1e-5)
+    peer = pld.from_gaussian_mechanism(sigma, sampling_prob=q)
+    assert peer.get_epsilon_for_delta(DELTA) == pytest.approx(epsilon, rel=1e-3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.floats(0.05, 1.0),
+    st.floats(0.3, 4.0),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 3.0),
+)
+def test_no_pair_of_rewards_is_worse_than_one_and_zero(
+    q: float, sigma: float, reward: float, other: float, epsilon: float
+) -> None:
+    x = np.linspace(-10 * sigma, 1 + 10 * sigma, 20_001)
+
+    def mixture(r: float) -> np.ndarray:
+        return (1 - q) * stats.norm.pdf(x, 0, sigma) + q * stats.norm.pdf(x, r, sigma)
+
+    gap = np.maximum(mixture(reward) - math.exp(epsilon) * mixture(other), 0)
+    delta = np.trapezoid(gap, x)
+    allowed = accounting.delta(of(PoissonGaussianEvent(q, sigma)), epsilon)
+    assert delta <= allowed * (1 + 1e-5) + 1e-9
+
+
+def test_symmetric_poisson_gaussian_doubles_inside() -> None:
+    """Without sampling (q = 1) the event is a plain Gaussian of the same distance."""
+    plain = accounting.epsilon(of(GaussianEvent(2.0, 1.5)), DELTA)
+    sampled = of(PoissonGaussianEvent(1.0, 2.0, 1.5, pair="symmetric"))
+    assert accounting.epsilon(sampled, DELTA) == pytest.approx(plain, rel=1e-3)
+    less = of(PoissonGaussianEvent(0.2, 2.0, 1.5, pair="symmetric"))
+    assert accounting.epsilon(less, DELTA) < 0.6 * plain
+
+
+def test_mixtures_split_delta_soundly() -> None:
+    parts = [ZCDPEvent(0.01), ApproxEvent(0.3, 1e-7, count=2)]
+    together = accounting.epsilon(of(*parts), DELTA)
+    assert together > accounting.epsilon(of(parts[0]), DELTA)
+    assert together > accounting.epsilon(of(parts[1]), DELTA)
+    halves = sum(accounting.epsilon(of(part), DELTA / 2) for part in parts)
+    assert together <= halves * (1 + 1e-9)
+
+
+def test_approx_events_compose_better_than_basic_and_not_below_one() -> None:
+    one = accounting.epsilon(of(ApproxEvent(0.1, 1e-8)), DELTA)
+    many = accounting.epsilon(of(ApproxEvent(0.1, 1e-8, count=40)), DELTA)
+    assert one < many < 40 * 0.1
+    assert accounting.epsilon(of(ApproxEvent(0.1, 1e-3)), 1e-4) == math.inf
+
+
+def test_pure_events() -> None:
+    composed = of(PureEvent(0.5), PureEvent(0.5), RandomizedResponseEvent(1.0, 4))
+    assert accounting.epsilon(composed, 0) == pytest.approx(2.0)
+    assert accounting.epsilon(composed, DELTA) <= 2.0
+    assert accounting.delta(composed, 2.0) == 0.0
+    assert accounting.delta(composed, 1.0) > 0
+
+
+@pytest.mark.parametrize("bad", [-1.0, 1.0, 2.0, math.nan, math.inf])
+def test_bad_delta(bad: float) -> None:
+    with pytest.raises(BudgetError, match="delta"):
+        accounting.epsilon(of(GaussianEvent(1.0)), bad)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.floats(0.05, 10), st.floats(1e-10, 1e-3), st.lists(st.floats(0.1, 5), min_size=1, max_size=4)
+)
+def test_calibrated_gaussians_spend_what_was_asked(
+    epsilon: float, delta: float, weights: list[float]
+) -> None:
+    budget = Budget.approx(epsilon, delta)
+    releases = [Release(1.0 + i, count=i + 1, weight=w) for i, w in enumerate(weights)]
+    sigmas = calibrate(budget, releases)
+    events = [GaussianEvent(s, r.sensitivity, r.count) for s, r in zip(sigmas, releases)]
+    spent = accounting.epsilon(of(*events), delta)
+    assert epsilon * (1 - 1e-6) <= spent <= epsilon
+    rhos = [event.zcdp[0] for event in events]
+    assert np.array(rhos) / sum(rhos) == pytest.approx(np.array(weights) / sum(weights))
+
+
+def test_calibrate_zcdp_is_the_closed_form() -> None:
+    sigmas = calibrate(Budget.zcdp(0.5), [Release(2.0, count=3, weight=4), Release(1.0)])
+    assert sigmas[0] == pytest.approx(2 * math.sqrt(3 / (2 * 0.4)))
+    assert sigmas[1] == pytest.approx(math.sqrt(1 / (2 * 0.1)))
+
+
+@pytest.mark.parametrize("q", [0.1, 0.3, 0.7])
+def test_calibrate_scale_spends_what_was_asked(q: float) -> None:
+    budget = Budget.approx(1.0, DELTA)
+    sigma = calibrate_scale(budget, lambda s: [PoissonGaussianEvent(q, s)])
+    spent = accounting.epsilon(of(PoissonGaussianEvent(q, sigma)), DELTA)
+    assert 1 - 1e-6 <= spent <= 1.0
+
+
+def test_calibrate_scale_refuses_what_cannot_fit() -> None:
+    with pytest.raises(ParameterError, match="no noise scale"):
+        calibrate_scale(Budget.zcdp(0.1), lambda s: [ZCDPEvent(1.0)])
+    with pytest.raises(BudgetError, match="zCDP"):
+        calibrate_scale(Budget.zcdp(0.1), lambda s: [PoissonGaussianEvent(0.1, s)])
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from dpb_gym.privacy import Budget, Guarantee, Ledger;"
+        "l = Ledger(Budget.zcdp(1.0)); l.guarantee;"
+        "bad = [m for m in ('scipy', 'numba', 'dp_accounting', 'pandas') if m in sys.modules];"
+        "print(','.join(bad))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
