@@ -1,0 +1,40 @@
+"""The data room of dpb-gym: loaders, registry, download cache and data that we generate ourselves.
+
+>>> import dpb_data
+>>> table = dpb_data.load_ratings("synthetic-movielens")
+>>> table.n_users, table.n_items, len(table)
+(300, 200, 12000)
+"""
+
+from dpb_data import catalogue as _catalogue  # fills the registry
+from dpb_data import synthetic
+from dpb_data.checking import CheckReport, FileCheck, check
+from dpb_data.fetching import fetch
+from dpb_data.fixtures import write_fixture
+from dpb_data.formats import FORMATS, RatingFormat
+from dpb_data.loading import load_ratings
+from dpb_data.locating import cache_dir, path
+from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
+from dpb_data.table import RatingTable
+
+del _catalogue
+
+__all__ = [
+    "FORMATS",
+    "CheckReport",
+    "Counts",
+    "DataSet",
+    "FileCheck",
+    "RatingFormat",
+    "RatingTable",
+    "cache_dir",
+    "check",
+    "dataset",
+    "datasets",
+    "fetch",
+    "load_ratings",
+    "path",
+    "register_dataset",
+    "synthetic",
+    "write_fixture",
+]

@@ -192,12 +192,21 @@ def _sniff(source: Source, member: str) -> RatingFormat:
         return _whole_or_half_stars(source)
     if member == "ratings.csv":
         return FORMATS["ml-csv"]
-    if line.count(",") >= 10 and "joke" not in line.lower():
+    if _matrix_row(line):
         return FORMATS["jester-csv"]
     raise DataError(
         f"{where}: line 1: expected the first line of one of the formats "
         f"{', '.join(FORMATS)}; found {shorten(line)}. If it is one of them, name it (format=)"
     )
+
+
+def _matrix_row(line: str) -> bool:
+    """Whether a line looks like a Jester row: a count and at least ten numbers."""
+    count, *ratings = line.lstrip("\ufeff").split(",")
+    try:
+        return count.strip().isdigit() and len([float(rating) for rating in ratings]) >= 10
+    except ValueError:
+        return False
 
 
 def _whole_or_half_stars(source: Source) -> RatingFormat:

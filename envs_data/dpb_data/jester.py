@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from typing import Any, BinaryIO
 
@@ -42,10 +43,10 @@ def read_jester(
     if not raw:
         raise DataError(f"{where}: line 1: expected a Jester matrix, found an empty file")
     if fmt.name == "jester-xls":
-        matrix = _from_xls(raw, where)
+        matrix, unit = _from_xls(raw, where), "row"
     else:
-        matrix = _from_csv(raw, where, strict=strict)
-    problem = _matrix_problem(matrix, fmt)
+        matrix, unit = _from_csv(raw, where, strict=strict), "line"
+    problem = _matrix_problem(matrix, fmt, unit)
     if problem is not None:
         raise DataError(f"{where}: {problem}")
     rows, jokes = np.nonzero(matrix[:, 1:] != MISSING)
@@ -60,7 +61,7 @@ def read_jester(
     )
 
 
-def _matrix_problem(matrix: NDArray[np.float64], fmt: RatingFormat) -> str | None:
+def _matrix_problem(matrix: NDArray[np.float64], fmt: RatingFormat, unit: str) -> str | None:
     """Names the first row whose values or count are wrong."""
     low, high = fmt.rating_range
     ratings = matrix[:, 1:]
@@ -74,11 +75,11 @@ def _matrix_problem(matrix: NDArray[np.float64], fmt: RatingFormat) -> str | Non
     if bad_value[row].any():
         joke = int(np.flatnonzero(bad_value[row])[0])
         return (
-            f"line {row + 1}: expected every rating to be {fmt.allowed}, found "
+            f"{unit} {row + 1}: expected every rating to be {fmt.allowed}, found "
             f"{ratings[row, joke]:g} for joke {joke + 1}"
         )
     return (
-        f"line {row + 1}: expected the first column to count the row's ratings "
+        f"{unit} {row + 1}: expected the first column to count the row's ratings "
         f"({int(rated[row].sum())}), found {matrix[row, 0]:g}"
     )
 
@@ -141,7 +142,7 @@ def _first_problem(stream: BinaryIO, width: int, *, strict: bool) -> str | None:
 def _from_xls(raw: bytes, where: str) -> NDArray[np.float64]:
     """Parses the first sheet of an Excel 97 workbook."""
     try:
-        import xlrd
+        xlrd = importlib.import_module("xlrd")  # by name: it ships no type information
     except ImportError as error:
         raise MissingExtraError(
             f"{where}: the official Jester files are Excel 97 workbooks, and reading them needs "

@@ -78,7 +78,9 @@ def _line_problem(
         )
     for name, value in (("userId", fields[0]), ("movieId", fields[1])):
         if not _INTEGER.fullmatch(value.strip()) or not 0 < int(value) <= MAX_ID:
-            return f"expected {name} to be a whole number from 1 to {MAX_ID}, found {shorten(value)}"
+            return (
+                f"expected {name} to be a whole number from 1 to {MAX_ID}, found {shorten(value)}"
+            )
     problem = _rating_problem(fields[2].strip(), fmt)
     if problem is not None:
         return problem

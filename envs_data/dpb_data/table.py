@@ -54,9 +54,7 @@ class RatingTable:
             value = getattr(self, field)
             if field != "timestamps" or value is not None:
                 object.__setattr__(self, field, _column(field, value, np.dtype(np.int64)))
-        object.__setattr__(
-            self, "ratings", _column("ratings", self.ratings, np.dtype(np.float64))
-        )
+        object.__setattr__(self, "ratings", _column("ratings", self.ratings, np.dtype(np.float64)))
         n = len(self.ratings)
         if n == 0:
             raise ParameterError("a rating table needs at least one rating")
@@ -194,9 +192,7 @@ def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, IntArray]:
     return lookup[values], np.flatnonzero(seen).astype(np.int64, copy=False)
 
 
-def first_duplicate(
-    users: IntArray, items: IntArray, n_items: int
-) -> tuple[int, int] | None:
+def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int, int] | None:
     """Finds two rows in which the same user rates the same item.
 
     Args:

@@ -1,0 +1,149 @@
+"""Writing a rating table to disk in any of the formats that `load_ratings` reads.
+
+Meant for tests and demonstrations: the files have the layout, encoding, line ends and file names
+of the originals. Columns that a table does not have (age, genre, tags) hold the same placeholder in
+every row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from dpb_data.formats import RatingFormat, rating_format
+from dpb_data.table import RatingTable
+from dpb_data.xls import biff_sheet
+from dpb_gym.errors import ParameterError
+
+_NO_TIMESTAMP = 978_307_200
+_PIPE_TAIL = "|".join(["01-Jan-2001", "", "http://example.org/"] + ["1"] + ["0"] * 18)
+
+
+def write_fixture(
+    table: RatingTable,
+    folder: str | os.PathLike[str],
+    format: str,
+    *,
+    zipped: bool = False,
+) -> Path:
+    """Writes a table as a data set of the given format.
+
+    Args:
+        table: What to write. Its original ids are written, in its row order.
+        folder: Folder to make (its parents too); files of the same name are overwritten. A folder
+            that bears the name of a registered data set is taken for that data set when loaded,
+            so name it otherwise or load it with ``strict=False``.
+        format: A format's name or that of a MovieLens release (``"ml-latest-small"`` writes CRLF
+            line ends as the original does, the other CSV releases LF).
+        zipped: Whether to pack everything into ``<folder>.zip``, under one top folder, instead.
+
+    Returns:
+        The folder, or the archive.
+
+    Raises:
+        ParameterError: The table does not fit the format's scale (no rounding happens).
+        UnknownNameError: There is no such format.
+    """
+    fmt = rating_format(format)
+    _require_scale(table, fmt)
+    newline = "\r\n" if format == "ml-latest-small" else "\n"
+    files = _jester_files(table, fmt) if fmt.is_jester else _movielens_files(table, fmt, newline)
+    place = Path(folder)
+    if zipped:
+        archive = place.with_name(place.name + ".zip")
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name, content in files.items():
+                packed.writestr(f"{place.name}/{name}", content)
+        return archive
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (place / name).write_bytes(content)
+    return place
+
+
+def _require_scale(table: RatingTable, fmt: RatingFormat) -> None:
+    low, high = fmt.rating_range
+    inside = bool(np.all((table.ratings >= low) & (table.ratings <= high)))
+    on_grid = fmt.step is None or bool(np.all(np.rint(table.ratings / fmt.step) * fmt.step
+                                              == table.ratings))  # fmt: skip
+    if not (inside and on_grid):
+        raise ParameterError(
+            f"format {fmt.name!r} wants every rating to be {fmt.allowed}; this table has "
+            f"{table.ratings.min():g} to {table.ratings.max():g} (for whole stars: "
+            "synthetic.movielens(step=1.0))"
+        )
+
+
+def _movielens_files(table: RatingTable, fmt: RatingFormat, newline: str) -> dict[str, bytes]:
+    whole = fmt.step == 1.0
+    stamps = table.timestamps
+    if stamps is None:
+        stamps = np.full(len(table), _NO_TIMESTAMP, dtype=np.int64)
+    columns = zip(
+        table.user_ids[table.users].tolist(),
+        table.item_ids[table.items].tolist(),
+        table.ratings.tolist(),
+        stamps.tolist(),
+    )
+    rows = [
+        fmt.delimiter.join((str(user), str(item), _stars(rating, fmt, whole), str(stamp)))
+        for user, item, rating, stamp in columns
+    ]
+    if fmt.header is not None:
+        rows.insert(0, fmt.header)
+    files = {fmt.file: _text(rows, newline, "ascii")}
+    if fmt.titles is not None and table.titles is not None:
+        titles = dict(zip(table.item_ids.tolist(), table.titles))
+        lines = _title_lines(titles, fmt.titles.layout)
+        files[fmt.titles.file] = _text(lines, newline, fmt.titles.encoding)
+    users = [str(user) for user in table.user_ids.tolist()]
+    if fmt.name == "ml-100k":
+        info = [f"{table.n_users} users", f"{table.n_items} items", f"{len(table)} ratings"]
+        files["u.info"] = _text(info, newline, "ascii")
+        files["u.user"] = _text([f"{user}|30|F|other|00000" for user in users], newline, "ascii")
+    elif fmt.name == "ml-1m":
+        files["users.dat"] = _text([f"{user}::F::25::0::00000" for user in users], newline, "ascii")
+    elif fmt.name == "ml-10m":
+        first = f"{users[0]}::{int(table.item_ids[0])}::tag::{_NO_TIMESTAMP}"
+        files["tags.dat"] = _text([first], newline, "ascii")
+    return files
+
+
+def _stars(rating: float, fmt: RatingFormat, whole: bool) -> str:
+    """As the originals write it: 4, or 4.0 in the CSV releases, or 4 and 3.5 in 10M."""
+    if whole or (fmt.name == "ml-10m" and rating.is_integer()):
+        return str(int(rating))
+    return f"{rating:.1f}"
+
+
+def _title_lines(titles: dict[int, str], layout: str) -> list[str]:
+    if layout == "pipes":
+        return [f"{item}|{title}|{_PIPE_TAIL}" for item, title in titles.items()]
+    if layout == "colons":
+        return [f"{item}::{title}::Drama" for item, title in titles.items()]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["movieId", "title", "genres"])
+    writer.writerows([item, title, "Drama"] for item, title in titles.items())
+    return buffer.getvalue().splitlines()
+
+
+def _jester_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
+    """The matrix of users by jokes, 99 where there is no rating, after a count."""
+    matrix = np.full((table.n_users, table.n_items), 99.0)
+    matrix[table.users, table.items] = table.ratings
+    full = np.column_stack([(matrix != 99.0).sum(axis=1), matrix])
+    if fmt.name == "jester-xls":
+        return {fmt.file: biff_sheet(full)}
+    rows = [",".join(format(value, ".15g") for value in row) for row in full.tolist()]
+    return {fmt.file: _text(rows, "\n", "ascii")}
+
+
+def _text(lines: list[str], newline: str, encoding: str) -> bytes:
+    return (newline.join(lines) + newline).encode(encoding)

@@ -1,0 +1,155 @@
+"""The data sets that the project knows by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dpb_data.table import RatingTable
+from dpb_gym.errors import ParameterError, unknown_name
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sizes of a rating data set; None where unknown.
+
+    Attributes:
+        ratings: Number of ratings.
+        users: Users with at least one rating.
+        items: Items with at least one rating.
+        catalogue: Items in the titles file, rated or not.
+    """
+
+    ratings: int | None = None
+    users: int | None = None
+    items: int | None = None
+    catalogue: int | None = None
+
+    def differences(self, found: Counts) -> list[str]:
+        """Says in words where `found` departs from what is known here.
+
+        A catalogue that was not found (no titles file) is no difference.
+        """
+        problems = []
+        for name, expected in asdict(self).items():
+            actual = getattr(found, name)
+            if expected is None or actual == expected or (name == "catalogue" and actual is None):
+                continue
+            what = "titles in the catalogue" if name == "catalogue" else name
+            number = "none" if actual is None else f"{actual:,}"
+            problems.append(f"expected {expected:,} {what}, found {number}")
+        return problems
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set known by name: what it is, where it is published, and how to recognise it.
+
+    Attributes:
+        name: Short lower-case name, as typed on the command line.
+        description: One line.
+        kind: ``"ratings"`` for everything `load_ratings` reads.
+        format: Name of its file format (see `dpb_data.formats`), or ``"generated"``.
+        terms: Licence in short.
+        citation: What a publication that uses it cites.
+        homepage: Where its publisher describes it.
+        urls: Archives, each a complete copy, tried in turn by `fetch`.
+        archive_sha256: SHA-256 of the archive; None where we have not verified one.
+        sidecar: Suffix of a check-sum file that the publisher keeps beside the archive
+            (``".md5"``), or empty.
+        files: SHA-256 by member name, of the original files that we have verified.
+        counts: Published sizes.
+        aliases: Other names of its folder.
+        generate: Makes the table of a data set that needs no files.
+    """
+
+    name: str
+    description: str
+    format: str
+    terms: str
+    citation: str
+    homepage: str = ""
+    kind: str = "ratings"
+    urls: tuple[str, ...] = ()
+    archive_sha256: str | None = None
+    sidecar: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    counts: Counts = Counts()
+    aliases: tuple[str, ...] = ()
+    generate: Callable[[], RatingTable] | None = field(default=None, repr=False)
+
+    @property
+    def generated(self) -> bool:
+        """Whether the data is made by our own generator and needs no files."""
+        return self.generate is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the generator, as plain JSON types."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "kind": self.kind,
+            "format": self.format,
+            "generated": self.generated,
+            "terms": self.terms,
+            "citation": self.citation,
+            "homepage": self.homepage,
+            "urls": list(self.urls),
+            "archive_sha256": self.archive_sha256,
+            "files": dict(self.files),
+            "counts": asdict(self.counts),
+            "aliases": list(self.aliases),
+        }
+
+
+_DATASETS: dict[str, DataSet] = {}
+
+
+def register_dataset(dataset: DataSet) -> DataSet:
+    """Makes a data set known by its name and aliases.
+
+    Args:
+        dataset: The data set.
+
+    Returns:
+        The same data set.
+
+    Raises:
+        ParameterError: A name is taken by another data set.
+    """
+    for name in (dataset.name, *dataset.aliases):
+        owner = find_dataset(name)
+        if owner is not None and owner is not dataset:
+            raise ParameterError(f"the data set name {name!r} is taken by {owner.name!r}")
+        if not name or name != name.strip() or "/" in name or "\\" in name or name[0] == ".":
+            raise ParameterError(
+                f"a data set name must be usable as a folder name and not start with a dot, "
+                f"not {name!r}"
+            )
+    _DATASETS[dataset.name] = dataset
+    return dataset
+
+
+def datasets() -> list[DataSet]:
+    """All registered data sets, in the order of registration."""
+    return list(_DATASETS.values())
+
+
+def find_dataset(name: str) -> DataSet | None:
+    """The data set of this name or alias, or None."""
+    if name in _DATASETS:
+        return _DATASETS[name]
+    return next((known for known in _DATASETS.values() if name in known.aliases), None)
+
+
+def dataset(name: str) -> DataSet:
+    """The data set of this name or alias.
+
+    Raises:
+        UnknownNameError: There is none; the message offers close matches.
+    """
+    found = find_dataset(name)
+    if found is None:
+        raise unknown_name("data set", name, _DATASETS)
+    return found
