@@ -16,5 +16,4 @@ def register_environments() -> None:
                 entry_point="dpb_gym.envs.shells:BanditEnv",
                 vector_entry_point="dpb_gym.envs.shells:BanditVectorEnv",
                 kwargs={"env_id": env_id},
-                disable_env_checker=True,
             )

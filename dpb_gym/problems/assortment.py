@@ -11,6 +11,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
+    GAUSSIAN_BOUND,
     Array,
     Context,
     Feedback,
@@ -21,6 +22,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescaled_bound,
 )
 from dpb_gym.streams import Stream
 
@@ -87,6 +89,10 @@ class AssortmentProblem(Problem):
         self.revenues = fixed.astype(np.float32)
         top = 1.0 if self.random_revenues else float(self.revenues.max())
         self._revenue_rows = np.empty((0, self.n_items), np.float32)
+        raw = {"gaussian": GAUSSIAN_BOUND, "uniform": 1.0, "sphere": 1.0}.get(
+            self.design, GAUSSIAN_BOUND * float(np.sqrt(self.dim / self.rank))
+        )
+        self.feature_bound = rescaled_bound(raw, self.context_norm, self.dim)
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,

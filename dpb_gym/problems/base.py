@@ -17,6 +17,18 @@ Array = NDArray[Any]
 Hidden = dict[str, Array]
 
 CONTEXT_NORMS = ("raw", "clip", "scale")
+# Standard normals beyond it have probability below 1e-32.
+GAUSSIAN_BOUND = 12.0
+
+
+def rescaled_bound(bound: float, context_norm: str, length: int) -> float:
+    """Bound on a feature after `context_norm`, for vectors of the given length."""
+    if context_norm == "clip":
+        return min(1.0, bound)
+    if context_norm == "scale":
+        # One float32 step up: the scaled numbers are rounded.
+        return float(np.nextafter(np.float32(bound / np.sqrt(length)), np.float32(np.inf)))
+    return bound
 
 
 @dataclass(frozen=True)
@@ -149,7 +161,7 @@ def _fill_response(
 class Problem(ABC):
     """Base of the problems: immutable parameters and batch mathematics, no state.
 
-    Subclasses set `kind`, `horizon`, `dim` and `info`, and implement the hooks below.
+    Subclasses set `kind`, `horizon`, `dim`, `info` and `feature_bound`, and implement the hooks below.
     State lives in an `Instance`.
     """
 
@@ -157,6 +169,8 @@ class Problem(ABC):
     horizon: int
     dim: int
     info: ProblemInfo
+    feature_bound: float
+    """Bound on the magnitude of every feature that is ever drawn."""
 
     @abstractmethod
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:

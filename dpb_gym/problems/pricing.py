@@ -21,6 +21,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescaled_bound,
 )
 from dpb_gym.streams import Stream
 
@@ -96,6 +97,7 @@ class PricingProblem(Problem):
         else:
             self.theta = None
         top = (0.0, 1.0) if demand == "logistic" else (-np.inf, np.inf)
+        self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim - 1)
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,

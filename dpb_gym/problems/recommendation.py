@@ -21,6 +21,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescaled_bound,
 )
 from dpb_gym.streams import Stream
 
@@ -104,6 +105,7 @@ class RecommendationProblem(Problem):
         if interactions_per_user is not None:
             validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
         self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
+        self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,

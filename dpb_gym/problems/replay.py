@@ -21,6 +21,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescaled_bound,
 )
 from dpb_gym.problems.recommendation import out_of_range, squared_loss
 from dpb_gym.streams import Stream
@@ -111,6 +112,7 @@ class ReplayProblem(Problem):
         self.split_seed = validation.integer("split_seed", split_seed, 0)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self._prepare(ratings)
+        self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,

@@ -1,0 +1,77 @@
+"""Observation modes: a flat float32 box, or a dictionary of named arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.problems.base import Array, Context, Problem
+
+OBS_MODES = ("flat", "dict")
+
+
+class Observations:
+    """Turns contexts into observations, for a whole batch at once.
+
+    ``"flat"``: the features in C order, followed by the revenues for assortments.
+    ``"dict"``: ``features`` (assortment ``(N, d)``, pricing ``(d - 1,)``, recommendation
+    ``(n_candidates, d)``), ``revenues`` ``(N,)`` for assortments, and ``user`` ``(1,)``
+    where users are identified (flat observations leave the user out).
+
+    Attributes:
+        space: Gymnasium space of a single observation.
+    """
+
+    def __init__(self, problem: Problem, obs_mode: str = "flat") -> None:
+        self.mode = validation.choice("obs_mode", obs_mode, OBS_MODES)
+        info = problem.info
+        if info.kind == "assortment":
+            assert info.n_items is not None
+            shape: tuple[int, ...] = (info.n_items, info.dim)
+        elif info.kind == "pricing":
+            shape = (info.dim - 1,)
+        else:
+            assert info.n_candidates is not None
+            shape = (info.n_candidates, info.dim)
+        bound = np.float32(problem.feature_bound)
+        parts: dict[str, Any] = {"features": gymnasium.spaces.Box(-bound, bound, shape, np.float32)}
+        if info.kind == "assortment":
+            # A revenue bound of 0 would make an empty box.
+            top = np.float32(info.reward_range[1] or 1.0)
+            parts["revenues"] = gymnasium.spaces.Box(np.float32(0), top, shape[:1], np.float32)
+        self._user = info.max_interactions is not None
+        self.space: gymnasium.Space[Any]
+        if self.mode == "dict":
+            if self._user:
+                parts["user"] = gymnasium.spaces.Box(0, info.horizon, (1,), np.int64)
+            self.space = gymnasium.spaces.Dict(parts)
+        else:
+            low = np.concatenate([box.low.ravel() for box in parts.values()])
+            high = np.concatenate([box.high.ravel() for box in parts.values()])
+            self.space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+
+    def encode(self, context: Context) -> Array | dict[str, Array]:
+        """Returns fresh arrays with leading axis B."""
+        if self.mode == "flat":
+            B = len(context.features)
+            flat = context.features.reshape(B, -1)
+            if context.revenues is None:
+                return flat.copy()
+            return np.concatenate([flat, context.revenues], axis=1)
+        named = {"features": context.features.copy()}
+        if context.revenues is not None:
+            named["revenues"] = context.revenues.copy()
+        if self._user:
+            assert context.users is not None
+            named["user"] = context.users.astype(np.int64)[:, None]
+        return named
+
+
+def lane(observation: Array | dict[str, Array], i: int) -> Any:
+    """Returns one replicate's observation."""
+    if isinstance(observation, dict):
+        return {name: value[i].copy() for name, value in observation.items()}
+    return observation[i].copy()

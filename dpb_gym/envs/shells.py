@@ -1,0 +1,316 @@
+"""The Gymnasium shells: one `Env` and one `VectorEnv` over the same batch core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from dpb_gym import validation
+from dpb_gym.envs.actions import ActionMode, make_action_mode
+from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.observations import Observations, lane
+from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.problems.base import Array, Instance, Outcome, Problem
+from dpb_gym.streams import check_seed
+
+
+class _Core:
+    """B replicates behind an action mode and an observation mode."""
+
+    def __init__(self, env_id: str, count: int, kwargs: dict[str, Any]) -> None:
+        entry = environment(env_id)
+        interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
+        self.problem: Problem = entry.make_problem(**kwargs)
+        self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
+        self.actions: ActionMode = make_action_mode(self.problem, **interface)
+        self.count = count
+        self.instance: Instance | None = None
+
+    def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
+        """Starts the episodes of the given lanes."""
+        if self.instance is None:
+            self.instance = self.problem.instance(seeds, episodes)
+            return
+        for i in lanes:
+            self.instance.restart(i, seeds[i], episodes[i])
+
+    def observe(self) -> Any:
+        assert self.instance is not None
+        return self.observations.encode(self.instance.context())
+
+    def infos(self, outcome: Outcome) -> dict[str, Array]:
+        """The info arrays of one step: flat keys, the same in each step, never theta."""
+        assert self.instance is not None
+        feedback = outcome.feedback
+        infos: dict[str, Array] = {"t": self.instance.t.copy()}
+        if feedback.choice is not None:
+            infos["choice"] = feedback.choice
+        if feedback.demand is not None:
+            infos["demand"] = feedback.demand
+        if feedback.observed is not None:
+            infos["observed"] = feedback.observed
+        infos["expected_reward"] = outcome.expected.copy()
+        infos["oracle_reward"] = np.array(self.instance.oracle()[1], dtype=np.float64)
+        infos["regret"] = outcome.regret
+        return infos
+
+
+class BanditEnv(gymnasium.Env[Any, Any]):
+    """A bandit problem as a Gymnasium environment; make it with ``gymnasium.make``.
+
+    One episode is one replicate of `horizon` rounds, then truncated; the last
+    observation repeats the last customer's. ``reset(seed=s)`` starts replicate s, the one
+    that the harness calls seed s; ``reset()`` starts a new one (new hidden parameters) from
+    the same seed. The reward is the realised revenue or reward. ``info`` holds ``t``,
+    ``choice`` (assortment: position in the offered slate, -1 for none; slates of the other
+    action modes are in ascending item order) or ``demand`` (pricing) or ``observed``
+    (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``.
+
+    Args:
+        env_id: Id in the catalogue.
+        render_mode: None only.
+        **kwargs: Parameters of the problem, ``obs_mode`` (``"flat"`` or ``"dict"``), and
+            ``action_mode`` or ``n_prices`` where they apply.
+
+    Raises:
+        ParameterError: If a parameter is unknown or out of range.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, env_id: str, render_mode: None = None, **kwargs: Any) -> None:
+        _check_render_mode(render_mode)
+        self.render_mode = None
+        self._core = _Core(env_id, 1, kwargs)
+        self.observation_space = self._core.observations.space
+        self.action_space = self._core.actions.space
+        self._episode = -1
+        self._done = True
+
+    @property
+    def problem(self) -> Problem:
+        """The problem's public mathematics; holds no hidden state."""
+        return self._core.problem
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode.
+
+        Args:
+            seed: Non-negative replicate seed; by default the next episode of the last one.
+            options: None are defined.
+        """
+        if seed is not None:
+            check_seed(seed)
+        super().reset(seed=seed)
+        self._episode = 0 if seed is not None else self._episode + 1
+        self._core.start([0], [int(self.np_random_seed)], [self._episode])
+        self._done = False
+        return lane(self._core.observe(), 0), {"t": 0}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Plays one round.
+
+        Raises:
+            ActionError: If the action has a wrong shape, dtype or range; the round is not
+                played and may be tried again.
+            HorizonExceeded: If the episode is over.
+        """
+        core = self._core
+        if self._done or core.instance is None:
+            raise HorizonExceeded("the episode is over: call reset() before step()")
+        outcome = core.instance.respond(core.actions.decode(np.asarray(action)[None], 1))
+        info = {k: v[0].item() for k, v in core.infos(outcome).items()}
+        self._done = info["t"] >= core.problem.horizon
+        if not self._done:
+            core.instance.advance()
+        observation = lane(core.observe(), 0)
+        return observation, float(outcome.feedback.reward[0]), False, self._done, info
+
+
+class BanditVectorEnv(VectorEnv[Any, Any, Array]):
+    """B replicates at once; make it with ``gymnasium.make_vec``.
+
+    Lane i equals a single `BanditEnv` seeded with ``seed + i``, autoreset included, bit for
+    bit. ``reset(options={"reset_mask": mask})`` restarts some lanes.
+
+    Args:
+        env_id: Id in the catalogue.
+        num_envs: B.
+        autoreset_mode: One of Gymnasium's `AutoresetMode`, next-step by default.
+        render_mode: None only.
+        **kwargs: As for `BanditEnv`.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 1,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: None = None,
+        **kwargs: Any,
+    ) -> None:
+        _check_render_mode(render_mode)
+        self.num_envs = validation.integer("num_envs", num_envs, 1)
+        try:
+            self.autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            allowed = ", ".join(repr(mode.value) for mode in AutoresetMode)
+            raise ParameterError(
+                f"autoreset_mode must be one of {allowed}, got {autoreset_mode!r}"
+            ) from None
+        self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
+        self.render_mode = None
+        self._core = _Core(env_id, self.num_envs, kwargs)
+        self.single_observation_space = self._core.observations.space
+        self.single_action_space = self._core.actions.space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._seeds: list[int] = []
+        self._episodes: list[int] = []
+        self._done = np.ones(self.num_envs, bool)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem's public mathematics; holds no hidden state."""
+        return self._core.problem
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Replicate seeds of the lanes."""
+        return tuple(self._seeds)
+
+    def _choose_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+            return [check_seed(seed) + i for i in range(self.num_envs)]
+        seeds = list(seed) if not isinstance(seed, (bool, str)) else []
+        if len(seeds) != self.num_envs:
+            raise ParameterError(
+                f"seed must be an integer or {self.num_envs} integers or None, got {seed!r}"
+            )
+        return [None if s is None else check_seed(s) for s in seeds]
+
+    def _restart(self, lanes: Sequence[int], seeds: list[int | None]) -> None:
+        if not self._seeds:
+            self._seeds, self._episodes = [0] * self.num_envs, [-1] * self.num_envs
+        for i in lanes:
+            given = seeds[i]
+            if given is not None:
+                self._seeds[i], self._episodes[i] = given, 0
+            else:
+                if self._episodes[i] < 0:
+                    self._seeds[i] = int(seeding.np_random(None)[1])
+                self._episodes[i] += 1
+            self._done[i] = False
+        self._core.start(lanes, self._seeds, self._episodes)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts episodes.
+
+        Args:
+            seed: An integer s gives lane i the seed s + i; or one seed (or None) per lane.
+            options: ``reset_mask``: boolean array ``(num_envs,)`` of the lanes to start;
+                all by default.
+        """
+        seeds = self._choose_seeds(seed)
+        lanes: Sequence[int] = range(self.num_envs)
+        if options is not None and "reset_mask" in options:
+            mask = options["reset_mask"]
+            valid = isinstance(mask, np.ndarray) and mask.dtype == np.bool_
+            if not valid or mask.shape != (self.num_envs,) or not mask.any():
+                raise ParameterError(
+                    f"reset_mask must be a boolean array of shape ({self.num_envs},) with at "
+                    f"least one True, got {mask!r}"
+                )
+            if self._core.instance is None and not mask.all():
+                raise ParameterError("the first reset must start every lane")
+            lanes = np.flatnonzero(mask).tolist()
+        self._restart(lanes, seeds)
+        infos: dict[str, Any] = {}
+        for i in lanes:
+            infos = self._add_info(infos, {"t": 0}, i)
+        return self._core.observe(), infos
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Plays one round in every lane.
+
+        Lanes whose episode ended are handled as `autoreset_mode` says.
+
+        Raises:
+            ActionError: If an action has a wrong shape, dtype or range; nothing is played.
+            HorizonExceeded: Before the first reset, or if autoreset is disabled and a
+                lane's episode is over.
+        """
+        core = self._core
+        if core.instance is None:
+            raise HorizonExceeded("call reset() before step()")
+        resetting = self._done.copy()
+        if resetting.any() and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            raise HorizonExceeded(
+                f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
+            )
+        decoded = self._decode(actions, resetting)
+        outcome = core.instance.respond(decoded)
+        values = core.infos(outcome)
+        reward = np.where(resetting, 0.0, outcome.feedback.reward)
+        playing = ~resetting
+        ended = playing & (core.instance.t >= core.problem.horizon)
+        moving = playing & ~ended
+        if moving.all():
+            core.instance.advance()
+        elif moving.any():
+            core.instance.advance(moving)
+        infos: dict[str, Any] = {}
+        self._done = ended.copy()
+        if playing.all() and not ended.any():
+            for key, array in values.items():
+                infos[key] = array
+                infos[f"_{key}"] = np.ones(self.num_envs, bool)
+            return core.observe(), reward, np.zeros(self.num_envs, bool), ended, infos
+        final = core.observe() if ended.any() else None
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        if resetting.any():
+            self._restart(np.flatnonzero(resetting).tolist(), [None] * self.num_envs)
+        for i in range(self.num_envs):
+            info = {"t": 0} if resetting[i] else {k: v[i].item() for k, v in values.items()}
+            if same_step and ended[i]:
+                last = {"final_obs": lane(final, i), "final_info": info}
+                infos = self._add_info(infos, last, i)
+                self._restart([i], [None] * self.num_envs)
+                info = {"t": 0}
+            infos = self._add_info(infos, info, i)
+        return core.observe(), reward, np.zeros(self.num_envs, bool), ended, infos
+
+    def _decode(self, actions: Any, ignored: Array) -> Array:
+        actions = np.asarray(actions)
+        if not ignored.any():
+            return self._core.actions.decode(actions, self.num_envs)
+        idle = self._core.actions.idle
+        decoded = np.empty((self.num_envs, *idle.shape), idle.dtype)
+        decoded[:] = idle
+        if not ignored.all():
+            if len(actions) != self.num_envs:
+                self._core.actions.decode(actions, self.num_envs)
+            kept = self._core.actions.decode(actions[~ignored], int((~ignored).sum()))
+            decoded = decoded.astype(kept.dtype)
+            decoded[~ignored] = kept
+        return decoded
+
+
+def _check_render_mode(render_mode: Any) -> None:
+    if render_mode is not None:
+        raise ParameterError(f"render_mode must be None, got {render_mode!r}")
