@@ -1,0 +1,116 @@
+"""Every problem kernel against its plain NumPy twin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpb_gym import kernels
+from dpb_gym.kernels import reference
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@given(SEEDS, st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_normalise(seed, d):
+    rows = (np.random.default_rng(seed).normal(size=(9, d)) * 2).astype(np.float32)
+    rows[0] = 0
+    modes = {"raw": 0, "clip": 1, "scale": 2, "sphere": 3}
+    for mode, code in modes.items():
+        out = rows.copy()
+        kernels.contexts.normalise(out, code)
+        np.testing.assert_allclose(out, reference.normalise(rows, mode), rtol=3e-7, atol=1e-7)
+
+
+@given(SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_mnl(seed):
+    rng = np.random.default_rng(seed)
+    B, n, d, K = 5, 9, 3, 4
+    features = rng.normal(size=(B, n, d)).astype(np.float32)
+    theta = rng.normal(size=(B, d)) * 3
+    revenues = rng.random((B, n)).astype(np.float32)
+    slates, uniform = rng.integers(-1, n, (B, K)), rng.random(B)
+    utility = np.empty((B, n))
+    kernels.mnl.utilities(features, theta, utility)
+    np.testing.assert_allclose(utility, np.einsum("bnd,bd->bn", features, theta), atol=1e-12)
+    choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
+    assert (
+        kernels.mnl.outcome(
+            features, theta, revenues, slates, uniform, choice, reward, expected
+        )
+        == 0
+    )
+    best, value = np.empty((B, K), np.int64), np.empty(B)
+    kernels.mnl.best_slates(utility, revenues, K, best, value)
+    for b in range(B):
+        assert choice[b] == reference.mnl_choice(utility[b], slates[b], uniform[b])
+        earned = revenues[b, slates[b, choice[b]]] if choice[b] >= 0 else 0.0
+        assert reward[b] == np.float64(earned)
+        exact = reference.mnl_revenue(utility[b], revenues[b], slates[b])
+        assert expected[b] == pytest.approx(exact, rel=1e-12)
+        assert value[b] == pytest.approx(
+            reference.mnl_best_value(utility[b], revenues[b].astype(float), K), rel=1e-12
+        )
+
+
+@given(SEEDS, st.sampled_from(["logistic", "gaussian"]))
+@settings(max_examples=40, deadline=None)
+def test_pricing(seed, demand):
+    rng = np.random.default_rng(seed)
+    B, d = 6, 4
+    features = rng.uniform(-1, 1, (B, d - 1)).astype(np.float32)
+    theta, price = rng.normal(size=(B, d)), rng.random(B)
+    model = ["logistic", "gaussian"].index(demand)
+    uniform, normal = rng.random(B), rng.normal(size=B)
+    out = [np.empty(B) for _ in range(3)]
+    kernels.pricing.outcome(features, theta, price, model, 3.0, uniform, normal, *out)
+    np.testing.assert_allclose(
+        out[2], reference.pricing_revenue(features, theta, price, demand, 3.0), rtol=1e-12
+    )
+    best, value = np.empty(B), np.empty(B)
+    kernels.pricing.best_prices(features, theta, model, 3.0, best, value)
+    np.testing.assert_allclose(
+        best, reference.best_price(features, theta, demand, 3.0), rtol=1e-10, atol=1e-14
+    )
+
+
+@given(SEEDS, st.sampled_from(["logistic", "linear", "gaussian"]))
+@settings(max_examples=40, deadline=None)
+def test_recommendation(seed, reward):
+    rng = np.random.default_rng(seed)
+    B, m, d = 6, 4, 3
+    features = rng.normal(size=(B, m, d)).astype(np.float32)
+    theta = rng.normal(size=(B, d))
+    model = ["logistic", "linear", "gaussian"].index(reward)
+    arm, value = np.empty(B, np.int64), np.empty(B)
+    kernels.recommendation.best_arms(features, theta, model, 0.3, arm, value)
+    mean = reference.mean_reward(np.einsum("bmd,bd->bm", features, theta), reward, 0.3)
+    np.testing.assert_allclose(value, mean.max(1), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(mean[np.arange(B), arm], mean.max(1), rtol=1e-10, atol=1e-14)
+
+
+def test_importing_the_package_compiles_and_imports_nothing_heavy():
+    code = (
+        "import sys, dpb_gym\n"
+        "heavy = {'numba','duckdb','pyarrow','matplotlib','torch','dp_accounting','pandas',"
+        "'scipy','dpb_agents','typer','rich'}\n"
+        "loaded = heavy & set(sys.modules)\n"
+        "import gymnasium\n"
+        "print(sorted(loaded))"
+    )
+    base = subprocess.run(
+        [sys.executable, "-c", "import sys, gymnasium; print(sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    already = {m for m in eval(base.stdout) if m in eval(ours.stdout)}
+    assert set(eval(ours.stdout)) <= already

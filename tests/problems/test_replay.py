@@ -1,0 +1,181 @@
+"""Replay problems on generated ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.errors import ActionError, DataError, ParameterError
+from dpb_gym.problems.replay import ReplayProblem
+
+
+@dataclass
+class Table:
+    users: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray
+    n_users: int
+    n_items: int
+    name: str = "test-table"
+
+    def normalised(self):
+        return (self.ratings - 1.0) / 4.0
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    n_users, n_items = 120, 60
+    left, right = rng.normal(size=(n_users, 4)), rng.normal(size=(n_items, 4))
+    score = left @ right.T + 1.5 * right[:, :1].T
+    rating = np.clip(np.round(3 + score), 1, 5)
+    kept = rng.random((n_users, n_items)) < 0.4
+    users, items = np.nonzero(kept)
+    order = rng.permutation(len(users))
+    return Table(users[order], items[order], rating[users, items][order], n_users, n_items)
+
+
+def ratings_of(table, user):
+    own = table.users == user
+    return dict(zip(table.items[own], table.normalised()[own]))
+
+
+@pytest.mark.parametrize("personalised", [False, True])
+def test_candidates_are_rated_by_the_user_and_pay_the_rating(table, personalised):
+    problem = ReplayProblem(table, dim=5, horizon=50, personalised=personalised)
+    instance = problem.instance(range(3))
+    for t in range(50):
+        context = instance.context()
+        for b in range(3):
+            user = problem.user_index[context.users[b]]
+            own = ratings_of(table, user)
+            items = problem.item_index[context.arms[b]]
+            assert len(set(items)) == 5
+            rewards = [own[i] for i in items]
+            for k in range(5):
+                outcome = instance.respond(np.full(3, k))
+                assert outcome.feedback.reward[b] == rewards[k] == outcome.expected[b]
+            assert instance.oracle()[1][b] == max(rewards)
+        if t < 49:
+            instance.advance()
+
+
+def test_test_users_never_shape_the_features(table):
+    problem = ReplayProblem(table, dim=5)
+    changed = Table(**vars(table))
+    test_user = np.isin(table.users, problem.user_index)
+    changed.ratings = np.where(test_user, 1.0, table.ratings)
+    np.testing.assert_array_equal(ReplayProblem(changed, dim=5).features, problem.features)
+    trained = Table(**vars(table))
+    trained.ratings = np.where(test_user, table.ratings, np.roll(table.ratings, 1))
+    assert not np.array_equal(ReplayProblem(trained, dim=5).features, problem.features)
+
+
+def test_features_are_the_truncated_svd(table):
+    problem = ReplayProblem(table, dim=5, train_fraction=0.9, min_ratings=1)
+    norms = np.linalg.norm(problem.features.astype(float), axis=1)
+    assert norms.max() <= 1 + 1e-6 and np.median(norms) > 0.9
+    rng = np.random.default_rng(0)
+    order = rng.permutation(table.n_users)
+    dense = np.zeros((table.n_users, table.n_items))
+    dense[table.users, table.items] = table.normalised()
+    mask = np.zeros_like(dense, bool)
+    mask[table.users, table.items] = True
+    rows = order[: round(0.9 * table.n_users)]
+    centred = np.where(mask[rows], dense[rows] - dense[rows][mask[rows]].mean(), 0.0)
+    _, s, vt = np.linalg.svd(centred, full_matrices=False)
+    factors = (vt[:5] * s[:5, None]).T
+    factors /= np.median(np.linalg.norm(factors, axis=1))
+    expected = factors / np.maximum(1, np.linalg.norm(factors, axis=1, keepdims=True))
+    got = problem.features.astype(float)
+    np.testing.assert_allclose(got @ got.T, expected @ expected.T, atol=1e-5)
+
+
+def test_linear_oracle_beats_random(table):
+    problem = ReplayProblem(table, dim=8, horizon=400)
+    instance = problem.instance(range(8))
+    A, b = np.eye(8), np.zeros(8)
+    rng = np.random.default_rng(1)
+    random = linear = 0.0
+    for t in range(400):
+        x = instance.context().features.astype(float)
+        r = instance.respond(rng.integers(0, 5, 8))
+        random += r.regret.sum()
+        theta = np.linalg.solve(A, b)
+        greedy = (x @ theta).argmax(1)
+        outcome = instance.respond(greedy)
+        linear += outcome.regret.sum()
+        chosen = x[np.arange(8), greedy]
+        A += chosen.T @ chosen
+        b += chosen.T @ (outcome.feedback.reward - 0.5)
+        if t < 399:
+            instance.advance()
+    assert linear < 0.75 * random
+
+
+def test_rejection_replay_observes_one_in_k(table):
+    problem = ReplayProblem(table, dim=5, horizon=2000, protocol="replay", n_candidates=4)
+    assert problem.info.partial_feedback
+    instance = problem.instance([0, 1])
+    seen = np.zeros(2)
+    for t in range(2000):
+        outcome = instance.respond(np.array([t % 4, 0]))
+        observed = outcome.feedback.observed
+        seen += observed
+        assert (outcome.feedback.reward[~observed] == 0).all()
+        assert (outcome.regret[~observed] == 0).all()
+        if t < 1999:
+            instance.advance()
+    np.testing.assert_allclose(seen / 2000, 0.25, atol=0.04)
+
+
+def test_binary_rewards(table):
+    instance = ReplayProblem(table, dim=5, horizon=30, binary=4.0).instance([0])
+    values = set()
+    for t in range(30):
+        values.add(float(instance.respond(np.array([0])).feedback.reward[0]))
+        if t < 29:
+            instance.advance()
+    assert values == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"protocol": "online"},
+        {"train_fraction": 1.0},
+        {"binary": float("nan")},
+        {"n_candidates": 1},
+        {"personalised": "yes"},
+        {"dim": 0},
+    ],
+)
+def test_bad_parameters(table, kwargs):
+    with pytest.raises(ParameterError):
+        ReplayProblem(table, **{"dim": 5, **kwargs})
+
+
+@pytest.mark.parametrize("kwargs", [{"dim": 60}, {"dim": 5, "n_candidates": 61}])
+def test_data_too_small(table, kwargs):
+    with pytest.raises(DataError):
+        ReplayProblem(table, **kwargs)
+
+
+def test_bad_actions(table):
+    instance = ReplayProblem(table, dim=5).instance([0])
+    for action in ([5], [-1], [0.0], [[0]]):
+        with pytest.raises(ActionError):
+            instance.respond(np.asarray(action))
+
+
+@pytest.mark.parametrize("env_id", ["DPB/MovieLensReplay-v0", "DPB/JesterReplay-v0"])
+def test_generated_data_work_out_of_the_box(env_id):
+    problem = make_problem(env_id)
+    assert problem is make_problem(env_id), "the factorisation is kept"
+    outcome = problem.instance([0]).respond(np.array([0]))
+    assert 0 <= outcome.feedback.reward[0] <= 1
+    with pytest.raises(DataError):
+        make_problem(env_id, data="no-such-data")
