@@ -1,0 +1,329 @@
+"""Small dense linear algebra, one symmetric matrix per replicate.
+
+Arrays lead with the replicate axis; functions ending in ``_one`` work on the matrix of a
+single replicate and are what other kernels call. Sums run in index order and no BLAS is
+involved, so a replicate's bits do not depend on the batch. Matrices are symmetric; both
+triangles are read and written unless stated otherwise. Outputs are the last arguments and
+may not overlap inputs except where a function says that it works in place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+
+MANY_ROWS = 16
+
+
+@jit
+def cholesky_one(matrix, lower):
+    """Lower factor L with L L' = matrix, zeros above; False if not positive definite.
+
+    Reads the lower triangle. `lower` may be `matrix` itself.
+    """
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i):
+            s = matrix[i, j]
+            for k in range(j):
+                s -= lower[i, k] * lower[j, k]
+            lower[i, j] = s / lower[j, j]
+        s = matrix[i, i]
+        for k in range(i):
+            s -= lower[i, k] * lower[i, k]
+        if not (s > 0.0 and s < np.inf):
+            return False
+        lower[i, i] = np.sqrt(s)
+    for i in range(d):
+        for j in range(i + 1, d):
+            lower[i, j] = 0.0
+    return True
+
+
+@jit
+def solve_lower_one(lower, rhs, out):
+    """out = L^-1 rhs; `out` may be `rhs`."""
+    d = lower.shape[0]
+    for i in range(d):
+        s = rhs[i]
+        for k in range(i):
+            s -= lower[i, k] * out[k]
+        out[i] = s / lower[i, i]
+
+
+@jit
+def solve_upper_one(lower, rhs, out):
+    """out = L'^-1 rhs; `out` may be `rhs`."""
+    d = lower.shape[0]
+    for i in range(d):
+        out[i] = rhs[i]
+    for i in range(d - 1, -1, -1):
+        x = out[i] / lower[i, i]
+        out[i] = x
+        for k in range(i):
+            out[k] -= lower[i, k] * x
+
+
+@jit
+def solve_cholesky_one(lower, rhs, out):
+    """out = (L L')^-1 rhs; `out` may be `rhs`."""
+    solve_lower_one(lower, rhs, out)
+    solve_upper_one(lower, out, out)
+
+
+@jit
+def inverse_cholesky_one(lower, out):
+    """out = (L L')^-1, exactly symmetric."""
+    d = lower.shape[0]
+    for j in range(d):
+        for i in range(d):
+            out[j, i] = 0.0
+        out[j, j] = 1.0
+        solve_cholesky_one(lower, out[j], out[j])
+    for i in range(d):
+        for j in range(i):
+            out[i, j] = 0.5 * (out[i, j] + out[j, i])
+            out[j, i] = out[i, j]
+
+
+@jit
+def logdet_cholesky_one(lower):
+    """log det(L L')."""
+    s = 0.0
+    for i in range(lower.shape[0]):
+        s += np.log(lower[i, i])
+    return 2.0 * s
+
+
+@jit
+def add_outer_one(matrix, vector, weight):
+    """matrix += weight vector vector', in place."""
+    d = matrix.shape[0]
+    for i in range(d):
+        w = weight * vector[i]
+        for j in range(d):
+            matrix[i, j] += w * vector[j]
+
+
+@jit
+def multiply_one(matrix, vector, out):
+    """out = matrix vector for a symmetric matrix."""
+    d = matrix.shape[0]
+    for j in range(d):
+        out[j] = 0.0
+    # Row by row, which is contiguous and lets the inner loop use vector instructions.
+    for i in range(d):
+        x = vector[i]
+        for j in range(d):
+            out[j] += x * matrix[i, j]
+
+
+@jit
+def dot_one(left, right):
+    """<left, right>, summed in four interleaved parts in a fixed order."""
+    d = left.shape[0]
+    a, b, c, e = 0.0, 0.0, 0.0, 0.0
+    n = d - d % 4
+    for i in range(0, n, 4):
+        a += left[i] * right[i]
+        b += left[i + 1] * right[i + 1]
+        c += left[i + 2] * right[i + 2]
+        e += left[i + 3] * right[i + 3]
+    for i in range(n, d):
+        a += left[i] * right[i]
+    return (a + b) + (c + e)
+
+
+@jit
+def quadratic_form_one(matrix, vector, scratch):
+    """vector' matrix vector for a symmetric matrix; `scratch` of length d is overwritten."""
+    multiply_one(matrix, vector, scratch)
+    return dot_one(vector, scratch)
+
+
+@jit
+def sherman_morrison_one(inverse, vector, weight, scratch):
+    """inverse <- (inverse^-1 + weight v v')^-1 in place, for weight >= 0.
+
+    Returns:
+        1 + weight v' inverse v, by which the determinant of the matrix grows.
+    """
+    growth = 1.0 + weight * quadratic_form_one(inverse, vector, scratch)
+    # With the root inside, entries (i, j) and (j, i) change by the same product.
+    root = np.sqrt(weight / growth)
+    d = inverse.shape[0]
+    for i in range(d):
+        scratch[i] *= root
+    for i in range(d):
+        w = scratch[i]
+        for j in range(d):
+            inverse[i, j] -= w * scratch[j]
+    return growth
+
+
+@jit
+def cholesky_update_one(lower, vector):
+    """L <- chol(L L' + v v') in place by Givens rotations; `vector` is overwritten."""
+    d = lower.shape[0]
+    for k in range(d):
+        diagonal = lower[k, k]
+        r = np.sqrt(diagonal * diagonal + vector[k] * vector[k])
+        c = r / diagonal
+        s = vector[k] / diagonal
+        lower[k, k] = r
+        for i in range(k + 1, d):
+            lower[i, k] = (lower[i, k] + s * vector[i]) / c
+            vector[i] = c * vector[i] - s * lower[i, k]
+
+
+@jit
+def cholesky(matrices, lower):
+    """Lower factors of each matrix ``(B, d, d)``; may work in place.
+
+    Returns:
+        0, or 1 + the first replicate whose matrix is not positive definite (NaN included).
+    """
+    for b in range(matrices.shape[0]):
+        if not cholesky_one(matrices[b], lower[b]):
+            return b + 1
+    return 0
+
+
+@jit
+def solve_lower(lower, rhs, out):
+    """out[b] = L[b]^-1 rhs[b], ``(B, d)``; may work in place."""
+    for b in range(lower.shape[0]):
+        solve_lower_one(lower[b], rhs[b], out[b])
+
+
+@jit
+def solve_upper(lower, rhs, out):
+    """out[b] = L[b]'^-1 rhs[b], ``(B, d)``; may work in place."""
+    for b in range(lower.shape[0]):
+        solve_upper_one(lower[b], rhs[b], out[b])
+
+
+@jit
+def solve_cholesky(lower, rhs, out):
+    """out[b] = (L[b] L[b]')^-1 rhs[b], ``(B, d)``; may work in place."""
+    for b in range(lower.shape[0]):
+        solve_cholesky_one(lower[b], rhs[b], out[b])
+
+
+@jit
+def solve(matrices, rhs, out):
+    """out[b] = matrices[b]^-1 rhs[b] for positive definite matrices.
+
+    Returns:
+        0, or 1 + the first replicate whose matrix is not positive definite.
+    """
+    B, d = rhs.shape
+    lower = np.empty((d, d))
+    for b in range(B):
+        if not cholesky_one(matrices[b], lower):
+            return b + 1
+        solve_cholesky_one(lower, rhs[b], out[b])
+    return 0
+
+
+@jit
+def inverse(matrices, out):
+    """out[b] = matrices[b]^-1, exactly symmetric, for positive definite matrices.
+
+    Returns:
+        0, or 1 + the first replicate whose matrix is not positive definite.
+    """
+    d = matrices.shape[1]
+    lower = np.empty((d, d))
+    for b in range(matrices.shape[0]):
+        if not cholesky_one(matrices[b], lower):
+            return b + 1
+        inverse_cholesky_one(lower, out[b])
+    return 0
+
+
+@jit
+def logdet(matrices, out):
+    """out[b] = log det matrices[b], or NaN where it is not positive definite."""
+    d = matrices.shape[1]
+    lower = np.empty((d, d))
+    for b in range(matrices.shape[0]):
+        out[b] = np.nan
+        if cholesky_one(matrices[b], lower):
+            out[b] = logdet_cholesky_one(lower)
+
+
+@jit
+def add_outer(matrices, vectors, weights):
+    """matrices[b] += weights[b] vectors[b] vectors[b]', in place."""
+    for b in range(matrices.shape[0]):
+        add_outer_one(matrices[b], vectors[b], weights[b])
+
+
+@jit
+def multiply(matrices, vectors, out):
+    """out[b] = matrices[b] vectors[b] for symmetric matrices."""
+    for b in range(matrices.shape[0]):
+        multiply_one(matrices[b], vectors[b], out[b])
+
+
+@jit
+def sherman_morrison(inverses, vectors, weights, growth):
+    """Rank-one updates (matrix + weight v v') of inverses ``(B, d, d)``, in place.
+
+    Args:
+        inverses: Inverses of positive definite matrices, updated in place.
+        vectors: ``(B, d)``.
+        weights: ``(B,)``, >= 0; a weight of 0 leaves the replicate unchanged.
+        growth: Output ``(B,)``: factor by which the determinant of the matrix grew.
+    """
+    B, d = vectors.shape
+    scratch = np.empty(d)
+    for b in range(B):
+        growth[b] = sherman_morrison_one(inverses[b], vectors[b], weights[b], scratch)
+
+
+@jit
+def cholesky_update(lower, vectors, weights):
+    """Factors of L L' + weight v v', in place, for weights ``(B,)`` >= 0."""
+    B, d = vectors.shape
+    scratch = np.empty(d)
+    for b in range(B):
+        root = np.sqrt(weights[b])
+        for i in range(d):
+            scratch[i] = root * vectors[b, i]
+        cholesky_update_one(lower[b], scratch)
+
+
+@jit
+def quadratic_forms(features, matrices, out):
+    """out[b, i] = x' matrices[b] x for the rows x of features[b] ``(N, d)``."""
+    B, N, d = features.shape
+    if N < MANY_ROWS:
+        row = np.empty(d)
+        scratch = np.empty(d)
+        for b in range(B):
+            for i in range(N):
+                for k in range(d):
+                    row[k] = features[b, i, k]
+                out[b, i] = quadratic_form_one(matrices[b], row, scratch)
+        return
+    # Many rows: the innermost loop runs over them, all at once in vector registers.
+    columns = np.empty((d, N))
+    product = np.empty(N)
+    for b in range(B):
+        for i in range(N):
+            out[b, i] = 0.0
+            for k in range(d):
+                columns[k, i] = features[b, i, k]
+        for j in range(d):
+            w = matrices[b, j, j]
+            for i in range(N):
+                product[i] = w * columns[j, i]
+            for k in range(j + 1, d):
+                w = 2.0 * matrices[b, j, k]
+                for i in range(N):
+                    product[i] += w * columns[k, i]
+            for i in range(N):
+                out[b, i] += columns[j, i] * product[i]
