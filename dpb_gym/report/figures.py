@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.report.files import target, write_whole
-from dpb_gym.report.grouping import display, groups, strength
-from dpb_gym.report.model import LeaderboardData, Row, TaskResult
+from dpb_gym.report.grouping import budget_order, groups, strength, stroke
+from dpb_gym.report.model import NO_BUDGET, LeaderboardData, TaskResult
 from dpb_gym.report.palette import colours
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 FORMATS: tuple[str, ...] = (".png", ".pdf", ".svg")
 
 _INK, _MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
+_DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
 # No date and a fixed salt: the same results give the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     ".png": {},
@@ -82,28 +84,40 @@ def _figure(data: LeaderboardData | TaskResult, *, log_x: bool, log_y: bool) -> 
 
     tasks = data.tasks if isinstance(data, LeaderboardData) else (data,)
     columns = min(3, max(1, len(tasks))) if len(tasks) != 4 else 2
-    lines = max(1, math.ceil(len(tasks) / columns))
     shades = {label: pair[0] for label, pair in colours(tasks).items()}
-    entries = _entries(tasks)
-    legend_columns = max(1, min(len(entries), columns if columns > 1 else 2, 4))
-    legend_lines = math.ceil(len(entries) / legend_columns)
-    width = max(4.2 * columns, 6.4)
-    top, bottom = 0.45, 0.35 + 0.2 * legend_lines
-    height = 3.5 * lines + top + bottom
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.get_layout_engine().set(  # type: ignore[union-attr]
-        rect=(0, bottom / height, 1, 1 - (top + bottom) / height), w_pad=0.08, h_pad=0.08
-    )
-    title = f"{data.title}  " if isinstance(data, LeaderboardData) else ""
-    _plain(figure.text(0.012, 1 - 0.14 / height, title, va="top", size=12, weight="semibold"))
+    legends = [_entries(task) for task in tasks]
+    # A line of panels is as high as its longest legend asks; everything in inches from the top.
+    strips = [
+        _PANEL + _LINE * max(_lines(entries) for entries in legends[k : k + columns])
+        for k in range(0, len(tasks), columns)
+    ]
+    width, height = max(4.4 * columns, 6.0), 0.45 + (sum(strips) if strips else 1.0)
+    figure = Figure(figsize=(width, height))
+    title = data.title if isinstance(data, LeaderboardData) else ""
+    _plain(figure.text(0.16 / width, 1 - 0.14 / height, title, va="top", size=12, weight="bold"))
     if not tasks:
-        _plain(figure.text(0.5, 0.5, "No tasks.", ha="center", color=_MUTED))
-        return figure
+        _plain(figure.text(0.5, 0.4, "No tasks.", ha="center"), _MUTED)
+    cell = width / columns
     for index, task in enumerate(tasks):
-        axes = figure.add_subplot(lines, columns, index + 1)
+        line, column = divmod(index, columns)
+        top = 0.45 + sum(strips[:line])
+        axes = figure.add_axes(
+            (
+                (column * cell + 0.72) / width,
+                1 - (top + 0.4 + 2.6) / height,
+                (cell - 0.95) / width,
+                2.6 / height,
+            )
+        )
         _panel(axes, task, shades, log_x=log_x, log_y=log_y)
-    _legend(figure, entries, shades, legend_columns)
+        corner = ((column * cell + 0.16) / width, 1 - (top + 3.52) / height)
+        _legend(figure, corner, legends[index], shades)
     return figure
+
+
+# Inches: a panel with its titles and labels, and one line of a legend.
+_PANEL, _LINE = 3.85, 0.185
+_LETTERS = 58
 
 
 def _plain(text: Any, colour: str = _INK) -> None:
@@ -111,15 +125,27 @@ def _plain(text: Any, colour: str = _INK) -> None:
     text.set_color(colour)
 
 
-def _entries(tasks: tuple[TaskResult, ...]) -> list[tuple[str, Row, float]]:
-    """One legend entry per row key over all tasks, in the order of the tables."""
-    found: dict[str, tuple[str, Row, float]] = {}
-    for task in tasks:
-        alpha = strength(task)
-        for _, rows in groups(task.rows):
-            for row in rows:
-                found.setdefault(row.key, (display(row), row, alpha[row.key]))
-    return sorted(found.values(), key=lambda entry: not entry[1].private)
+@dataclass(frozen=True)
+class _Entry:
+    """A line of a legend: an agent and its budgets, the largest drawn at full strength."""
+
+    label: str
+    agent: str
+    stroke: str
+
+
+def _entries(task: TaskResult) -> list[_Entry]:
+    """One entry per agent in the order of the table."""
+    found: dict[str, _Entry] = {}
+    for _, rows in groups(task.rows):
+        for row in rows:
+            found.setdefault(row.agent, _Entry(row.agent, row.agent, stroke(row)))
+    for agent, entry in found.items():
+        budgets = [row.budget for row in task.rows if row.agent == agent]
+        if budgets != [NO_BUDGET]:
+            listed = ", ".join(sorted(budgets, key=budget_order, reverse=True))
+            found[agent] = replace(entry, label=f"{agent}  {listed}")
+    return list(found.values())
 
 
 def _panel(
@@ -127,7 +153,7 @@ def _panel(
 ) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    from dpb_gym.report.numerals import number
+    from dpb_gym.report.numerals import tick
 
     alpha = strength(task)
     drawn = False
@@ -147,12 +173,12 @@ def _panel(
                 color=colour,
                 alpha=alpha[row.key],
                 linewidth=1.5,
-                linestyle="-" if row.private else (0, (4, 2)),
+                linestyle=_DASHES[stroke(row)],
                 marker="o" if len(points) == 1 else None,
                 markersize=4,
             )
             drawn = True
-    axes.set_title(task.task, loc="left", size=10, weight="semibold", color=_INK, parse_math=False)
+    axes.set_title(task.task, loc="left", size=10, weight="bold", color=_INK, parse_math=False)
     counted = f"T = {task.horizon:,}, {task.replicates} replicate{'s'[: task.replicates > 1]}"
     axes.set_title(counted, loc="right", size=8, color=_MUTED)
     axes.set_xlabel("round", size=8.5, color=_MUTED)
@@ -166,7 +192,7 @@ def _panel(
             axes.set_xscale("log")
         if log_y:
             axes.set_yscale("log")
-        formatter = FuncFormatter(lambda value, _: number(value))
+        formatter = FuncFormatter(lambda value, _: tick(value))
         for scale, axis in ((log_x, axes.xaxis), (log_y, axes.yaxis)):
             if not scale:
                 axis.set_major_formatter(formatter)
@@ -178,23 +204,50 @@ def _panel(
     axes.spines["bottom"].set_color(_HAIR)
 
 
+def _short(label: str) -> str:
+    return label if len(label) <= _LETTERS else label[: _LETTERS - 1] + "…"
+
+
+def _legend_columns(entries: list[_Entry]) -> int:
+    """Two columns where they fit below the panel."""
+    if len(entries) < 2:
+        return 1
+    half = math.ceil(len(entries) / 2)
+    sides = (entries[:half], entries[half:])
+    letters = sum(max(len(_short(entry.label)) for entry in side) for side in sides)
+    return 2 if letters <= _LETTERS else 1
+
+
+def _lines(entries: list[_Entry]) -> int:
+    return math.ceil(len(entries) / _legend_columns(entries))
+
+
 def _legend(
-    figure: Figure, entries: list[tuple[str, Row, float]], shades: dict[str, str], columns: int
+    figure: Figure, corner: tuple[float, float], entries: list[_Entry], shades: dict[str, str]
 ) -> None:
     from matplotlib.lines import Line2D
 
     if not entries:
         return
     handles = [
-        Line2D([], [], color=shades[row.agent], alpha=alpha, linewidth=2,
-               linestyle="-" if row.private else (0, (4, 2)))
-        for _, row, alpha in entries
+        Line2D([], [], color=shades[entry.agent], linewidth=1.8, linestyle=_DASHES[entry.stroke])
+        for entry in entries
     ]
     # Labels are set afterwards: matplotlib drops those that begin with an underscore.
     legend = figure.legend(
-        handles, ["x"] * len(handles), loc="lower left", ncols=columns, frameon=False,
-        fontsize=8.5, handlelength=2.6, columnspacing=2.4, borderaxespad=0.6,
+        handles,
+        ["x"] * len(handles),
+        loc="upper left",
+        bbox_to_anchor=corner,
+        ncols=_legend_columns(entries),
+        frameon=False,
+        fontsize=7.5,
+        handlelength=2.4,
+        columnspacing=1.4,
+        labelspacing=0.35,
+        borderpad=0,
+        borderaxespad=0,
     )
-    for text, (label, _, _) in zip(legend.get_texts(), entries):
+    for text, entry in zip(legend.get_texts(), entries):
         _plain(text)
-        text.set_text(label if len(label) <= 48 else label[:47] + "…")
+        text.set_text(_short(entry.label))

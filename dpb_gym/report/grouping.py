@@ -160,8 +160,10 @@ def best_keys(task: TaskResult) -> frozenset[str]:
 
 def display(row: Row) -> str:
     """Names a row on a curve: its label, and its budget unless the label says it already."""
-    return row.agent if row.budget in (NO_BUDGET, *_words(row.agent)) else (
-        f"{row.agent} {row.budget}"
+    return (
+        row.agent
+        if row.budget in (NO_BUDGET, *_words(row.agent))
+        else (f"{row.agent} {row.budget}")
     )
 
 
@@ -180,3 +182,10 @@ def strength(task: TaskResult) -> dict[str, float]:
         below = len(family) - 1 - family.index(row.budget)
         result[row.key] = 1.0 - 0.6 * below / max(2, len(family) - 1)
     return result
+
+
+def stroke(row: Row) -> str:
+    """Line style of a row: solid with a guarantee, dashed without, dotted for the oracle."""
+    if row.private:
+        return "solid"
+    return "dotted" if row.name == "oracle" else "dashed"

@@ -18,6 +18,8 @@ from dpb_gym.errors import ParameterError
 
 PROBLEMS: tuple[str, ...] = ("assortment", "pricing", "recommendation")
 NO_BUDGET = "none"
+# They reorder whatever stands beside a label.
+_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 CurvePoint: TypeAlias = tuple[int, float, float, float]
 
@@ -29,9 +31,10 @@ def _text(value: object, what: str, *, empty: bool = False, lines: bool = False)
     if not empty and not value.strip():
         raise ParameterError(f"{what} must not be empty")
     checked = value.replace("\n", "").replace("\t", "") if lines else value
-    bad = next((c for c in checked if unicodedata.category(c) in ("Cc", "Cs")), None)
-    if bad is not None:
-        raise ParameterError(f"{what} must hold no control characters, got {value!r}")
+    if any(unicodedata.category(c) in ("Cc", "Cs") or c in _DIRECTIONS for c in checked):
+        raise ParameterError(
+            f"{what} must hold no control, surrogate or direction characters, got {value!r}"
+        )
     return value
 
 

@@ -50,3 +50,18 @@ def number(value: float | None, places: int | None = None) -> str:
         text = f"{size:,.{places}f}"
     negative = value < 0 and any(digit in text for digit in "123456789")
     return f"{MINUS}{text}" if negative else text
+
+
+def tick(value: float) -> str:
+    """Writes an axis mark, without trailing zeros.
+
+    >>> tick(2500.0), tick(-0.5), tick(2.5e15)
+    ('2,500', '−0.5', '2.5e15')
+    """
+    size = abs(value)
+    if size != 0 and (size >= 1e6 or size < 1e-3):
+        mantissa, exponent = f"{size:.5e}".split("e")
+        text = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    else:
+        text = f"{size:,.6f}".rstrip("0").rstrip(".")
+    return f"{MINUS}{text}" if value < 0 else text

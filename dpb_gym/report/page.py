@@ -13,11 +13,9 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.report.files import target, write_whole
 from dpb_gym.report.grouping import (
     COMPARISON_NOTE,
-    NO_BUDGET,
     NOTIONS,
     REFERENCES,
     UNITS,
-    Group,
     best_keys,
     budget_order,
     budget_scale,
@@ -25,6 +23,7 @@ from dpb_gym.report.grouping import (
     group_of,
     groups,
     strength,
+    stroke,
 )
 from dpb_gym.report.model import PROBLEMS, CurvePoint, Interval, LeaderboardData, Row, TaskResult
 from dpb_gym.report.numerals import decimals, number
@@ -149,6 +148,8 @@ def _task_view(task: TaskResult, shades: dict[str, tuple[str, str]]) -> dict[str
                     "row": row,
                     "index": position[row.key],
                     "label": display(row),
+                    "kind": group.label,
+                    "stroke": stroke(row),
                     "best": row.key in best,
                     "reference": row.name in REFERENCES,
                     "colour": shades[row.agent],
@@ -184,8 +185,16 @@ def _row_payload(
 ) -> dict[str, Any]:
     scale = budget_scale(row.budget)
     group = group_of(row)
-    words = (row.agent, row.name, row.budget, row.guarantee, group.label, task.task, task.env_id,
-             task.problem)
+    words = (
+        row.agent,
+        row.name,
+        row.budget,
+        row.guarantee,
+        group.label,
+        task.task,
+        task.env_id,
+        task.problem,
+    )
     return {
         "key": row.key,
         "agent": row.agent,
@@ -194,6 +203,7 @@ def _row_payload(
         "budget": row.budget,
         "scale": None if scale is None else [scale.kind, scale.value],
         "private": row.private,
+        "stroke": stroke(row),
         "reference": row.name in REFERENCES,
         "colour": list(shades[row.agent]),
         "alpha": round(alpha, 3),
@@ -277,6 +287,3 @@ def _improvement(row: Row, rows: dict[str, Row]) -> list[dict[str, Any]]:
         for key, probability in (row.improvement or {}).items()
     ]
     return sorted(entries, key=lambda e: (not e["same"], -e["probability"], e["label"]))
-
-
-__all__ = ["MAX_POINTS", "NO_BUDGET", "TEMPLATES", "Group", "html", "render"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
@@ -44,18 +45,22 @@ def table(data: LeaderboardData | TaskResult, *, console: Console | None = None)
         console.print("No tasks.")
         return
     for task in tasks:
-        console.print(render(task))
+        console.print(render(task, width=console.width))
     console.print(f"{COMPARISON_NOTE} Regret and score: mean [95% interval].", style="dim")
 
 
-def render(task: TaskResult) -> RenderableType:
+def render(task: TaskResult, *, width: int = 160) -> RenderableType:
     """Builds the rich renderable of one task.
+
+    Where guarantees would not fit beside the numbers, the table holds letters and a list below
+    says what they stand for.
 
     Args:
         task: What to draw.
+        width: Columns of the terminal.
 
     Returns:
-        A heading and a table, to be printed by a rich console.
+        A heading, a table and perhaps a list, to be printed by a rich console.
     """
     from rich import box
     from rich.console import Group as Stack
@@ -69,27 +74,47 @@ def render(task: TaskResult) -> RenderableType:
     )
     if not task.rows:
         return Stack(heading, Text("No results yet.", style="dim"))
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    sections = groups(task.rows)
+    letters = {} if width >= _WIDE else _letters(row for _, rows in sections for row in rows)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     grid.add_column("Agent", overflow="fold", min_width=8)
-    grid.add_column("Guarantee", overflow="fold", min_width=11)
-    for title in ("Regret [95%]", "Score [95%]", "Reward", "Rounds/s"):
-        grid.add_column(title, justify="right", overflow="fold")
+    grid.add_column("Key" if letters else "Guarantee", overflow="fold", max_width=44)
+    score = "Score [95%]" if width >= _NARROW else "Score"
+    for title in ("Regret [95%]", score, "Reward", "Rounds/s"):
+        grid.add_column(title, justify="right", overflow="fold", no_wrap=width >= 64)
     places = {
         "regret": decimals(row.regret.mean for row in task.rows),
         "reward": decimals(row.reward.mean for row in task.rows),
     }
     best = best_keys(task)
-    sections = groups(task.rows)
-    for group, rows in sections:
-        if len(sections) > 1:
-            grid.add_row(Text(group.label, style="italic cyan"))
+    for _, rows in sections:
         for row in rows:
-            grid.add_row(*_cells(row, places, row.key in best))
+            guarantee = letters.get(row.guarantee, row.guarantee)
+            grid.add_row(*_cells(row, guarantee, places, row.key in best, width))
         grid.add_section()
-    return Stack(heading, grid)
+    lines = [Text(f"{letter}  {said}", style="dim") for said, letter in letters.items()]
+    return Stack(heading, grid, *lines)
 
 
-def _cells(row: Row, places: dict[str, int | None], best: bool) -> list[Text]:
+_WIDE, _NARROW = 140, 100
+
+
+def _letters(rows: Iterable[Row]) -> dict[str, str]:
+    """A letter for each guarantee, in the order of the table: (a), ..., (z), (aa), (ab), ..."""
+    result: dict[str, str] = {}
+    for row in rows:
+        if row.guarantee not in result:
+            count, letter = len(result) + 1, ""
+            while count:
+                count, place = divmod(count - 1, 26)
+                letter = chr(ord("a") + place) + letter
+            result[row.guarantee] = f"({letter})"
+    return result
+
+
+def _cells(
+    row: Row, guarantee: str, places: dict[str, int | None], best: bool, width: int
+) -> list[Text]:
     from rich.text import Text
 
     agent = Text(row.agent, style="bold" if best else "")
@@ -97,23 +122,25 @@ def _cells(row: Row, places: dict[str, int | None], best: bool) -> list[Text]:
         agent.append(f" {row.budget}", style="dim")
     return [
         agent,
-        Text(row.guarantee, style="dim"),
+        Text(guarantee, style="dim"),
         _interval(row.regret, places["regret"], best),
-        _interval(row.score, 3, False),
+        _interval(row.score, 3, False, short=width < _NARROW),
         Text(number(row.reward.mean, places["reward"])),
         Text(number(row.rounds_per_second)),
     ]
 
 
-def _interval(value: Interval | None, places: int | None, best: bool) -> Text:
+def _interval(
+    value: Interval | None, places: int | None, best: bool, *, short: bool = False
+) -> Text:
     from rich.text import Text
 
     if value is None:
         return Text("–", style="dim")
+    if short:
+        return Text(number(value.mean, places))
     ends = f"[{number(value.low, places)}, {number(value.high, places)}]"
-    return Text.assemble(
-        (number(value.mean, places), "bold" if best else ""), " ", (ends, "dim")
-    )
+    return Text.assemble((number(value.mean, places), "bold" if best else ""), " ", (ends, "dim"))
 
 
 def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:

@@ -1,0 +1,180 @@
+/* Regret curves and privacy-regret frontiers. */
+var NAMES = 18;
+
+/* An agent's weaker budgets are named by the budget alone: the colour says the rest. */
+function endNames(series) {
+  var strongest = {};
+  series.forEach(function (s) {
+    var known = strongest[s.row.agent];
+    if (!known || s.row.alpha > known.row.alpha) strongest[s.row.agent] = s;
+  });
+  series.forEach(function (s) {
+    var whole = strongest[s.row.agent] === s || s.row.budget === 'none';
+    s.name = shorten(whole ? s.row.label : s.row.budget, 26);
+  });
+}
+
+
+function canvas(holder, width, height, label) {
+  holder.textContent = '';
+  var svg = draw('svg', {
+    viewBox: '0 0 ' + width + ' ' + height, width: width, height: height, role: 'img', 'aria-label': label
+  }, holder);
+  return svg;
+}
+
+function span(values, log) {
+  var low = Infinity, high = -Infinity;
+  values.forEach(function (v) {
+    if (log && v <= 0) return;
+    low = Math.min(low, v);
+    high = Math.max(high, v);
+  });
+  return low > high ? null : [low, high];
+}
+
+function points(row) {
+  var c = row.curve, result = [];
+  for (var k = 0; k < c[0].length; k++) {
+    if ((state.logx && c[0][k] <= 0) || (state.logy && c[1][k] <= 0)) continue;
+    result.push({ t: c[0][k], mean: c[1][k], low: c[2][k], high: c[3][k] });
+  }
+  return result;
+}
+
+function path(list) {
+  return list.map(function (p, i) {
+    return (i ? 'L' : 'M') + p[0].toFixed(1) + ' ' + p[1].toFixed(1);
+  }).join('');
+}
+
+function drawCurves(view) {
+  var holder = $('.curves .canvas', view.section), width = holder.clientWidth;
+  if (!width) return;
+  var height = width < 480 ? 250 : 320;
+  var series = view.visible.map(function (i) {
+    return { i: i, row: view.task.rows[i], points: points(view.task.rows[i]) };
+  }).filter(function (s) { return s.points.length > 0; });
+  var svg = canvas(holder, width, height, 'Regret curves of ' + series.length + ' rows on ' +
+    view.task.task + '; the table below holds their ends');
+  view.chart = null;
+  if (!series.length) {
+    draw('text', { x: 8, y: 30 }, svg).textContent = state.logy ?
+      'No curve with regret above 0.' : 'No curve to draw.';
+    return;
+  }
+  var every = [].concat.apply([], series.map(function (s) { return s.points; }));
+  var means = every.map(function (p) { return p.mean; });
+  var xs = span(every.map(function (p) { return p.t; }), state.logx);
+  var ys = span(means.concat(every.map(function (p) { return p.high; })), state.logy);
+  if (!state.logy) {
+    ys[0] = Math.min(0, ys[0], span(every.map(function (p) { return p.low; }))[0]);
+    ys[1] = Math.max(0, ys[1]);
+  }
+  if (!state.logx && xs[1] > 0) xs[0] = 0;
+  var named = series.length <= NAMES && width >= 560;
+  endNames(series);
+  var names = series.map(function (s) { return s.name; });
+  var box = { top: 10, bottom: height - 40, right: width - (named ? rightRoom(names) : 14) };
+  var y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
+  box.left = leftRoom(y.ticks(5));
+  var x = makeScale(xs[0], xs[1], box.left, box.right, state.logx);
+  axes(svg, box, x, y, x.ticks(width < 480 ? 4 : 7), 'round');
+  var cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg);
+  var ends = [];
+  series.slice().reverse().forEach(function (s) {
+    var group = draw('g', { 'class': 'series', 'data-rows': s.i }, svg);
+    paint(group, s.row);
+    s.points.forEach(function (p) { p.x = x(p.t); p.y = y(p.mean); });
+    var floor = function (v) { return state.logy ? Math.max(v, y.low) : v; };
+    var upper = s.points.map(function (p) { return [p.x, y(p.high)]; });
+    var lower = s.points.map(function (p) { return [p.x, y(floor(p.low))]; }).reverse();
+    draw('path', { d: path(upper.concat(lower)) + 'Z', 'class': 'band' }, group);
+    draw('path', {
+      d: path(s.points.map(function (p) { return [p.x, p.y]; })),
+      'class': 'path ' + s.row.stroke, 'stroke-opacity': s.row.alpha
+    }, group);
+    var last = s.points[s.points.length - 1];
+    if (s.points.length === 1) draw('circle', { cx: last.x, cy: last.y, r: 3, 'class': 'dot' }, group);
+    ends.push({ x: last.x, y: last.y, text: s.name, row: s.row, rows: String(s.i) });
+  });
+  if (named) endLabels(svg, box, ends);
+  view.chart = { series: series, box: box, cross: cross, holder: holder, width: width };
+}
+
+/* One chart for each (notion, unit) and scale with at least two budgets. */
+function drawFrontiers(view) {
+  var holder = $('.frontiers', view.section), sets = {};
+  holder.textContent = '';
+  var rows = view.task.rows.map(function (row, i) { return { i: i, row: row }; })
+    .filter(function (e) { return passes(view.task, e.row, true); });
+  rows.forEach(function (e) {
+    if (!e.row.scale || !e.row.private) return;
+    var name = JSON.stringify([e.row.group, e.row.scale[0]]);
+    (sets[name] = sets[name] || []).push(e);
+  });
+  var rival = view.task.rows.map(function (row, i) { return { i: i, row: row }; })
+    .filter(function (e) { return !e.row.private && !e.row.reference; })
+    .sort(function (a, b) { return a.row.regret[0] - b.row.regret[0]; })[0];
+  Object.keys(sets).forEach(function (name) {
+    var entries = sets[name], values = entries.map(function (e) { return e.row.scale[1]; })
+      .filter(function (v, k, all) { return all.indexOf(v) === k; })
+      .sort(function (a, b) { return a - b; });
+    if (values.length < 2) return;
+    var figure = make('figure', holder);
+    make('figcaption', figure, 'Final regret by budget, ' + JSON.parse(name)[0].replace('/', ', per '));
+    frontier(view, make('div', figure, null, 'canvas'), entries, values, JSON.parse(name)[1], rival);
+  });
+}
+
+function frontier(view, holder, entries, values, kind, rival) {
+  var width = holder.clientWidth, height = width < 360 || holder.closest('.frontiers').children.length > 1 ? 210 : 280;
+  var svg = canvas(holder, width, height, 'Final regret by ' + kind + ' on ' + view.task.task);
+  entries = entries.filter(function (e) { return !state.logy || e.row.regret[0] > 0; });
+  var agents = entries.map(function (e) { return e.row.agent; })
+    .filter(function (a, k, all) { return all.indexOf(a) === k; });
+  var heights = [].concat.apply([], entries.map(function (e) { return [e.row.regret[0], e.row.regret[2]]; }));
+  if (rival && (!state.logy || rival.row.regret[0] > 0)) heights.push(rival.row.regret[0]); else rival = null;
+  var ys = span(heights, state.logy);
+  if (!ys) return;
+  if (state.logy) ys[0] *= 0.8; else ys = [Math.min(0, ys[0]), Math.max(0, ys[1])];
+  var named = agents.length <= NAMES && width >= 300;
+  var names = agents.concat(rival ? [rival.row.label] : []).map(function (a) { return shorten(a, 20); });
+  var box = { top: 10, bottom: height - 40, right: width - (named ? rightRoom(names) : 14) };
+  var y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
+  box.left = leftRoom(y.ticks(5));
+  var x = makeScale(values[0], values[values.length - 1], box.left + 8, box.right - 4, true);
+  axes(svg, box, x, y, values, kind);
+  var ends = [];
+  if (rival) {
+    var level = draw('g', { 'class': 'series', 'data-rows': rival.i }, svg), at = y(rival.row.regret[0]);
+    paint(level, rival.row);
+    draw('path', { d: path([[box.left, at], [box.right, at]]), 'class': 'path dashed' }, level);
+    ends.push({ x: box.right, y: at, text: shorten(rival.row.label, 20), row: rival.row, rows: String(rival.i) });
+  }
+  agents.forEach(function (agent) {
+    var mine = entries.filter(function (e) { return e.row.agent === agent; })
+      .sort(function (a, b) { return a.row.scale[1] - b.row.scale[1]; });
+    var group = draw('g', {
+      'class': 'series', 'data-rows': mine.map(function (e) { return e.i; }).join(' ')
+    }, svg);
+    paint(group, mine[0].row);
+    draw('path', {
+      d: path(mine.map(function (e) { return [x(e.row.scale[1]), y(e.row.regret[0])]; })), 'class': 'path'
+    }, group);
+    mine.forEach(function (e) {
+      var px = x(e.row.scale[1]), low = e.row.regret[1];
+      if (state.logy) low = Math.max(low, y.low);
+      draw('line', { x1: px, x2: px, y1: y(low), y2: y(e.row.regret[2]), 'class': 'error' }, group);
+      var dot = draw('circle', { cx: px, cy: y(e.row.regret[0]), r: 3.4, 'class': 'dot' }, group);
+      draw('title', {}, dot).textContent = e.row.label + ': ' + text(e.row.regret[0]) + ' (' +
+        text(e.row.regret[1]) + ' to ' + text(e.row.regret[2]) + ')';
+    });
+    var last = mine[mine.length - 1];
+    ends.push({
+      x: x(last.row.scale[1]), y: y(last.row.regret[0]), text: shorten(agent, 20), row: last.row,
+      rows: mine.map(function (e) { return e.i; }).join(' ')
+    });
+  });
+  if (named) endLabels(svg, box, ends);
+}

@@ -1,0 +1,299 @@
+"""Sample leaderboards, and a headless browser to read the page with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpb_gym.report import Interval, LeaderboardData, Row, TaskResult
+
+CHECKPOINTS = np.unique(np.geomspace(1, 10_000, 40).round().astype(int))
+
+# label, registered name, notion, unit, steepness of regret
+ZOO = {
+    "assortment": [
+        ("One-pass MNL", "one-pass-mnl", "joint", "user-round", 5.0),
+        ("Noisy Newton", "noisy-newton", "joint", "user-round", 11.6),
+        ("DPMNL", "dpmnl", "joint", "user-round", 149.0),
+        ("UCB-MNL", "ucb-mnl", None, None, 8.5),
+        ("TS-MNL", "ts-mnl", None, None, 6.1),
+        ("Greedy MNL", "greedy-mnl", None, None, 3.3),
+        ("Oracle", "oracle", None, None, 0.0),
+        ("Random", "random", None, None, 417.0),
+    ],
+    "pricing": [
+        ("One-pass pricing", "one-pass-pricing", "anticipating", "user-round", 60.0),
+        ("Private pricing", "private-pricing", "anticipating", "user-round", 310.0),
+        ("GLM-UCB", "glm-ucb-pricing", None, None, 95.0),
+        ("Fixed price", "fixed-price", None, None, 820.0),
+        ("Oracle", "oracle", None, None, 0.0),
+        ("Random", "random", None, None, 1900.0),
+    ],
+    "recommendation": [
+        ("AdaPrivate-TS", "adaprivate-ts", "central", "reward", 260.0),
+        ("AdaPrivate-UCB", "adaprivate-ucb", "central", "reward", 330.0),
+        ("JDP LinUCB", "jdp-lin-ucb", "joint", "user-round", 900.0),
+        ("LinTS", "lin-ts", None, None, 210.0),
+        ("LinUCB", "lin-ucb", None, None, 190.0),
+        ("Oracle", "oracle", None, None, 0.0),
+        ("Random", "random", None, None, 2600.0),
+    ],
+}
+ENVS = {
+    "assortment": "DPB/Assortment-v0",
+    "pricing": "DPB/Pricing-v0",
+    "recommendation": "DPB/Recommendation-v0",
+}
+
+
+def interval(rng: np.random.Generator, mean: float, spread: float = 0.06) -> Interval:
+    low, high = rng.uniform(0.4, 1.0, size=2) * spread * abs(mean)
+    return Interval(mean, mean - low, mean + high)
+
+
+def make_row(rng: np.random.Generator, **fields: Any) -> Row:
+    """A row with plausible numbers; `fields` override."""
+    regret = fields.pop("regret", None) or interval(rng, float(rng.uniform(5, 500)))
+    notion = fields.get("notion")
+    exponent = rng.uniform(0.3, 0.7) if fields.get("name") != "random" else 1.0
+    growth = (CHECKPOINTS / CHECKPOINTS[-1]) ** exponent
+    curve = [
+        (int(t), float(g * regret.mean), float(g * regret.low), float(g * regret.high))
+        for t, g in zip(CHECKPOINTS, growth)
+    ]
+    values: dict[str, Any] = {
+        "agent": "Agent",
+        "name": "agent",
+        "budget": "none",
+        "guarantee": "non-private",
+        "notion": None,
+        "unit": None,
+        "regret": regret,
+        "iqm_regret": Interval(regret.mean * 0.97, regret.low * 0.96, regret.high * 0.98),
+        "score": None,
+        "reward": interval(rng, 5000 - regret.mean, 0.01),
+        "rounds_per_second": float(rng.uniform(2e4, 9e5)),
+        "curve": curve,
+        "params": {"start": 200, "ridge": 0.5, "mechanism": "blt"} if notion else {},
+        "clipped": int(rng.integers(0, 400)) if notion else None,
+        "audit": None,
+        "replicates": 30,
+        "improvement": None,
+    }
+    return Row(**(values | fields))
+
+
+def make_task(
+    problem: str = "assortment",
+    *,
+    seed: int = 0,
+    task: str | None = None,
+    budgets: Sequence[float] = (0.1, 0.5, 1.0),
+    audits: bool = True,
+    improvements: bool = True,
+) -> TaskResult:
+    """A task like the ones that the papers show."""
+    rng = np.random.default_rng(seed)
+    random = max(level for *_, level in ZOO[problem])
+    rows = []
+    for label, name, notion, unit, level in ZOO[problem]:
+        for rho in budgets if notion else (None,):
+            regret = interval(rng, level * (1.0 if rho is None else rho**-0.45))
+            fields: dict[str, Any] = {}
+            if notion:
+                eps = rho + 2 * float(np.sqrt(rho * np.log(1e5)))
+                fields = {
+                    "budget": f"rho={rho:g}",
+                    "guarantee": f"{notion} zCDP rho={rho:g} per {unit} (replace-one); "
+                    f"eps={eps:.2f} at delta=1e-05",
+                }
+                if audits:
+                    broken = name == "dpmnl"
+                    fields["audit"] = {
+                        "claimed": eps,
+                        "lower_bound": eps * (1.4 if broken else 0.3),
+                        "verdict": "fail" if broken else "pass",
+                    }
+            score = interval(rng, 1 - regret.mean / random, 0.02) if name != "oracle" else None
+            rows.append(
+                make_row(
+                    rng,
+                    agent=label,
+                    name=name,
+                    notion=notion,
+                    unit=unit,
+                    regret=regret,
+                    score=score or Interval(1, 1, 1),
+                    **fields,
+                )
+            )
+    if improvements:
+        rows = [
+            Row(
+                **(
+                    vars(row)
+                    | {
+                        "improvement": {
+                            other.key: round(
+                                float(1 / (1 + row.regret.mean / (other.regret.mean + 1e-9))), 3
+                            )
+                            for other in rows
+                            if other.key != row.key
+                        }
+                    }
+                )
+            )
+            for row in rows
+        ]
+    return TaskResult(
+        task=task or f"{problem}-clip",
+        env_id=ENVS[problem],
+        problem=problem,
+        description=f"The {problem} problem at the size that the paper uses.",
+        horizon=10_000,
+        replicates=30,
+        normalisation={"random": 5000.0 - random, "oracle": 5000.0},
+        rows=tuple(rows),
+    )
+
+
+def make_data(tasks: Sequence[TaskResult] | None = None, **fields: Any) -> LeaderboardData:
+    """A leaderboard of `tasks`, one per problem by default."""
+    if tasks is None:
+        tasks = [make_task(problem, seed=k) for k, problem in enumerate(ZOO)]
+    values: dict[str, Any] = {
+        "title": "Private bandits, core suite",
+        "suite": "core-v0",
+        "created": "2026-02-03T10:20:30+00:00",
+        "version": "0.1.0",
+        "revision": "4d481cf0",
+        "command": "dpb run core-v0 --workers 2 --out results/core",
+        "tasks": tuple(tasks),
+        "notes": ("Contexts are clipped to the unit ball.",),
+    }
+    return LeaderboardData(**(values | fields))
+
+
+def make_crowd(rows: int = 30, tasks: int = 5, seed: int = 0) -> LeaderboardData:
+    """Many rows with generated names on many tasks."""
+    rng = np.random.default_rng(seed)
+    problems = ["assortment", "pricing", "recommendation"]
+    made = []
+    for k in range(tasks):
+        crowd = []
+        for i in range(rows):
+            private = i % 3 != 0
+            crowd.append(
+                make_row(
+                    rng,
+                    agent=f"Agent number {i:02d}",
+                    name=f"agent-{i}",
+                    budget=f"rho={2.0 ** -(i % 4):g}" if private else "none",
+                    guarantee="joint zCDP" if private else "non-private",
+                    notion="joint" if private else None,
+                    unit="user-round" if private else None,
+                    score=Interval(0.5, 0.4, 0.6) if i % 5 else None,
+                )
+            )
+        made.append(
+            TaskResult(
+                task=f"track-{k}",
+                env_id="DPB/Assortment-v0",
+                problem=problems[k % 3],
+                description="",
+                horizon=10_000,
+                replicates=30,
+                normalisation=None,
+                rows=tuple(crowd),
+            )
+        )
+    return make_data(made)
+
+
+@pytest.fixture(scope="session")
+def make() -> SimpleNamespace:
+    """The factories of sample data."""
+    return SimpleNamespace(
+        interval=interval, row=make_row, task=make_task, data=make_data, crowd=make_crowd
+    )
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Any]:
+    """A headless Chromium, or a skip with the reason."""
+    binary = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
+    service = shutil.which("chromedriver")
+    if binary is None or service is None:
+        missing = "Chromium" if binary is None else "chromedriver"
+        message = f"{missing} was not found on the path; the page is not tested in a browser"
+        if os.environ.get("DPB_REQUIRE_BROWSER") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--force-device-scale-factor=1",
+        "--no-first-run",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(executable_path=service)
+    )
+    try:
+        yield browser
+    finally:
+        with contextlib.suppress(Exception):
+            browser.quit()
+
+
+@pytest.fixture
+def opened(driver: Any, tmp_path: Any) -> Callable[..., Any]:
+    """Writes a leaderboard and opens it; returns the browser.
+
+    Width and height are those of the page, in CSS pixels, as on a device of that size.
+    """
+    from dpb_gym.report import html
+
+    def show(
+        data: LeaderboardData,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        hash: str = "",
+        dark: bool = False,
+    ) -> Any:
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        scheme = "dark" if dark else "light"
+        driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
+        driver.get("about:blank")
+        driver.get_log("browser")
+        driver.get_log("performance")
+        path = html(data, tmp_path / "leaderboard.html")
+        driver.get(path.as_uri() + hash)
+        return driver
+
+    return show
