@@ -79,9 +79,9 @@ class SB3VecEnv(VecEnv):  # type: ignore[misc, unused-ignore]
         seeded = any(seed is not None for seed in self._seeds)
         if any(options != self._options[0] for options in self._options):
             raise ParameterError("set_options must give every environment the same options")
-        observations, infos = self.vector_env.reset(
-            seed=list(self._seeds) if seeded else None, options=self._options[0] or None
-        )
+        # Gymnasium annotates an int, but documents and takes one seed per lane.
+        seeds: Any = list(self._seeds) if seeded else None
+        observations, infos = self.vector_env.reset(seed=seeds, options=self._options[0] or None)
         self.reset_infos = _rows(infos, self.num_envs)
         self._reset_seeds()
         self._reset_options()
@@ -212,8 +212,8 @@ def make_sb3_vec(
     """Makes one of our environments for Stable-Baselines3, natively vectorised.
 
     For a single environment, ``gymnasium.make`` does as well; then wrap a `Box` of prices
-    in ``gymnasium.wrappers.RescaleAction(env, -1.0, 1.0)``. For episode statistics wrap the
-    result in Stable-Baselines3's `VecMonitor`.
+    in ``gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))``. For episode
+    statistics wrap the result in Stable-Baselines3's `VecMonitor`.
 
     Args:
         env_id: Environment id, e.g. ``"DPB/Pricing-v0"``.
