@@ -16,6 +16,7 @@ __all__ = [
     "contexts",
     "continual",
     "linalg",
+    "linear_bandit",
     "mnl",
     "mnl_fit",
     "pricing",
