@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.noise import NoiseSource
     from dpb_gym.privacy.releasers.base import Releaser
     from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
+    from dpb_gym.privacy.releasers.continual import ContinualSum
     from dpb_gym.privacy.releasers.exact import ExactSum
     from dpb_gym.privacy.releasers.gaussian import GaussianSum
+    from dpb_gym.privacy.secure import SecureNoise
 
 _HOMES = {
     "budget": ("Budget",),
@@ -65,8 +67,10 @@ _HOMES = {
     "noise": ("NoiseSource",),
     "releasers.base": ("Releaser",),
     "releasers.bounds": ("Ball", "Bound", "PSDBall", "Segment"),
+    "releasers.continual": ("ContinualSum",),
     "releasers.exact": ("ExactSum",),
     "releasers.gaussian": ("GaussianSum",),
+    "secure": ("SecureNoise",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -76,6 +80,7 @@ __all__ = [
     "Bound",
     "Budget",
     "Composition",
+    "ContinualSum",
     "Entry",
     "Event",
     "ExactSum",
@@ -91,6 +96,7 @@ __all__ = [
     "RandomizedResponseEvent",
     "Release",
     "Releaser",
+    "SecureNoise",
     "Segment",
     "ZCDPEvent",
     "calibrate",

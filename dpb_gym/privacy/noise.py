@@ -119,6 +119,16 @@ class NormalStream:
         self.position += 1
         return self.position - 1
 
+    def take(self, steps: int) -> FloatArray:
+        """The next `steps` steps at once, (B, steps, width)."""
+        out = np.empty((self._source.replicates, steps, self.width))
+        rest = self.block[:, self.position :][:, :steps]
+        out[:, : rest.shape[1]] = rest
+        self.position += rest.shape[1]
+        for row, generator in zip(out, self._source.generators):
+            generator.standard_normal(out=row[rest.shape[1] :])
+        return out
+
     def state_dict(self) -> dict[str, Any]:
         """Generators' states and what is left of the block."""
         rest = self.block[:, self.position :].copy()

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive, records
+from dpb_gym.kernels import continual as kernels
+from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.ledger import Ledger
-from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment, clip_norm
+from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
 from dpb_gym.privacy.releasers.shapes import RecordShape
-
-PSD_TOLERANCE = 1e-9
 
 
 @runtime_checkable
 class Releaser(Protocol):
     """Raw records in, releases out; a policy sees `release()` only.
 
-    Attributes:
-        replicates: Number of replicates B.
-        rounds: Records per replicate so far.
-        clipped_count: Records of each replicate that were clipped so far, (B,) integers.
+    `rounds` is the number of records per replicate so far, `clipped_count` (B,) how many of
+    them were clipped.
     """
 
     replicates: int
-    rounds: int
-    clipped_count: NDArray[np.int64]
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def clipped_count(self) -> NDArray[np.int64]: ...
 
     def add(self, records: ArrayLike, directions: ArrayLike | None = None) -> None:
-        """Ingests one record per replicate, (B, *shape)."""
+        """Ingests one record per replicate, (B, *shape).
+
+        Args:
+            records: One record per replicate; with `directions`, one number per replicate.
+            directions: Public vectors (B, d) that the numbers multiply (see `Segment`).
+
+        Raises:
+            HorizonExceeded: Beyond the declared horizon; nothing changes.
+            ParameterError: On a wrong shape (of replicates included), NaN or infinity, or a
+                matrix that is not symmetric or positive semidefinite although promised;
+                nothing changes.
+        """
 
     def release(self) -> FloatArray:
         """The current release, (B, *shape), fresh."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs."""
+        """Everything that a checkpoint needs (the ledger has its own)."""
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restores `state_dict`."""
@@ -51,6 +64,7 @@ class Intake:
         replicates: Number of replicates B.
         clip: Bound of the records; a number is the radius of a ball, `None` clips nothing.
         horizon: Largest number of records per replicate, or `None`.
+        grid: Round clipped records to multiples of it; 0 leaves them as they are.
     """
 
     def __init__(
@@ -59,6 +73,7 @@ class Intake:
         replicates: int,
         clip: Bound | float | None,
         horizon: int | None,
+        grid: float = 0.0,
     ) -> None:
         if clip is not None and not isinstance(clip, (Ball, Segment)):
             clip = Ball(positive("clip", clip))
@@ -70,48 +85,53 @@ class Intake:
         self.replicates = count("replicates", replicates)
         self.clip = clip
         self.horizon = None if horizon is None else count("horizon", horizon)
+        self.grid = grid
         self.rounds = 0
         self.clipped_count: NDArray[np.int64] = np.zeros(self.replicates, dtype=np.int64)
+        self._rows = np.empty((self.replicates, shape.width))
+        self._radius = clip.radius if isinstance(clip, Ball) else math.inf
+        self._psd = isinstance(clip, PSDBall)
 
-    def take(self, value: ArrayLike, directions: ArrayLike | None = None) -> FloatArray:
-        """One round's records as clipped rows (B, width).
+    def take(self, value: ArrayLike, directions: ArrayLike | None, into: FloatArray) -> None:
+        """Adds one round's clipped records to the rows `into` (B, width).
 
         Raises:
             HorizonExceeded: If the horizon is already full; nothing changes.
-            ParameterError: On a wrong shape, NaN or infinity, a matrix that is not symmetric
-                or not positive semidefinite although promised; nothing changes.
+            ParameterError: See `Releaser.add`; nothing changes.
         """
         if self.horizon is not None and self.rounds >= self.horizon:
             raise HorizonExceeded(
                 f"this releaser was declared for {self.horizon} records per replicate; "
                 "nothing was released"
             )
-        rows, clipped = self._rows(value, directions)
-        self.rounds += 1
-        self.clipped_count += clipped
-        return rows
-
-    def _rows(
-        self, value: ArrayLike, directions: ArrayLike | None
-    ) -> tuple[FloatArray, NDArray[np.bool_]]:
-        batch = self.replicates
         if directions is not None:
-            vectors = records("directions", directions, (batch, self.shape.dim))
-            values = records("values", value, (batch,))
-            if isinstance(self.clip, Segment):
-                values, clipped = self.clip.clip_values(values)
-                vectors, long = clip_norm(vectors, 1.0)
-                return values[:, None] * vectors, clipped | long
-            rows = values[:, None] * vectors
+            rows = self._scaled(value, directions)
         elif isinstance(self.clip, Segment):
             raise ParameterError("records bounded by a Segment need their public directions")
+        elif self.shape.symmetric:
+            rows = self._rows
+            matrices = _array("records", value, (self.replicates, *self.shape.shape))
+            shift = kernels.PSD_TOLERANCE * min(self._radius, 1e300)
+            _raise_for(kernels.pack_symmetric(matrices, self._psd, shift, rows))
         else:
-            rows = self.shape.pack(records("records", value, (batch, *self.shape.shape)))
-        if self.clip is None:
-            return rows, np.zeros(batch, dtype=np.bool_)
-        if isinstance(self.clip, PSDBall):
-            require_psd(self.shape.unpack(rows))
-        return self.clip.clip(rows)
+            rows = _array("records", value, (self.replicates, self.shape.width))
+        _raise_for(kernels.add_clipped(rows, self._radius, self.grid, into, self.clipped_count))
+        self.rounds += 1
+
+    def _scaled(self, value: ArrayLike, directions: ArrayLike) -> FloatArray:
+        if self.shape.symmetric:
+            raise ParameterError("directions are for vector records, not for matrices")
+        vectors = _array("directions", directions, (self.replicates, self.shape.dim))
+        values = _array("values", value, (self.replicates,))
+        low, high, longest = -math.inf, math.inf, math.inf
+        if isinstance(self.clip, Segment):
+            low, high, longest = self.clip.low, self.clip.high, 1.0
+        _raise_for(
+            kernels.scale_directions(
+                values, vectors, low, high, longest, self._rows, self.clipped_count
+            )
+        )
+        return self._rows
 
     def state_dict(self) -> dict[str, Any]:
         """Counts so far."""
@@ -127,26 +147,31 @@ class Intake:
         self.rounds, self.clipped_count = int(state["rounds"]), clipped
 
 
-def require_psd(matrices: FloatArray) -> None:
-    """Raises unless each matrix (B, d, d) is positive semidefinite up to rounding.
+_PROBLEMS = {
+    kernels.NOT_FINITE: "records must be finite; got NaN or infinity",
+    kernels.NOT_SYMMETRIC: "matrix records must be symmetric (to 1e-9 of the largest entry)",
+    kernels.NOT_PSD: (
+        "a matrix record is not positive semidefinite, as its bound promises; use Ball for "
+        "general symmetric matrices"
+    ),
+}
 
-    Raises:
-        ParameterError: If an eigenvalue is below -1e-9 times the largest entry.
-    """
-    largest = np.abs(matrices).max(axis=(1, 2), initial=0.0)
-    shifted = matrices + (PSD_TOLERANCE * largest + 1e-300)[:, None, None] * np.eye(
-        matrices.shape[1]
-    )
-    for index, matrix in enumerate(shifted):
-        if largest[index] == 0:
-            continue
-        try:
-            np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError as error:
-            raise ParameterError(
-                f"record of replicate {index} is not positive semidefinite, as its bound "
-                "promises; use Ball for general symmetric matrices"
-            ) from error
+
+def _raise_for(status: int) -> None:
+    if status != kernels.OK:
+        raise ParameterError(_PROBLEMS[status])
+
+
+def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be an array of real numbers: {error}") from error
+    if array.shape != shape:
+        raise ParameterError(
+            f"{name} must have shape {shape} (replicates first); got {array.shape}"
+        )
+    return array
 
 
 def sensitivity_of(clip: Bound | None, given: float | None, ledger: Ledger | None) -> float:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray, positive
-
-Flags = NDArray[np.bool_]
+from dpb_gym.privacy.checks import positive
 
 
 @dataclass(frozen=True)
@@ -32,10 +27,6 @@ class Ball:
     def sensitivity(self, relation: str = "replace-one") -> float:
         """Largest distance between two records, or of a record from zero."""
         return self.radius * (2.0 if relation == "replace-one" else 1.0)
-
-    def clip(self, rows: FloatArray) -> tuple[FloatArray, Flags]:
-        """Scales rows (B, n) down to the radius; also says which ones it changed."""
-        return clip_norm(rows, self.radius)
 
 
 @dataclass(frozen=True)
@@ -76,27 +67,5 @@ class Segment:
             return self.high - self.low
         return max(abs(self.low), abs(self.high))
 
-    def clip_values(self, values: FloatArray) -> tuple[FloatArray, Flags]:
-        """Clips values (B,) to the range; also says which ones it changed."""
-        return np.clip(values, self.low, self.high), (values < self.low) | (values > self.high)
-
 
 Bound = Ball | PSDBall | Segment
-
-
-def clip_norm(rows: FloatArray, radius: float) -> tuple[FloatArray, Flags]:
-    """Scales each row (B, n) of 2-norm above `radius` down to it.
-
-    Column by column, so that a row's result does not depend on the number of rows. Lengths
-    within rounding of the radius count as inside.
-    """
-    largest = np.max(np.abs(rows), axis=1, initial=0.0)
-    unit = np.where(largest > 0, largest, 1.0)
-    squares = np.zeros(rows.shape[0])
-    for column in range(rows.shape[1]):
-        part = rows[:, column] / unit
-        squares += part * part
-    norms = unit * np.sqrt(squares)
-    outside = norms > radius * (1 + 1e-12)
-    scale = np.where(outside, radius / np.where(norms > 0, norms, 1.0), 1.0)
-    return rows * scale[:, None], outside

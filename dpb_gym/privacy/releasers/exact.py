@@ -70,13 +70,13 @@ class ExactSum:
 
     def add(self, records: ArrayLike, directions: ArrayLike | None = None) -> None:
         """Adds one record per replicate; see `Releaser.add`."""
-        self._total += self._intake.take(records, directions)
+        self._intake.take(records, directions, self._total)
 
     def release(self) -> FloatArray:
         """The sum, (B, *shape)."""
         if self._ledger is not None:
             self._ledger.disclose(self._what)
-        out = self._shape.unpack(self._total)
+        out = self._shape.emit(self._total, self._total, 0.0)
         if not self.cumulative:
             self._total[:] = 0.0
         return out

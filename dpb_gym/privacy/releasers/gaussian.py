@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.base import Intake, sensitivity_of
 from dpb_gym.privacy.releasers.bounds import Bound
 from dpb_gym.privacy.releasers.shapes import RecordShape
+from dpb_gym.privacy.secure import SecureNoise, noise_for
 
 
 class GaussianSum:
@@ -33,7 +35,8 @@ class GaussianSum:
         sigma: Noise standard deviation per coordinate (of the isometric row), or
         rho: zCDP to spend: sigma = sensitivity / sqrt(2 rho).
         sensitivity: Overrides the bound's sensitivity; the caller vouches for it.
-        noise: Source of the noise; the releaser spawns its own stream from it.
+        noise: Source of the noise; the releaser spawns its own stream from it. ``"secure"``
+            draws discrete Gaussians from the operating system's entropy (see `SecureNoise`).
         ledger: Charged once per batch.
         horizon: Largest number of records per replicate, or `None`.
         cumulative: `True`: `release` returns the sum of all noisy batches so far (the noise
@@ -59,7 +62,7 @@ class GaussianSum:
         sigma: float | None = None,
         rho: float | None = None,
         sensitivity: float | None = None,
-        noise: NoiseSource,
+        noise: NoiseSource | SecureNoise | str,
         ledger: Ledger,
         horizon: int | None = None,
         cumulative: bool = False,
@@ -72,19 +75,23 @@ class GaussianSum:
         self._shape = RecordShape.of(dim, symmetric)
         self._intake = Intake(self._shape, replicates, clip, horizon)
         self.replicates = self._intake.replicates
-        if noise.replicates != self.replicates:
-            raise ParameterError(
-                f"the noise source has {noise.replicates} replicates; expected {self.replicates}"
-            )
         self.sensitivity = sensitivity_of(self._intake.clip, sensitivity, ledger)
         if sigma is None:
             assert rho is not None
             sigma = gaussian_sigma(rho, self.sensitivity)
         self.sigma = positive("sigma", sigma)
-        self.event = GaussianEvent(self.sigma, self.sensitivity) if event is None else event
+        self._noise = noise_for(noise, self.replicates).spawn()
+        self._scale = self.sigma
+        self.event: Event = GaussianEvent(self.sigma, self.sensitivity)
+        if isinstance(self._noise, SecureNoise):
+            if event is not None:
+                raise ParameterError("secure noise has its own accounting event; drop `event`")
+            grid = self._noise.set_up(self.sigma, self.sensitivity, self._intake, horizon)
+            self.event = self._noise.event(self.sensitivity, self._shape.width, grid, 1.0)
+            self._scale = 1.0
+        self.event = self.event if event is None else event
         self.cumulative = cumulative
         self.batches = 0
-        self._noise = noise.spawn()
         self._ledger, self._what = ledger, what
         self._group = what if parallel is None else parallel
         self._batch = np.zeros((self.replicates, self._shape.width))
@@ -105,12 +112,12 @@ class GaussianSum:
     def noise_std(self) -> float:
         """Standard deviation of the last release's noise per coordinate of the row."""
         if self.cumulative:
-            return self.sigma * float(np.sqrt(self.batches))
+            return self.sigma * math.sqrt(self.batches)
         return self.sigma if self.batches else 0.0
 
     def add(self, records: ArrayLike, directions: ArrayLike | None = None) -> None:
         """Adds one record per replicate to the open batch; see `Releaser.add`."""
-        self._batch += self._intake.take(records, directions)
+        self._intake.take(records, directions, self._batch)
         self._pending += 1
 
     def release(self) -> FloatArray:
@@ -123,14 +130,16 @@ class GaussianSum:
         if self._pending == 0:
             raise ParameterError("no record since the last release: the batch is empty")
         self._ledger.charge(self.event, what=self._what, parallel=self._group)
-        noisy = self._batch + self.sigma * self._noise.normal(self._shape.width)
+        noise = self._noise.normal(self._shape.width)
+        if self.cumulative:
+            self._total += self._batch + self._scale * noise
+            out = self._shape.emit(self._total, noise, 0.0)
+        else:
+            out = self._shape.emit(self._batch, noise, self._scale)
         self._batch[:] = 0.0
         self._pending = 0
         self.batches += 1
-        if not self.cumulative:
-            return self._shape.unpack(noisy)
-        self._total += noisy
-        return self._shape.unpack(self._total)
+        return out
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a checkpoint needs (the ledger has its own)."""

@@ -1,0 +1,265 @@
+"""Kernels of the private sums: intake of raw records, and noise that is correlated in time.
+
+Arrays: B replicates, rows of W numbers (symmetric matrices as isometric rows, off-diagonal
+entries times sqrt(2)). Each replicate is handled on its own, in a fixed order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.kernels._jit import jit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+OK, NOT_FINITE, NOT_SYMMETRIC, NOT_PSD = 0, 1, 2, 3
+SYMMETRY_TOLERANCE = 1e-9
+PSD_TOLERANCE = 1e-12
+ROUNDING = 1e-12
+
+
+@jit
+def add_clipped(rows: Floats, radius: float, grid: float, pending: Floats, clipped: Ints) -> int:
+    """Adds rows (B, W), scaled down to norm `radius`, to `pending`; counts the scaled ones.
+
+    With ``grid > 0`` each row is rounded to multiples of it after clipping. Nothing is added
+    unless every number is finite.
+    """
+    batch, width = rows.shape
+    for b in range(batch):
+        for w in range(width):
+            if not math.isfinite(rows[b, w]):
+                return NOT_FINITE
+    for b in range(batch):
+        largest = 0.0
+        for w in range(width):
+            largest = max(largest, abs(rows[b, w]))
+        scale = 1.0
+        if largest > 0.0:
+            squares = 0.0
+            for w in range(width):
+                part = rows[b, w] / largest
+                squares += part * part
+            norm = largest * math.sqrt(squares)
+            if norm > radius * (1.0 + ROUNDING):
+                # two steps, as the norm itself may overflow
+                scale = radius / largest / math.sqrt(squares)
+                clipped[b] += 1
+        for w in range(width):
+            value = rows[b, w] * scale
+            if grid > 0.0:
+                value = math.floor(value / grid + 0.5) * grid
+            pending[b, w] += value
+    return OK
+
+
+@jit
+def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> int:
+    """Writes symmetric matrices (B, d, d) as isometric rows (B, d (d + 1) / 2).
+
+    Checks that all numbers are finite, that the matrices are symmetric and, with `psd`, that
+    adding `shift` to the diagonal makes them positive definite (by Cholesky).
+    """
+    batch, side = matrices.shape[0], matrices.shape[1]
+    root2 = math.sqrt(2.0)
+    factor = np.empty((side, side))
+    for b in range(batch):
+        largest = 0.0
+        gap = 0.0
+        column = 0
+        for i in range(side):
+            for j in range(side):
+                if not math.isfinite(matrices[b, i, j]):
+                    return NOT_FINITE
+                largest = max(largest, abs(matrices[b, i, j]))
+        for i in range(side):
+            rows[b, column] = matrices[b, i, i]
+            column += 1
+            for j in range(i + 1, side):
+                gap = max(gap, abs(matrices[b, i, j] - matrices[b, j, i]))
+                rows[b, column] = root2 * matrices[b, i, j]
+                column += 1
+        if gap > SYMMETRY_TOLERANCE * largest:
+            return NOT_SYMMETRIC
+        if psd:
+            for j in range(side):
+                pivot = matrices[b, j, j] + shift
+                for k in range(j):
+                    pivot -= factor[j, k] * factor[j, k]
+                if not pivot > 0.0:
+                    return NOT_PSD
+                root = math.sqrt(pivot)
+                factor[j, j] = root
+                for i in range(j + 1, side):
+                    entry = matrices[b, j, i]
+                    for k in range(j):
+                        entry -= factor[i, k] * factor[j, k]
+                    factor[i, j] = entry / root
+    return OK
+
+
+@jit
+def scale_directions(
+    values: Floats,
+    directions: Floats,
+    low: float,
+    high: float,
+    longest: float,
+    rows: Floats,
+    clipped: Ints,
+) -> int:
+    """Writes ``value * direction`` (B, W), values clipped to a range, directions to a norm."""
+    batch, width = directions.shape
+    for b in range(batch):
+        if not math.isfinite(values[b]):
+            return NOT_FINITE
+        for w in range(width):
+            if not math.isfinite(directions[b, w]):
+                return NOT_FINITE
+    for b in range(batch):
+        value = min(max(values[b], low), high)
+        changed = value != values[b]
+        largest = 0.0
+        for w in range(width):
+            largest = max(largest, abs(directions[b, w]))
+        scale = 1.0
+        if largest > 0.0:
+            squares = 0.0
+            for w in range(width):
+                part = directions[b, w] / largest
+                squares += part * part
+            if largest * math.sqrt(squares) > longest * (1.0 + ROUNDING):
+                scale = longest / largest / math.sqrt(squares)
+                changed = True
+        for w in range(width):
+            rows[b, w] = value * (directions[b, w] * scale)
+        if changed:
+            clipped[b] += 1
+    return OK
+
+
+@jit
+def fold(pending: Floats, total: Floats) -> None:
+    """Moves `pending` into `total`."""
+    for b in range(pending.shape[0]):
+        for w in range(pending.shape[1]):
+            total[b, w] += pending[b, w]
+            pending[b, w] = 0.0
+
+
+@jit
+def blt_step(
+    block: Floats,
+    index: int,
+    theta: Floats,
+    omega: Floats,
+    buffers: Floats,
+    fresh: Floats,
+    noise: Floats,
+) -> None:
+    """One step of the buffered linear Toeplitz noise.
+
+    Args:
+        block: Independent standard normals (B, steps, W).
+        index: Which step of the block to use.
+        theta: Decay of each buffer, (k,).
+        omega: Weight of each buffer, (k,).
+        buffers: State (B, k, W).
+        fresh: Scratch (W,).
+        noise: Running noise (B, W).
+    """
+    batch, count, width = buffers.shape
+    for b in range(batch):
+        for w in range(width):
+            fresh[w] = block[b, index, w]
+        for i in range(count):
+            weight = omega[i]
+            for w in range(width):
+                fresh[w] -= weight * buffers[b, i, w]
+        for i in range(count):
+            decay = theta[i]
+            for w in range(width):
+                buffers[b, i, w] = decay * buffers[b, i, w] + fresh[w]
+        for w in range(width):
+            noise[b, w] += fresh[w]
+
+
+@jit
+def blt_impulse(theta: Floats, omega: Floats, steps: int) -> Floats:
+    """Noise at steps 1..n if the first normal is 1 and all others 0, (n,)."""
+    count = theta.shape[0]
+    buffers = np.zeros(count)
+    out = np.empty(steps)
+    noise = 0.0
+    for k in range(steps):
+        fresh = 1.0 if k == 0 else 0.0
+        for i in range(count):
+            fresh -= omega[i] * buffers[i]
+        for i in range(count):
+            buffers[i] = theta[i] * buffers[i] + fresh
+        noise += fresh
+        out[k] = noise
+    return out
+
+
+@jit
+def tree_step(block: Floats, index: int, step: int, prefix: Floats, noise: Floats) -> None:
+    """One step of the binary tree's noise.
+
+    Step t completes one node, of the level of t's lowest set bit; the release at t sums the
+    nodes of t's set bits. ``prefix[l]`` keeps that sum as of the last step whose lowest set
+    bit was l, so the sum over the higher bits need not be formed again.
+
+    Args:
+        block: Independent standard normals (B, steps, W).
+        index: Which step of the block to use.
+        step: t, from 1.
+        prefix: State (levels, B, W).
+        noise: Noise of the release at t, (B, W), overwritten.
+    """
+    level = 0
+    while (step >> level) & 1 == 0:
+        level += 1
+    rest = step & (step - 1)
+    above = -1
+    if rest > 0:
+        above = level + 1
+        while (rest >> above) & 1 == 0:
+            above += 1
+    batch, width = noise.shape
+    for b in range(batch):
+        for w in range(width):
+            value = block[b, index, w]
+            if above >= 0:
+                value += prefix[above, b, w]
+            prefix[level, b, w] = value
+            noise[b, w] = value
+
+
+@jit
+def emit(total: Floats, noise: Floats, sigma: float, out: Floats) -> None:
+    """Writes ``total + sigma * noise``, all (B, W)."""
+    for b in range(total.shape[0]):
+        for w in range(total.shape[1]):
+            out[b, w] = total[b, w] + sigma * noise[b, w]
+
+
+@jit
+def emit_symmetric(total: Floats, noise: Floats, sigma: float, out: Floats) -> None:
+    """Writes ``total + sigma * noise`` as symmetric matrices (B, d, d)."""
+    batch, side = out.shape[0], out.shape[1]
+    root2 = math.sqrt(2.0)
+    for b in range(batch):
+        column = 0
+        for i in range(side):
+            out[b, i, i] = total[b, column] + sigma * noise[b, column]
+            column += 1
+            for j in range(i + 1, side):
+                value = (total[b, column] + sigma * noise[b, column]) / root2
+                out[b, i, j] = value
+                out[b, j, i] = value
+                column += 1
