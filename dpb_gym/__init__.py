@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpb_gym.envs.registration import register_environments
+from dpb_gym.envs.registration import register_environment, register_environments
 
 if TYPE_CHECKING:
     from dpb_gym.agent import (
@@ -42,7 +42,22 @@ _LAZY = {
     "Guarantee": "dpb_gym.privacy",
 }
 
-__all__ = [*_LAZY, "__version__"]  # noqa: PLE0604
+__all__ = [
+    "Agent",
+    "AgentSpec",
+    "Budget",
+    "Guarantee",
+    "Result",
+    "SingleAgent",
+    "__version__",
+    "agent_spec",
+    "agent_specs",
+    "evaluate",
+    "make_agent",
+    "make_problem",
+    "register_agent",
+    "register_environment",
+]
 
 
 def __getattr__(name: str) -> Any:

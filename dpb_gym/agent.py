@@ -43,7 +43,7 @@ class Agent(ABC):
 
     guarantee: Guarantee | None = None
 
-    def attach(self, instance: Instance) -> None:
+    def attach(self, instance: Instance) -> None:  # noqa: B027
         """Receives the running environment, hidden state included, before `begin`.
 
         Called only for agents registered with ``uses_oracle=True``, which are
@@ -206,7 +206,9 @@ class AgentSpec:
         try:
             loaded = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise AgentError(f"agent {self.name!r}: cannot load {self.entry_point}: {error}") from error
+            raise AgentError(
+                f"agent {self.name!r}: cannot load {self.entry_point}: {error}"
+            ) from error
         if not (inspect.isclass(loaded) and issubclass(loaded, (Agent, SingleAgent))):
             raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
         return loaded
@@ -315,7 +317,7 @@ def _discover() -> None:
             point.load()
         except Exception as error:  # one broken plug-in must not take the others down
             warnings.warn(
-                f"agents of entry point {point.name!r} ({point.value}) could not be loaded: {error}",
+                f"could not load the agents of {point.value} ({point.name}): {error}",
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -191,8 +191,8 @@ def make_action_mode(
         raise ParameterError(f"n_prices applies to pricing problems, not to {info.kind}")
     if isinstance(problem, AssortmentProblem):
         mode = validation.choice("action_mode", action_mode or "slate", ASSORTMENT_MODES)
-        made = {"slate": Slate, "scores": Scores, "mask": Mask, "index": Index}[mode]
-        return made(problem.n_items, problem.capacity)
+        modes = {"slate": Slate, "scores": Scores, "mask": Mask, "index": Index}
+        return modes[mode](problem.n_items, problem.capacity)
     if info.kind == "pricing":
         return Price() if n_prices is None else PriceGrid(n_prices)
     assert info.n_candidates is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ class Environment:
     Attributes:
         id: Gymnasium id.
         kind: Problem kind.
-        problem: ``"module:callable"`` that makes the problem.
+        problem: What makes the problem: ``"module:callable"``, or the callable itself.
         defaults: Keyword arguments of the problem under this id.
         interface: Keyword arguments of the Gymnasium shell alone.
         summary: One line.
@@ -27,13 +27,15 @@ class Environment:
 
     id: str
     kind: str
-    problem: str
+    problem: str | Callable[..., Problem]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     interface: tuple[str, ...] = ("obs_mode",)
     summary: str = ""
 
     def factory(self) -> Any:
-        """Imports the callable that makes the problem."""
+        """Returns the callable that makes the problem."""
+        if callable(self.problem):
+            return self.problem
         module, _, name = self.problem.partition(":")
         return getattr(importlib.import_module(module), name)
 
@@ -54,8 +56,10 @@ class Environment:
             ParameterError: If a keyword argument is unknown or invalid.
         """
         known = self.parameters()
+        signature = inspect.signature(self.factory())
+        passes_on = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
         for key in kwargs:
-            if key not in known:
+            if key not in known and not passes_on:
                 raise ParameterError(
                     f"{self.id} has no parameter {key!r}; the problem takes "
                     f"{', '.join(known)}; the environment {', '.join(self.interface)}"

@@ -1,19 +1,68 @@
-"""Registers the environments with Gymnasium."""
+"""Registers environments with Gymnasium and in our catalogue."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import gymnasium
 
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.catalogue import ENVIRONMENTS, Environment
+from dpb_gym.errors import ParameterError
+from dpb_gym.problems.base import Problem
+
+KINDS = ("assortment", "pricing", "recommendation")
+_INTERFACES = {
+    "assortment": ("obs_mode", "action_mode"),
+    "pricing": ("obs_mode", "n_prices"),
+    "recommendation": ("obs_mode",),
+}
 
 
 def register_environments() -> None:
     """Registers every id of the catalogue; calling it again changes nothing."""
     for env_id in ENVIRONMENTS:
         if env_id not in gymnasium.registry:
-            gymnasium.register(
-                id=env_id,
-                entry_point="dpb_gym.envs.shells:BanditEnv",
-                vector_entry_point="dpb_gym.envs.shells:BanditVectorEnv",
-                kwargs={"env_id": env_id},
-            )
+            _register(env_id)
+
+
+def _register(env_id: str) -> None:
+    gymnasium.register(
+        id=env_id,
+        entry_point="dpb_gym.envs.shells:BanditEnv",
+        vector_entry_point="dpb_gym.envs.shells:BanditVectorEnv",
+        kwargs={"env_id": env_id},
+    )
+
+
+def register_environment(
+    env_id: str,
+    problem: str | Callable[..., Problem],
+    *,
+    kind: str,
+    summary: str = "",
+    **defaults: Any,
+) -> None:
+    """Registers an environment of your own, for Gymnasium and for the harness.
+
+    Args:
+        env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
+        problem: A `Problem` class or factory, or ``"module:callable"``. Give the string form
+            if worker processes are to find it.
+        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``: what actions and
+            feedback look like, and hence which agents can play.
+        summary: One line for listings.
+        **defaults: Keyword arguments of the problem under this id.
+
+    Raises:
+        ParameterError: If the id is taken by another problem or the kind is unknown.
+    """
+    if kind not in KINDS:
+        raise ParameterError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    entry = Environment(env_id, kind, problem, defaults, _INTERFACES[kind], summary)
+    taken = ENVIRONMENTS.get(env_id)
+    if taken not in (None, entry) or (taken is None and env_id in gymnasium.registry):
+        raise ParameterError(f"environment id {env_id!r} is already registered")
+    if taken is None:
+        ENVIRONMENTS[env_id] = entry
+        _register(env_id)

@@ -123,7 +123,13 @@ class Outcome(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Loss of one record per replicate: value ``(B,)``, gradient ``(B, d)``, Hessian ``(B, d, d)``."""
+    """Loss of one record per replicate.
+
+    Attributes:
+        value: ``(B,)``.
+        gradient: ``(B, d)``.
+        hessian: ``(B, d, d)``.
+    """
 
     value: Array
     gradient: Array
@@ -161,8 +167,8 @@ def _fill_response(
 class Problem(ABC):
     """Base of the problems: immutable parameters and batch mathematics, no state.
 
-    Subclasses set `kind`, `horizon`, `dim`, `info` and `feature_bound`, and implement the hooks below.
-    State lives in an `Instance`.
+    Subclasses set `kind`, `horizon`, `dim`, `info` and `feature_bound`, and implement the
+    hooks below. State lives in an `Instance`.
     """
 
     kind: ClassVar[str]

@@ -186,9 +186,7 @@ class RecommendationProblem(Problem):
                 first = np.zeros_like(t)
                 if self.design == "blocks":
                     first = (t - 1) // self.block_rounds * self.rank % self.dim
-                kernels.recommendation.project_block(
-                    coefficients, hidden["basis"], first, features
-                )
+                kernels.recommendation.project_block(coefficients, hidden["basis"], first, features)
                 self._rescale(features.reshape(-1, self.dim))
             arms = np.full(features.shape[:2], -1, np.int64)
         users = None

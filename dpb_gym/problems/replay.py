@@ -127,7 +127,7 @@ class ReplayProblem(Problem):
         rng = np.random.default_rng(self.split_seed)
         value = np.asarray(data.normalised(), dtype=np.float64)
         order = rng.permutation(data.n_users)
-        n_train = int(round(self.train_fraction * data.n_users))
+        n_train = round(self.train_fraction * data.n_users)
         if not 1 <= n_train < data.n_users:
             raise DataError(f"{data.name}: {data.n_users} users cannot be split in two")
         training_user = np.zeros(data.n_users, bool)
@@ -248,9 +248,7 @@ def _svd_features(
     return features, factors
 
 
-def _fold_in(
-    factors: Array, test_users: Array, users: Array, items: Array, values: Array
-) -> Array:
+def _fold_in(factors: Array, test_users: Array, users: Array, items: Array, values: Array) -> Array:
     """Ridge-regressed user factors, scaled to the sup norm 1, float32 ``(n, dim)``."""
     dim = factors.shape[1]
     result = np.zeros((len(test_users), dim), np.float32)

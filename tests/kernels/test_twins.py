@@ -42,9 +42,7 @@ def test_mnl(seed):
     np.testing.assert_allclose(utility, np.einsum("bnd,bd->bn", features, theta), atol=1e-12)
     choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
     assert (
-        kernels.mnl.outcome(
-            features, theta, revenues, slates, uniform, choice, reward, expected
-        )
+        kernels.mnl.outcome(features, theta, revenues, slates, uniform, choice, reward, expected)
         == 0
     )
     best, value = np.empty((B, K), np.int64), np.empty(B)

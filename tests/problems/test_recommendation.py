@@ -60,7 +60,9 @@ def test_gaussian_mean_accounts_for_clipping():
 
     for score in (-2.0, -0.3, 1.9):
         mean = 0.5 + 0.25 * score
-        value = quad(lambda z: np.clip(mean + 0.4 * z, 0, 1) * norm.pdf(z), -12, 12, limit=400)[0]
+        edges = [-mean / 0.4, (1 - mean) / 0.4]
+        density = lambda z, m=mean: np.clip(m + 0.4 * z, 0, 1) * norm.pdf(z)  # noqa: E731
+        value = quad(density, -12, 12, points=edges, limit=400)[0]
         model = REWARDS.index("gaussian")
         assert kernels.recommendation.mean_reward(score, model, 0.4) == pytest.approx(value, 1e-6)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpb_gym.envs.catalogue import make_problem
-from dpb_gym.errors import ActionError, DataError, ParameterError
+from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
 from dpb_gym.problems.replay import ReplayProblem
 
 
@@ -177,5 +177,7 @@ def test_generated_data_work_out_of_the_box(env_id):
     assert problem is make_problem(env_id), "the factorisation is kept"
     outcome = problem.instance([0]).respond(np.array([0]))
     assert 0 <= outcome.feedback.reward[0] <= 1
-    with pytest.raises(DataError):
+    with pytest.raises(UnknownNameError, match="synthetic-jester"):
         make_problem(env_id, data="no-such-data")
+    with pytest.raises(DataError):
+        make_problem(env_id, data="no-such-folder/ratings.csv")

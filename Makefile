@@ -1,0 +1,61 @@
+# Two commands: `make leaderboard` and `make test`. Each does all its own set-up.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SUITE ?= smoke
+OUT ?= results/$(SUITE)
+
+.DEFAULT_GOAL := help
+.PHONY: help leaderboard test lint types docs clean check-python
+
+help:
+	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
+	@echo "make test          set up and run the tests"
+	@echo "make lint types    style and type checks"
+	@echo "make clean         remove the environment and everything generated"
+	@echo
+	@echo "PYTHON=python3.12 make test uses another interpreter; SUITE=core-v0 make leaderboard another suite."
+
+check-python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "$(PYTHON) was not found: install Python 3.11 or newer, or say PYTHON=/path/to/python3 make ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dpb-gym needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1)."; \
+	  echo "Install a newer Python and say, for instance: PYTHON=python3.11 make ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments: install its venv package (python3-venv on Debian)."; exit 1; }
+
+$(BIN)/dpb: pyproject.toml constraints.txt | check-python
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.test: $(BIN)/dpb
+	@echo "Installing what the tests need (PyTorch for CPU among it) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,sb3,dask]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lint]'
+	@touch $@
+
+leaderboard: $(BIN)/dpb
+	@$(BIN)/dpb run $(SUITE) --out $(OUT)
+	@$(BIN)/dpb leaderboard $(OUT) --html leaderboard.html --plot regret.png
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.lint
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+
+types: $(VENV)/.lint
+	@$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) results leaderboard.html regret.png dist build .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
