@@ -15,10 +15,12 @@ from types import ModuleType
 __all__ = [
     "contexts",
     "continual",
+    "glm_fit",
     "linalg",
     "linear_bandit",
     "mnl",
     "mnl_fit",
+    "price_search",
     "pricing",
     "recommendation",
     "reference",

@@ -1,0 +1,59 @@
+"""Pricing by maximum likelihood on exact records: greedy and optimistic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.records import ExactMLE
+from dpb_gym import validation
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget
+
+
+@register_agent("greedy-pricing", supports=["pricing"], rule="greedy", growth=1.25)
+@register_agent("glm-ucb-pricing", supports=["pricing"], rule="ucb")
+class GLMPricing(GLMPolicy):
+    """Maximum-likelihood pricing without privacy: greedy, or optimistic (GLM-UCB).
+
+    ``glm-ucb-pricing`` is CSW's Algorithm 1 on exact releases: what private pricing
+    would be without noise.
+
+    Args:
+        rule: ``"greedy"`` or ``"ucb"``; see `GLMPolicy`.
+        explore: Random prices at the start, max(10, 2 d) by default.
+        gamma: Width of the bonus of ``ucb``, >= 0 (CSW: 1).
+        growth: Factor between two fits, > 1: of rounds (greedy) or of det V (ucb; CSW: 2).
+        ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self,
+        rule: str = "greedy",
+        explore: int | None = None,
+        gamma: float = 1.0,
+        growth: float = 2.0,
+        ridge: float = 1.0,
+    ) -> None:
+        super().__init__(rule, explore, gamma, growth)
+        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        from dpb_gym.privacy import ExactSum
+
+        B, d, T = streams.replicates, problem.dim, problem.horizon
+        assert problem.demand is not None
+        gram = None
+        if self.rule == "ucb":
+            gram = ExactSum((d, d), B, horizon=T, what="sum of phi phi'")
+        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
+        return Curator(estimator, gram, self.ridge)

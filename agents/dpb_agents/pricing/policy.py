@@ -1,0 +1,173 @@
+"""The one generalised-linear pricing policy: random start, then greedy or optimistic prices.
+
+Private and non-private agents share it; they differ in who tells it theta and V.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.pricing.records import MODELS, Estimator
+from dpb_gym import kernels, validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import AgentError
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, Releaser
+
+RULES = ("greedy", "ucb")
+SEARCH_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True)
+class Curator:
+    """Everything that stands between the raw records and the policy.
+
+    Attributes:
+        estimator: Releases theta.
+        gram: Releases the running sum of phi phi'; None if the policy needs none.
+        shift: V = released Gram matrix + shift I, > 0.
+        max_updates: Most releases of theta per replicate, None for no limit.
+    """
+
+    estimator: Estimator
+    gram: Releaser | None
+    shift: float
+    max_updates: int | None = None
+
+
+class GLMPolicy(Agent):
+    """Base of the pricing agents that estimate theta: B replicates, either demand model.
+
+    Rounds 1..explore offer uniformly random prices. Afterwards the offer is the price of
+    largest p f(<phi, theta>) (rule ``"greedy"``; closed form) or of
+    p f(<phi, theta>) + gamma ||phi||_{V^-1} (``"ucb"``; CSW, Algorithm 1, by a certified
+    global search), phi = [x; -p] / sqrt(d). theta, and with it V, is renewed after the
+    random start and then
+
+    * greedy: whenever the number of rounds has grown by the factor `growth`, a schedule
+      that depends on no data;
+    * ucb: whenever det V has grown by the factor `growth`,
+
+    so O(log T) or O(d log T) times. A subclass says in `curator` who releases theta and V.
+    """
+
+    def __init__(self, rule: str, explore: int | None, gamma: float, growth: float) -> None:
+        self.rule = validation.choice("rule", rule, RULES)
+        self.explore = None if explore is None else validation.integer("explore", explore, 0)
+        self.gamma = validation.real("gamma", gamma, 0.0)
+        self.growth = validation.real("growth", growth, 1.0, open_low=True)
+
+    @abstractmethod
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        """Makes the releasers for fresh replicates; sets `guarantee` if there is one."""
+
+    def random_rounds(self, problem: ProblemInfo) -> int:
+        """Length of the random start when `explore` is not given."""
+        return max(2 * problem.dim, 10)
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        if problem.kind != "pricing" or problem.demand is None:
+            raise AgentError(f"{type(self).__name__} plays pricing problems, not {problem.kind}")
+        B, d = streams.replicates, problem.dim
+        self._model = MODELS.index(problem.demand)
+        self._zeta = 1.0 if problem.zeta is None else problem.zeta
+        self._curator = self.curator(problem, streams, budget)
+        explore = self.random_rounds(problem) if self.explore is None else self.explore
+        self._start = np.stack([rng.random(min(explore, problem.horizon)) for rng in streams.agent])
+        self._rounds = 0
+        self._theta = np.zeros((B, d))
+        self._updates = np.zeros(B, np.int64)
+        self._next = max(1, explore)
+        self._value = np.empty(B)
+        self._grams = np.empty((B, d, d))
+        self._information = np.zeros((B, d, d))
+        self._inverse = np.empty((B, d, d))
+        self._logdet = np.empty(B)
+        self._trust(np.ones(B, bool), np.zeros((B, d, d)))
+
+    @property
+    def updates(self) -> Array:
+        """How often theta was renewed, ``(B,)``."""
+        return self._updates.copy()
+
+    def act(self, context: Context) -> Array:
+        if self._rounds < self._start.shape[1]:
+            return self._start[:, self._rounds].copy()
+        price = np.empty(len(self._theta))
+        if self.rule == "greedy":
+            kernels.pricing.best_prices(
+                context.features, self._theta, self._model, self._zeta, price, self._value
+            )
+        else:
+            kernels.price_search.optimistic_prices(
+                context.features,
+                self._theta,
+                self._inverse,
+                self._model,
+                self._zeta,
+                self.gamma,
+                SEARCH_TOLERANCE,
+                price,
+                self._value,
+            )
+        return price
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        curator = self._curator
+        assert feedback.demand is not None
+        curator.estimator.add(context.features, action, feedback.demand)
+        self._rounds += 1
+        gram = None
+        if curator.gram is not None:
+            kernels.glm_fit.grams(context.features, action, self._grams)
+            curator.gram.add(self._grams)
+            if self._rounds < self._start.shape[1]:
+                return
+            gram = curator.gram.release()
+            due = self._grown(gram)
+        else:
+            due = np.full(len(self._theta), self._rounds >= self._next)
+        if self._rounds == self._start.shape[1]:
+            due[:] = True
+        if curator.max_updates is not None:
+            due &= self._updates < curator.max_updates
+        if not due.any():
+            return
+        self._next = math.ceil(self.growth * self._rounds)
+        self._theta = curator.estimator.release(due)
+        self._updates += due
+        if gram is not None:
+            self._trust(due, gram)
+
+    def _grown(self, gram: Array) -> Array:
+        """Where det V exceeds `growth` times its value at the last renewal of theta."""
+        self._information[:] = gram
+        diagonal = np.arange(gram.shape[1])
+        self._information[:, diagonal, diagonal] += self._curator.shift
+        logdet = np.empty(len(gram))
+        kernels.linalg.logdet(self._information, logdet)
+        grown: Array = logdet > self._logdet + math.log(self.growth)
+        return grown
+
+    def _trust(self, due: Array, gram: Array) -> None:
+        """Freezes V and its inverse where `due`."""
+        information = gram.copy()
+        diagonal = np.arange(gram.shape[1])
+        information[:, diagonal, diagonal] += self._curator.shift
+        inverse, logdet = np.empty_like(information), np.empty(len(information))
+        kernels.linalg.inverse(information, inverse)
+        kernels.linalg.logdet(information, logdet)
+        self._inverse[due] = inverse[due]
+        self._logdet[due] = logdet[due]

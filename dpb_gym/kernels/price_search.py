@@ -1,0 +1,174 @@
+"""Best prices under an exploration bonus: a certified global search on [0, 1].
+
+The objective g(p) = p f(a - slope p) + gamma sqrt(q(p)) adds to the expected revenue of a
+price the width ||phi(x, p)||_{V^-1} of its estimate; q is a quadratic in p. It may have
+several local maxima, so the search is a branch and bound with an upper bound that holds on
+every interval [l, r] it discards:
+
+* the width is a norm of an affine function of p, hence convex, hence below its chord;
+* the revenue h has h'' >= -C on the interval, hence is below its chord plus
+  C (p - l)(r - p) / 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import inline, jit
+from dpb_gym.kernels.pricing import LOGISTIC, intercept_slope, sigmoid
+
+START_INTERVALS = 8
+STACK = START_INTERVALS + 64
+NARROWEST = 1e-13
+
+
+@inline
+def _demand(a, slope, p, model, zeta):
+    z = a - slope * p
+    return sigmoid(zeta * z) if model == LOGISTIC else z
+
+
+@jit
+def _bend(slope, left, right, demand_left, demand_right, model, zeta):
+    """C >= 0 with h'' >= -C on [left, right].
+
+    Logistic, with k = zeta slope: h'' = -k f (1 - f) (2 - k p (1 - 2 f)), and f is monotone
+    in p, so its extremes are at the ends.
+    """
+    if model != LOGISTIC:
+        return max(0.0, 2.0 * slope)
+    k = zeta * slope
+    low = min(demand_left, demand_right)
+    high = max(demand_left, demand_right)
+    if low <= 0.5 <= high:
+        variance = 0.25
+    else:
+        f = low if low > 0.5 else high
+        variance = f * (1.0 - f)
+    least = 1.0 - 2.0 * high  # of 1 - 2 f, and times p:
+    least *= left if least >= 0.0 else right
+    if k >= 0.0:
+        return k * variance * max(0.0, 2.0 - k * least)
+    return -k * variance * max(0.0, -2.0 + k * least)
+
+
+@inline
+def _upper_bound(width, left, right, bend):
+    """Maximum over t in [0, 1] of the chord plus bend width^2 t (1 - t) / 2."""
+    curvature = bend * width * width
+    rise = right - left
+    if curvature <= abs(rise) * 2.0:
+        return max(left, right)
+    t = 0.5 + rise / curvature
+    return left + rise * t + 0.5 * curvature * t * (1.0 - t)
+
+
+@jit
+def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, stack):
+    """Maximises p f(a - slope p) + gamma sqrt(q0 - 2 q1 p + q2 p^2) over [0, 1].
+
+    Args:
+        a: Intercept of the linear predictor a - slope p.
+        slope: Its slope, any sign.
+        q0: Constant of the quadratic, which must be non-negative on [0, 1].
+        q1: Minus half of its linear coefficient.
+        q2: Its leading coefficient, >= 0.
+        model: `pricing.LOGISTIC` or `pricing.GAUSSIAN`.
+        zeta: Link scale of the logistic model.
+        gamma: Weight of the width, >= 0.
+        tolerance: The value found is at most this far below the maximum (or 1e-14 of it).
+        stack: Scratch ``(STACK, 6)``.
+
+    Returns:
+        The price and the value of the objective there.
+    """
+    centre = q1 / q2 if q2 > 0.0 else 0.0
+    floor = max(0.0, q0 - q1 * centre)
+    best_price, best = 0.0, -np.inf
+    left, demand_left, left_value = 0.0, 0.0, 0.0
+    for i in range(START_INTERVALS + 1):
+        p = i / START_INTERVALS
+        f = _demand(a, slope, p, model, zeta)
+        value = p * f + gamma * np.sqrt(q2 * (p - centre) ** 2 + floor)
+        if value > best:
+            best_price, best = p, value
+        if i > 0:
+            stack[i - 1, 0], stack[i - 1, 1] = left, p
+            stack[i - 1, 2], stack[i - 1, 3] = left_value, value
+            stack[i - 1, 4], stack[i - 1, 5] = demand_left, f
+        left, left_value, demand_left = p, value, f
+    n = START_INTERVALS
+    while n > 0:
+        n -= 1
+        left, right = stack[n, 0], stack[n, 1]
+        left_value, right_value = stack[n, 2], stack[n, 3]
+        demand_left, demand_right = stack[n, 4], stack[n, 5]
+        width = right - left
+        bend = _bend(slope, left, right, demand_left, demand_right, model, zeta)
+        bound = _upper_bound(width, left_value, right_value, bend)
+        slack = max(tolerance, 1e-14 * abs(best))
+        if bound <= best + slack or width < NARROWEST:
+            continue
+        p = left + 0.5 * width
+        f = _demand(a, slope, p, model, zeta)
+        value = p * f + gamma * np.sqrt(q2 * (p - centre) ** 2 + floor)
+        if value > best:
+            best_price, best = p, value
+        # The half with the better end goes on top: it raises `best` early.
+        first = 1 if left_value >= right_value else 0
+        for k in range(2):
+            lower = k != first
+            row = n + k
+            stack[row, 0] = left if lower else p
+            stack[row, 1] = p if lower else right
+            stack[row, 2] = left_value if lower else value
+            stack[row, 3] = value if lower else right_value
+            stack[row, 4] = demand_left if lower else f
+            stack[row, 5] = f if lower else demand_right
+        n += 2
+    return best_price, best
+
+
+@jit
+def optimistic_prices(
+    features, theta, inverse, model, zeta, gamma, tolerance, price, value
+):
+    """Prices maximising p f(phi' theta) + gamma ||phi(x, p)||_{V^-1} over [0, 1].
+
+    A maximiser of this also maximises min{1, .} of it (CSW, Algorithm 1, line 10), where the
+    cap alone would leave a tie.
+
+    Args:
+        features: x, ``(B, d - 1)``.
+        theta: ``(B, d)``.
+        inverse: V^-1, ``(B, d, d)``, symmetric and positive definite.
+        model: `pricing.LOGISTIC` or `pricing.GAUSSIAN`.
+        zeta: Link scale of the logistic model.
+        gamma: Weight of the width, >= 0.
+        tolerance: Largest loss of the search in the objective.
+        price: Output ``(B,)`` in [0, 1].
+        value: Output ``(B,)``: the objective there.
+    """
+    B, m = features.shape
+    stack = np.empty((STACK, 6))
+    for b in range(B):
+        a, slope = intercept_slope(features, theta, b)
+        q0, q1 = 0.0, 0.0
+        for j in range(m):
+            s = 0.0
+            for k in range(m):
+                s += inverse[b, j, k] * features[b, k]
+            q0 += features[b, j] * s
+            q1 += features[b, j] * inverse[b, j, m]
+        price[b], value[b] = best_optimistic_price(
+            a,
+            slope,
+            q0 / (m + 1),
+            q1 / (m + 1),
+            inverse[b, m, m] / (m + 1),
+            model,
+            zeta,
+            gamma,
+            tolerance,
+            stack,
+        )
