@@ -16,6 +16,7 @@ from dpb_data.loading import load_ratings
 from dpb_data.locating import cache_dir, path
 from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.table import RatingTable
+from dpb_gym.errors import DataError
 
 del _catalogue
 
@@ -23,6 +24,7 @@ __all__ = [
     "FORMATS",
     "CheckReport",
     "Counts",
+    "DataError",
     "DataSet",
     "FileCheck",
     "RatingFormat",

@@ -151,7 +151,7 @@ def _published_md5(url: str, staging: Path) -> str | None:
 
 
 def _move_into_place(content: Path, target: Path, staging: Path) -> None:
-    if target.exists():
+    with contextlib.suppress(FileNotFoundError):
         target.rename(staging / "replaced")
     try:
         content.rename(target)

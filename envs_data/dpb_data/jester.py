@@ -118,7 +118,10 @@ def _first_problem(stream: BinaryIO, width: int, *, strict: bool) -> str | None:
     """Finds the first row that has the wrong number of fields or a field that is no number."""
     number, raw = 0, b"\n"
     for number, raw in enumerate(stream, 1):
-        fields = raw.rstrip(b"\r\n").split(b",")
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if b"\r" in line:
+            return f"line {number}: found a carriage return inside the line: {shorten(line)}"
+        fields = line.split(b",")
         if len(fields) != width:
             return (
                 f"line {number}: expected {width} fields as in line 1 (a count and "
@@ -149,7 +152,8 @@ def _from_xls(raw: bytes, where: str) -> NDArray[np.float64]:
             "xlrd: pip install xlrd (or use a CSV export of the same matrix)"
         ) from error
     try:
-        sheet: Any = xlrd.open_workbook(file_contents=raw, on_demand=True).sheet_by_index(0)
+        book = xlrd.open_workbook(file_contents=raw, logfile=io.StringIO())
+        sheet: Any = book.sheet_by_index(0)
         rows = [sheet.row_values(index) for index in range(sheet.nrows)]
     except Exception as error:  # xlrd lets struct, index and assertion errors of bad files through
         raise DataError(

@@ -17,6 +17,7 @@ MAX_ID = 2**31 - 1
 FIRST_TIMESTAMP = 788_918_400  # 1995-01-01
 LAST_TIMESTAMP = 4_102_444_800  # 2100-01-01
 
+_BLANKS = b" \t"  # what the fast reader trims
 _INTEGER = re.compile(rb"-?[0-9]+")
 _NUMBER = re.compile(rb"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -38,7 +39,7 @@ def first_problem(stream: BinaryIO, fmt: RatingFormat, *, strict: bool) -> str |
     header = None if fmt.header is None else fmt.header.encode()
     while line := stream.readline(MAX_LINE):
         number, raw = number + 1, line
-        text = line.rstrip(b"\r\n")
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             text = text.removeprefix(b"\xef\xbb\xbf")
             if header is not None:
@@ -70,6 +71,8 @@ def _line_problem(
         return f"expected {fmt.columns!r}, found an empty line"
     if header is not None and text == header:
         return "expected a rating, found the header again (were two files joined?)"
+    if b"\r" in text:
+        return f"expected one rating per line, found a carriage return inside: {shorten(text)}"
     fields = text.split(delimiter)
     if len(fields) != 4:
         return (
@@ -77,14 +80,14 @@ def _line_problem(
             f"found {len(fields)}: {shorten(text)}"
         )
     for name, value in (("userId", fields[0]), ("movieId", fields[1])):
-        if not _INTEGER.fullmatch(value.strip()) or not 0 < int(value) <= MAX_ID:
+        if not _INTEGER.fullmatch(value.strip(_BLANKS)) or not 0 < int(value) <= MAX_ID:
             return (
                 f"expected {name} to be a whole number from 1 to {MAX_ID}, found {shorten(value)}"
             )
-    problem = _rating_problem(fields[2].strip(), fmt)
+    problem = _rating_problem(fields[2].strip(_BLANKS), fmt)
     if problem is not None:
         return problem
-    stamp = fields[3].strip()
+    stamp = fields[3].strip(_BLANKS)
     if not _INTEGER.fullmatch(stamp) or not -(2**63) <= int(stamp) < 2**63:
         return f"expected timestamp to be a whole number of seconds, found {shorten(fields[3])}"
     if strict and not FIRST_TIMESTAMP <= int(stamp) <= LAST_TIMESTAMP:

@@ -50,6 +50,7 @@ class _Bytes(io.RawIOBase):
         self._colons = colons
         self._held = b""
         self.last = b""
+        self.stray_returns = 0
 
     def readable(self) -> bool:
         return True
@@ -59,6 +60,10 @@ class _Bytes(io.RawIOBase):
             # One byte less than asked for leaves room for the byte held back.
             chunk = self._stream.read(max(size - 1, 1) if size and size > 0 else _BLOCK)
             if chunk:
+                # A carriage return counts as stray until the newline after it is seen.
+                if b"\r" in chunk:  # counting costs more than looking
+                    self.stray_returns += chunk.count(b"\r") - chunk.count(b"\r\n")
+                self.stray_returns -= self.last == b"\r" and chunk.startswith(b"\n")
                 self.last = chunk[-1:]
             if not self._colons:
                 return chunk
@@ -174,6 +179,8 @@ def _read_columns(
             for store, column in ((users, user), (items, item), (stamps, stamp)):
                 store.append(column)
             ratings.append(rating.astype(np.float32))  # exact on the grid of half stars
+        if raw.stray_returns:
+            raise _Refused("a carriage return inside a line")
         if strict and raw.last != b"\n":
             raise _Refused("no newline at the end")
     if not users:

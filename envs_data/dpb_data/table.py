@@ -13,7 +13,7 @@ from dpb_gym.errors import ParameterError
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-_LOOKUP_SLACK = 1 << 24
+_LOOKUP_SLACK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,258 @@
+"""Damaged and foreign files: always a DataError that names file, line, expected and found."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import dpb_data
+from dpb_data.formats import FORMATS
+from dpb_data.lines import first_problem
+from dpb_data.movielens import _Bytes
+from dpb_gym.errors import DataError, DPBError
+
+HEADER = "userId,movieId,rating,timestamp"
+GOOD = {
+    "ml-csv": f"{HEADER}\n1,10,4.0,964982703\n1,20,0.5,1147880044\n2,10,5.0,1537208657\n",
+    "ml-100k": "1\t10\t4\t964982703\n1\t20\t1\t1147880044\n2\t10\t5\t1537208657\n",
+    "ml-1m": "1::10::4::964982703\n1::20::1::1147880044\n2::10::5::1537208657\n",
+    "ml-10m": "1::10::4::964982703\n1::20::0.5::1147880044\n2::10::5::1537208657\n",
+}
+
+
+def write(folder: Path, format: str, content: str | bytes) -> Path:
+    data = content.encode() if isinstance(content, str) else content
+    (folder / FORMATS[format].file).write_bytes(data)
+    return folder / FORMATS[format].file
+
+
+def refusal(path: Path, format: str, **kwargs: bool) -> str:
+    with pytest.raises(DataError) as caught:
+        dpb_data.load_ratings(path, format=format, **kwargs)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("format", GOOD)
+def test_the_good_file_is_good(tmp_path: Path, format: str) -> None:
+    table = dpb_data.load_ratings(write(tmp_path, format, GOOD[format]), format=format)
+    assert len(table) == 3
+    assert first_problem(BytesIO(GOOD[format].encode()), FORMATS[format], strict=True) is None
+
+
+@pytest.mark.parametrize("format", GOOD)
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        ("1{d}10{d}4", r"line 2: expected 4 fields .* found 3"),
+        ("1{d}10{d}4{d}964982703{d}9", r"line 2: expected 4 fields .* found 5"),
+        ("one{d}10{d}4{d}964982703", "line 2: expected userId to be a whole number.*'one'"),
+        ("1{d}ten{d}4{d}964982703", "line 2: expected movieId to be a whole number.*'ten'"),
+        ("1{d}{d}4{d}964982703", "line 2: expected movieId to be a whole number.*''"),
+        ("0{d}10{d}4{d}964982703", "line 2: expected userId .* from 1 .*'0'"),
+        ("-3{d}10{d}4{d}964982703", "line 2: expected userId .* from 1 .*'-3'"),
+        ("99999999999{d}10{d}4{d}964982703", "line 2: expected userId .*'99999999999'"),
+        ("1{d}10{d}good{d}964982703", "line 2: expected rating to be a .*'good'"),
+        ("1{d}10{d}{d}964982703", "line 2: expected rating to be a .*''"),
+        ("1{d}10{d}6{d}964982703", "line 2: expected rating to be a .* to 5, found '6'"),
+        ("1{d}10{d}0{d}964982703", "line 2: expected rating to be a .*'0'"),
+        ("1{d}10{d}-1{d}964982703", "line 2: expected rating to be a .*'-1'"),
+        ("1{d}10{d}4.25{d}964982703", "line 2: expected rating to be a .*'4.25'"),
+        ("1{d}10{d}nan{d}964982703", "line 2: expected rating to be a .*'nan'"),
+        ("1{d}10{d}NaN{d}964982703", "line 2: expected rating to be a .*'NaN'"),
+        ("1{d}10{d}inf{d}964982703", "line 2: expected rating to be a .*'inf'"),
+        ("1{d}10{d}4{d}yesterday", "line 2: expected timestamp .*'yesterday'"),
+        ("1{d}10{d}4{d}964982703.5", "line 2: expected timestamp .*'964982703.5'"),
+        ("1{d}10{d}4{d}96498270", "line 2: expected timestamp .*'96498270'.*cut"),
+        ("1{d}10{d}4{d}964982703000", "line 2: expected timestamp .*'964982703000'"),
+        ("", "line 2: expected .* found an empty line"),
+        ("1{d}10{d}4{d}9649\x0082703", "line 2: .*NUL"),
+        ('1{d}10{d}4{d}"964982703"', "line 2: expected timestamp"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, format: str, bad: str, expected: str) -> None:
+    lines = GOOD[format].split("\n")
+    lines.insert(1, bad.replace("{d}", FORMATS[format].delimiter))
+    if FORMATS[format].header is None:
+        lines[1], lines[0] = lines[1], lines[0]
+    message = refusal(write(tmp_path, format, "\n".join(lines)), format)
+    assert re.search(expected, message), message
+
+
+@pytest.mark.parametrize("format", ["ml-100k", "ml-1m"])
+def test_whole_stars_refuse_halves(tmp_path: Path, format: str) -> None:
+    bad = GOOD[format].replace(
+        FORMATS[format].delimiter + "4" + FORMATS[format].delimiter,
+        FORMATS[format].delimiter + "3.5" + FORMATS[format].delimiter,
+    )
+    message = refusal(write(tmp_path, format, bad), format)
+    assert "line 1: expected rating to be a whole number from 1 to 5, found '3.5'" in message
+
+
+@pytest.mark.parametrize("format", GOOD)
+def test_every_cut_is_seen(tmp_path: Path, format: str) -> None:
+    """Cut anywhere but between two lines, a file is refused, inside the last digits too."""
+    raw = GOOD[format].encode()
+    ends = {i + 1 for i, byte in enumerate(raw) if byte == ord("\n")}
+    first = len(HEADER) + 1 if format == "ml-csv" else 0
+    for cut in range(len(raw)):
+        path = write(tmp_path, format, raw[:cut])
+        if cut in ends and cut > first:
+            assert len(dpb_data.load_ratings(path, format=format)) < 3
+        else:
+            assert ": line " in refusal(path, format)
+
+
+@pytest.mark.parametrize("format", GOOD)
+def test_a_cut_last_digit_is_seen_even_without_the_final_newline_rule(
+    tmp_path: Path, format: str
+) -> None:
+    shortened = GOOD[format][:-2] + "\n"
+    assert "'153720865'" in refusal(write(tmp_path, format, shortened), format)
+
+
+def test_cut_between_lines_is_seen_where_counts_are_known(tmp_path: Path) -> None:
+    whole = dpb_data.synthetic.movielens(step=1.0)
+    folder = dpb_data.write_fixture(whole, tmp_path / "mine", "ml-100k")
+    lines = (folder / "u.data").read_bytes().splitlines(keepends=True)
+    (folder / "u.data").write_bytes(b"".join(lines[:-7]))
+    with pytest.raises(
+        DataError, match=r"u\.info: line 3: it declares 12,000 ratings, found 11,993"
+    ):
+        dpb_data.load_ratings(folder)
+    assert len(dpb_data.load_ratings(folder, strict=False)) == 11_993
+
+    half = dpb_data.synthetic.movielens()
+    for zipped in (False, True):
+        place = dpb_data.write_fixture(half, tmp_path / "ml-25m", "ml-25m", zipped=zipped)
+        with pytest.raises(DataError, match=r"expected 25,000,095 ratings, found 12,000"):
+            dpb_data.load_ratings(place)
+        assert len(dpb_data.load_ratings(place, strict=False)) == 12_000
+
+
+def test_missing_final_newline_is_for_strict_only(tmp_path: Path) -> None:
+    for format, content in GOOD.items():
+        path = write(tmp_path, format, content.rstrip("\n"))
+        assert "line" in refusal(path, format) and "newline" in refusal(path, format)
+        assert len(dpb_data.load_ratings(path, format=format, strict=False)) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "line 1: expected .* found an empty file"),
+        (HEADER.encode() + b"\n", "line 2: expected .* found nothing after the header"),
+        (b"1,10,4.0,964982703\n", "line 1: expected the header .* found '1,10,4.0,964982703'"),
+        (b"movieId,userId,rating,timestamp\n1,1,4.0,964982703\n", "line 1: expected the header"),
+        (HEADER.encode() + b",x\n1,1,4.0,964982703,1\n", "line 1: expected the header"),
+        (GOOD["ml-csv"].encode("utf-16"), "line 1: expected ASCII or UTF-8 text, found UTF-16"),
+        (GOOD["ml-csv"].encode("utf-16-le"), "line 1: .*NUL bytes"),
+        (b"\x1f\x8b\x08\x00abc\n", "line 1: .*(NUL|gzip)"),
+        (bytes(range(256)) * 40, "line 1: "),
+        (GOOD["ml-csv"].replace(",", ";").encode(), "line 1: expected the header"),
+    ],
+)
+def test_foreign_files(tmp_path: Path, content: bytes, expected: str) -> None:
+    assert re.search(expected, refusal(write(tmp_path, "ml-csv", content), "ml-csv"))
+
+
+def test_joined_files(tmp_path: Path) -> None:
+    path = write(tmp_path, "ml-csv", GOOD["ml-csv"] * 2)
+    assert "line 5: expected a rating, found the header again" in refusal(path, "ml-csv")
+    path = write(tmp_path, "ml-csv", GOOD["ml-csv"] + GOOD["ml-csv"].split("\n", 1)[1])
+    message = refusal(path, "ml-csv", strict=False)
+    assert "line 5: expected each user to rate an item once" in message
+    assert "user 1 rating item 10 already in line 2" in message
+
+
+def test_a_single_colon_is_no_separator(tmp_path: Path) -> None:
+    for bad in (GOOD["ml-1m"].replace("::", ":"), GOOD["ml-1m"].replace("::", ":::", 1)):
+        assert "line 1: " in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
+    # What stands for "::" inside the reader must not be taken for it in a file.
+    bad = GOOD["ml-1m"].replace("::", "\x1f")
+    assert "line 1: expected 4 fields" in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([b":", b"::", b"1", b"ab", b"\n"]), max_size=40).map(b"".join),
+       st.integers(1, 9))  # fmt: skip
+@example(b":" * 7, 2)
+def test_streamed_replacement_equals_replacement_at_once(data: bytes, size: int) -> None:
+    stream = _Bytes(BytesIO(data), colons=True)
+    parts = []
+    while part := stream.read(size):
+        assert len(part) <= max(size, 2)
+        parts.append(part)
+    assert b"".join(parts) == data.replace(b"::", b"\x1f")
+    assert stream.last == data[-1:]
+
+
+ALPHABET = [bytes([b]) for b in b'0123456789.,:;-eE\n\r\t "\0\xff'] + [b"nan", b"::", b"inf"]
+
+
+def reference(raw: bytes, delimiter: str, header: str | None) -> list[tuple[int, int, float, int]]:
+    """A plain reader that trusts nothing: raises ValueError on anything doubtful."""
+    lines = re.split(r"\r?\n", raw.decode("ascii"))
+    if lines.pop() != "" or (header is not None and lines.pop(0) != header):
+        raise ValueError("end or header")
+    rows = []
+    for line in lines:
+        user, item, rating, stamp = line.split(delimiter)
+        if "\r" in line:
+            raise ValueError("carriage return")
+        rows.append((int(user), int(item), float(rating), int(stamp)))
+    return rows
+
+
+@pytest.mark.parametrize("format", GOOD)
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_mutated_files_never_load_wrongly(tmp_path: Path, format: str, data: st.DataObject) -> None:
+    """After any small edit: either refused with file and line, or exactly what it says."""
+    raw = GOOD[format].encode()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw)))
+        drop = data.draw(st.integers(0, 3))
+        raw = raw[:at] + data.draw(st.sampled_from([b"", *ALPHABET])) + raw[at + drop :]
+    fmt = FORMATS[format]
+    path = write(tmp_path, format, raw)
+    try:
+        table = dpb_data.load_ratings(path, format=format)
+    except DPBError as error:
+        assert isinstance(error, DataError) and f"{path}: line " in str(error), str(error)
+        return
+    assert table.timestamps is not None
+    found = list(
+        zip(
+            table.user_ids[table.users].tolist(),
+            table.item_ids[table.items].tolist(),
+            table.ratings.tolist(),
+            table.timestamps.tolist(),
+        )
+    )
+    assert found == reference(raw, fmt.delimiter, fmt.header)
+
+
+@pytest.mark.parametrize("format", ["ml-csv", "ml-10m", "ml-100k"])
+def test_damaged_archives(tmp_path: Path, format: str) -> None:
+    step = 1.0 if format == "ml-100k" else 0.5
+    table = dpb_data.synthetic.movielens(step=step)
+    archive = dpb_data.write_fixture(table, tmp_path / "m", format, zipped=True)
+    raw = archive.read_bytes()
+    archive.write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(DataError, match=r"m\.zip: expected a complete zip archive"):
+        dpb_data.load_ratings(archive)
+    for at in (200, len(raw) // 3):  # inside compressed data: only the check sum can tell
+        archive.write_bytes(raw[:at] + bytes([raw[at] ^ 0x10]) + raw[at + 1 :])
+        with pytest.raises(DataError, match=r"m\.zip"):
+            dpb_data.load_ratings(archive)
+    archive.write_bytes(b"")
+    with pytest.raises(DataError, match=r"m\.zip: expected a complete zip archive"):
+        dpb_data.load_ratings(archive)
