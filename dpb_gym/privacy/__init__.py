@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         calibrate,
         calibrate_scale,
         equivalent_rho,
+        fit_rho,
         gaussian_sigma,
         textbook_epsilon,
         textbook_rho,
@@ -33,11 +34,18 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.guarantee import Guarantee
     from dpb_gym.privacy.ledger import Entry, Ledger
     from dpb_gym.privacy.noise import NoiseSource
+    from dpb_gym.privacy.objective import (
+        ObjectivePerturbation,
+        PerturbedObjectiveEvent,
+        calibrate_objective,
+    )
+    from dpb_gym.privacy.objective_paper import objective_cs, objective_cs_approx, objective_csw
     from dpb_gym.privacy.releasers.base import Releaser
     from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
     from dpb_gym.privacy.releasers.continual import ContinualSum
     from dpb_gym.privacy.releasers.exact import ExactSum
     from dpb_gym.privacy.releasers.gaussian import GaussianSum
+    from dpb_gym.privacy.releasers.minimiser import ExactMinimiser, PerturbedMinimiser, minimise
     from dpb_gym.privacy.secure import SecureNoise
 
 _HOMES = {
@@ -47,6 +55,7 @@ _HOMES = {
         "calibrate",
         "calibrate_scale",
         "equivalent_rho",
+        "fit_rho",
         "gaussian_sigma",
         "textbook_epsilon",
         "textbook_rho",
@@ -65,11 +74,14 @@ _HOMES = {
     "guarantee": ("Guarantee",),
     "ledger": ("Entry", "Ledger"),
     "noise": ("NoiseSource",),
+    "objective": ("ObjectivePerturbation", "PerturbedObjectiveEvent", "calibrate_objective"),
+    "objective_paper": ("objective_cs", "objective_cs_approx", "objective_csw"),
     "releasers.base": ("Releaser",),
     "releasers.bounds": ("Ball", "Bound", "PSDBall", "Segment"),
     "releasers.continual": ("ContinualSum",),
     "releasers.exact": ("ExactSum",),
     "releasers.gaussian": ("GaussianSum",),
+    "releasers.minimiser": ("ExactMinimiser", "PerturbedMinimiser", "minimise"),
     "secure": ("SecureNoise",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -83,6 +95,7 @@ __all__ = [
     "ContinualSum",
     "Entry",
     "Event",
+    "ExactMinimiser",
     "ExactSum",
     "GaussianEvent",
     "GaussianSum",
@@ -90,7 +103,10 @@ __all__ = [
     "LaplaceEvent",
     "Ledger",
     "NoiseSource",
+    "ObjectivePerturbation",
     "PSDBall",
+    "PerturbedMinimiser",
+    "PerturbedObjectiveEvent",
     "PoissonGaussianEvent",
     "PureEvent",
     "RandomizedResponseEvent",
@@ -100,9 +116,15 @@ __all__ = [
     "Segment",
     "ZCDPEvent",
     "calibrate",
+    "calibrate_objective",
     "calibrate_scale",
     "equivalent_rho",
+    "fit_rho",
     "gaussian_sigma",
+    "minimise",
+    "objective_cs",
+    "objective_cs_approx",
+    "objective_csw",
     "textbook_epsilon",
     "textbook_rho",
 ]

@@ -14,7 +14,7 @@ from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.checks import count, positive
 from dpb_gym.privacy.composition import Composition
-from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
+from dpb_gym.privacy.events import Event, ZCDPEvent
 
 _SAFETY = 1e-12
 
@@ -98,7 +98,7 @@ def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
         from dpb_gym.privacy import accounting
 
         return 0.5 * accounting.gaussian_mu(budget.epsilon, budget.delta) ** 2
-    return _largest_rho(budget)
+    return fit_rho(budget, lambda rho: [ZCDPEvent(rho)])
 
 
 def textbook_rho(epsilon: float, delta: float) -> float:
@@ -174,22 +174,36 @@ def _fits(budget: Budget, events: Callable[[float], Sequence[Event]]) -> Callabl
     return fits
 
 
-def _largest_rho(budget: Budget) -> float:
-    def events(scale: float) -> list[Event]:
-        return [ZCDPEvent(rho=1.0 / scale**2)]
+def fit_rho(
+    budget: Budget, events: Callable[[float], Sequence[Event]], *, tolerance: float = 1e-9
+) -> float:
+    """Largest rho whose releases fit in the budget, for plans that are stated in zCDP.
 
+    Args:
+        budget: What may be spent. A zCDP budget is returned as it is.
+        events: Maps rho to the events that one record faces when the plan spends rho.
+        tolerance: Relative precision.
+
+    Returns:
+        rho, rounded down: what is spent is never above the budget.
+    """
+    if not isinstance(budget, Budget):
+        raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")
+    if budget.kind == "zcdp":
+        assert budget.rho is not None
+        return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
     guess = textbook_rho(budget.epsilon, budget.delta) ** -0.5
-    scale = calibrate_scale(budget, events, start=guess, tolerance=1e-9)
-    return scale**-2
+    scale = calibrate_scale(budget, lambda s: events(s**-2.0), start=guess, tolerance=tolerance)
+    return float(scale**-2.0)
 
 
 __all__ = [
-    "GaussianEvent",
     "Release",
     "calibrate",
     "calibrate_scale",
     "equivalent_rho",
+    "fit_rho",
     "gaussian_sigma",
     "textbook_epsilon",
     "textbook_rho",

@@ -1,0 +1,325 @@
+"""Objective perturbation: how much ridge and noise make a regularised MLE private.
+
+The released parameter is ``argmin sum_i loss_i(theta) + ridge/2 |theta|^2 + b.theta`` with
+``b ~ N(0, sigma^2 I)``. Every loss is convex and twice differentiable, its gradient's norm at
+most `gradient_bound` L, its Hessian's trace at most `curvature` beta, at every theta and for
+every record. Neighbours exchange one record, so gradients move by at most ``2 L``.
+
+`docs/privacy.md` proves the two bounds that a `PerturbedObjectiveEvent` combines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.calibration import fit_rho
+from dpb_gym.privacy.checks import FloatArray, count, positive, probability
+from dpb_gym.privacy.events import Event, Zcdp
+
+TRUNCATED_CONSTANT = 1.16
+OUTPUT_SHARE = 1e-4
+
+
+@dataclass(frozen=True)
+class PerturbedObjectiveEvent(Event):
+    """`count` releases by objective perturbation.
+
+    With ``t = curvature / ridge``, ``D = sensitivity`` and d = `dim`, the Renyi divergence at
+    order a is at most the smaller of
+
+    * verified, for ``a < 1 + 1/t`` and ``a <= 1/t^2``:
+      ``a D^2/(2 sigma^2) + [log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1)``,
+    * at every order (erratum A4): ``t + D sqrt(d)/sigma + a D^2/(2 sigma^2)``,
+
+    plus the cost of covering the inexact minimiser.
+
+    Attributes:
+        ratio: t, trace bound of a record's Hessian over the ridge.
+        sigma: Standard deviation of the linear term per coordinate.
+        sensitivity: Largest change of the summed gradient, 2 L for replace-one.
+        dim: Number of parameters.
+        max_order: Orders for which `zcdp` is stated: finite, at most ``1 + 1/(2 t)``, for the
+            truncated statement; infinite for all orders.
+        output_mu: Distance of two inexact minimisers over the output noise.
+        count: Number of releases that one record can affect.
+    """
+
+    kind: ClassVar[str] = "perturbed-objective"
+    ratio: float
+    sigma: float
+    sensitivity: float
+    dim: int
+    max_order: float = math.inf
+    output_mu: float = 0.0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        positive("ratio", self.ratio)
+        positive("sigma", self.sigma)
+        positive("sensitivity", self.sensitivity)
+        positive("output_mu", self.output_mu, zero=True)
+        count("dim", self.dim)
+        count("count", self.count)
+        if not self.max_order > 1:
+            raise ParameterError(f"max_order must be > 1; got {self.max_order!r}")
+        if math.isfinite(self.max_order):
+            limit = min(1 + 0.5 / self.ratio, self.ratio**-2)
+            if self.max_order > limit * (1 + 1e-12):
+                raise ParameterError(
+                    f"the truncated statement reaches order {limit:.4g} at ratio "
+                    f"{self.ratio:.4g}; got max_order={self.max_order:.4g}"
+                )
+
+    @property
+    def _slope(self) -> float:
+        return 0.5 * (self.sensitivity / self.sigma) ** 2
+
+    @property
+    def _offset(self) -> float:
+        return self.ratio + self.sensitivity * math.sqrt(self.dim) / self.sigma
+
+    def verified(self, orders: FloatArray) -> FloatArray:
+        """The verified bound of one release; infinite beyond its orders."""
+        limit = min(1 + 1 / self.ratio, self.ratio**-2)
+        inside = (orders < 1 + 1 / self.ratio) & (orders <= limit)
+        a = np.where(inside, orders, 1.0 + 0.25 / (1 + self.ratio))
+        return np.where(inside, self._slope * a + _curvature_term(self.ratio, a), math.inf)
+
+    def all_orders(self, orders: FloatArray) -> FloatArray:
+        """The bound of one release that holds at every order."""
+        return self._offset + self._slope * orders
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        best = np.minimum(self.verified(orders), self.all_orders(orders))
+        total: FloatArray = self.count * (best + 0.5 * self.output_mu**2 * orders)
+        return total
+
+    @property
+    def zcdp(self) -> Zcdp:
+        output = 0.5 * self.output_mu**2
+        if math.isfinite(self.max_order):
+            rho = self._slope + TRUNCATED_CONSTANT * self.ratio**2 + output
+            return self.count * rho, self.max_order
+        return self.count * (self._slope + _all_orders_extra(self) + output), math.inf
+
+
+def _curvature_term(t: float, a: FloatArray) -> FloatArray:
+    """[log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1), without cancellation."""
+    u = a - 1
+    term: FloatArray = -(np.log1p(u * t / (1 + t)) + np.log1p(-u * t)) / u
+    return term
+
+
+def _all_orders_extra(event: PerturbedObjectiveEvent) -> float:
+    """sup over orders a of (smaller bound - slope a) / a.
+
+    The verified bound's share grows with a, the other's falls: the supremum is where they
+    meet, bracketed to 1e-12; the returned value is that of the falling one at the lower end,
+    hence never too small.
+    """
+    t, offset = event.ratio, event._offset
+    limit = min(1 / t, t**-2 - 1)
+    if limit <= 0:
+        return offset
+    low, high = 0.0, limit * (1 - 1e-12)
+
+    def growing(u: float) -> float:
+        return float(_curvature_term(t, np.array([1 + u]))[0])
+
+    if growing(high) <= offset:
+        return offset / (1 + high)
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        if growing(middle) <= offset:
+            low = middle
+        else:
+            high = middle
+    return offset / (1 + low)
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation:
+    """Everything public about one private MLE: what to add, how exactly to solve, what it costs.
+
+    Attributes:
+        dim: Number of parameters d.
+        ridge: Lambda.
+        sigma: Standard deviation of the linear term b per coordinate.
+        tolerance: Gradient norm that a minimiser must reach.
+        output_std: Standard deviation of the noise added to the minimiser, which covers its
+            inexactness: two minimisers of gradient norm at most `tolerance` lie within
+            ``2 tolerance / ridge`` of the exact ones' distance.
+        event: Cost of one release.
+        calibration: Where the numbers come from.
+    """
+
+    dim: int
+    ridge: float
+    sigma: float
+    tolerance: float
+    output_std: float
+    event: PerturbedObjectiveEvent
+    calibration: str
+
+    @property
+    def rho(self) -> float:
+        """zCDP of one release, up to `event.max_order`."""
+        return self.event.zcdp[0]
+
+
+def calibrate_objective(
+    budget: Budget | float,
+    *,
+    dim: int,
+    gradient_bound: float,
+    curvature: float,
+    calls: int = 1,
+    records: int = 0,
+    method: str = "verified",
+    orders: str = "truncated",
+    share: float | None = None,
+) -> ObjectivePerturbation:
+    """Ridge and noise of a private MLE that spends `budget` over `calls` releases.
+
+    Args:
+        budget: What all releases together may spend; a number is a zCDP rho.
+        dim: Number of parameters d.
+        gradient_bound: L, bound of a record's gradient norm (MNL with outside option and
+            contexts in the unit ball: 2; logistic with link scale zeta: zeta).
+        curvature: beta, bound of the **trace** of a record's Hessian (MNL: 1; logistic with
+            link scale zeta: zeta^2/4).
+        calls: Largest number of releases.
+        records: Largest number of records, for the solver's tolerance.
+        method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4).
+        orders: For ``"verified"``: ``"truncated"`` states zCDP for orders up to
+            ``1 + ridge/(2 beta)`` with the smallest ridge; ``"all"`` states it for every order,
+            with a larger ridge and the same noise.
+        share: Part of rho that pays for the curvature: 0.1 (verified) or 0.5 (zcdp).
+
+    Returns:
+        The calibration of one release.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+        BudgetError: If the budget is invalid.
+
+    Example:
+        >>> plan = calibrate_objective(1.0, dim=5, gradient_bound=2.0, curvature=1.0)
+        >>> round(plan.ridge, 2), round(plan.sigma, 2), round(plan.rho, 6)
+        (3.41, 2.98, 1.0)
+    """
+    calls = count("calls", calls)
+    dim, records = count("dim", dim), count("records", records, minimum=0)
+    positive("gradient_bound", gradient_bound)
+    positive("curvature", curvature)
+    if method not in ("verified", "zcdp"):
+        raise ParameterError(f"method must be 'verified' or 'zcdp'; got {method!r}")
+    if orders not in ("truncated", "all"):
+        raise ParameterError(f"orders must be 'truncated' or 'all'; got {orders!r}")
+    part = probability("share", (0.1 if method == "verified" else 0.5) if share is None else share)
+    asked = budget if isinstance(budget, Budget) else Budget.zcdp(budget)
+
+    def plan(rho: float) -> ObjectivePerturbation:
+        return _plan(rho / calls, dim, gradient_bound, curvature, records, method, orders, part)
+
+    rho = fit_rho(asked, lambda r: [replace(plan(r).event, count=calls)])
+    return plan(rho)
+
+
+def _plan(
+    rho: float,
+    dim: int,
+    bound: float,
+    curvature: float,
+    records: int,
+    method: str,
+    orders: str,
+    share: float,
+) -> ObjectivePerturbation:
+    usable = rho * (1 - OUTPUT_SHARE) * (1 - 1e-12)
+    distance = 2 * bound
+    limit = math.inf
+    if method == "zcdp":
+        ratio = share * usable
+        sigma = _sigma_all_orders((1 - share) * usable, dim, bound)
+    else:
+        sigma = distance / math.sqrt(2 * (1 - share) * usable)
+        if orders == "truncated":
+            # ratio above 0.7 would leave the range of the proof
+            ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
+            limit = 1 + 0.5 / ratio
+        else:
+            ratio = _largest_ratio(share * usable, sigma, distance, dim)
+    return finish(
+        ridge=curvature / ratio,
+        curvature=curvature,
+        sigma=sigma,
+        dim=dim,
+        bound=bound,
+        records=records,
+        rho_output=rho * OUTPUT_SHARE,
+        max_order=limit,
+        calibration=method if method == "zcdp" else f"{method} ({orders} orders)",
+    )
+
+
+def _sigma_all_orders(rho: float, dim: int, bound: float) -> float:
+    """sigma with ``2 L sqrt(d)/sigma + 2 L^2/sigma^2 = rho`` (CS, Theorem 1)."""
+    return bound * (math.sqrt(dim + 2 * rho) + math.sqrt(dim)) / rho
+
+
+def _largest_ratio(extra: float, sigma: float, distance: float, dim: int) -> float:
+    low, high = 0.0, 0.7
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        event = PerturbedObjectiveEvent(middle, sigma, distance, dim)
+        low, high = (middle, high) if _all_orders_extra(event) <= extra else (low, middle)
+    return low
+
+
+def finish(
+    *,
+    ridge: float,
+    curvature: float,
+    sigma: float,
+    dim: int,
+    bound: float,
+    records: int,
+    rho_output: float,
+    max_order: float = math.inf,
+    calibration: str,
+) -> ObjectivePerturbation:
+    """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
+
+    Args:
+        ridge: Lambda.
+        curvature: True bound of the trace of a record's Hessian.
+        sigma: Standard deviation of the linear term.
+        dim: Number of parameters.
+        bound: True bound of a record's gradient norm.
+        records: Largest number of records.
+        rho_output: zCDP to spend on covering the inexact minimiser.
+        max_order: See `PerturbedObjectiveEvent`.
+        calibration: Where the numbers come from.
+    """
+    # the second term is what double precision leaves of gradients of that size
+    tolerance = 1e-10 + 1e-14 * (4 * sigma * math.sqrt(dim) + 4 * bound * records)
+    mu = math.sqrt(2 * rho_output)
+    event = PerturbedObjectiveEvent(
+        curvature / ridge, sigma, 2 * bound, dim, max_order=max_order, output_mu=mu
+    )
+    return ObjectivePerturbation(
+        dim=dim,
+        ridge=ridge,
+        sigma=sigma,
+        tolerance=tolerance,
+        output_std=2 * tolerance / (ridge * mu),
+        event=event,
+        calibration=calibration,
+    )

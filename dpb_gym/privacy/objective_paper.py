@@ -1,0 +1,156 @@
+"""The papers' objective perturbations, literally, with the guarantee that they really give.
+
+For reproduction only. The formulas take the constants as printed; the event is built from the
+true gradient and curvature bounds, so a ledger reports what is delivered, never what the paper
+prints. Errata A2-A4, A9, P2, P3, P6.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.checks import count, positive, probability
+from dpb_gym.privacy.objective import (
+    OUTPUT_SHARE,
+    ObjectivePerturbation,
+    _sigma_all_orders,
+    finish,
+)
+
+
+def objective_cs(
+    rho: float,
+    *,
+    dim: int,
+    rank: int,
+    gradient_bound: float = 2.0,
+    eigenvalue: float = 4.0,
+    curvature: float = 1.0,
+    q: float = 0.5,
+    records: int = 0,
+) -> ObjectivePerturbation:
+    """CS, Theorem 1 and Algorithm 2: nominal rho-zCDP.
+
+    Args:
+        rho: Nominal zCDP of one release.
+        dim: Number of parameters d.
+        rank: R of the theorem; the paper takes min(d, K-1), correct is min(d, K) (A2).
+        gradient_bound: L.
+        eigenvalue: eta of the theorem; the paper takes 4, correct is 1 (A3).
+        curvature: True bound of the trace of a record's Hessian, for the reported guarantee.
+        q: Split between noise and ridge.
+        records: Largest number of records.
+
+    Raises:
+        ParameterError: If the rank is 0 (K = 1, where the printed formula divides by zero), or
+            a parameter is out of range.
+    """
+    positive("rho", rho)
+    if rank == 0:
+        raise ParameterError(
+            "the printed rank min(d, K-1) is 0 at K=1 and its formula divides by zero (erratum "
+            "A2); the rank with an outside option is min(d, K)"
+        )
+    count("rank", rank)
+    probability("q", q)
+    return finish(
+        ridge=eigenvalue / math.expm1((1 - q) * rho / rank),
+        curvature=curvature,
+        sigma=_sigma_all_orders(q * rho, count("dim", dim), gradient_bound),
+        dim=dim,
+        bound=gradient_bound,
+        records=records,
+        rho_output=rho * OUTPUT_SHARE,
+        calibration="paper (CS, Theorem 1)",
+    )
+
+
+def objective_cs_approx(
+    epsilon: float,
+    delta: float,
+    *,
+    dim: int,
+    rank: int,
+    gradient_bound: float = 2.0,
+    eigenvalue: float = 4.0,
+    curvature: float = 1.0,
+    q: float = 0.5,
+    records: int = 0,
+    corrected: bool = False,
+) -> ObjectivePerturbation:
+    """CS, Theorem 5: nominal (epsilon, delta), for their benchmark.
+
+    Args:
+        epsilon: Nominal epsilon of one release.
+        delta: Nominal delta of one release.
+        dim: Number of parameters d.
+        rank: R of the theorem.
+        gradient_bound: L.
+        eigenvalue: eta of the theorem.
+        curvature: True bound of the trace of a record's Hessian, for the reported guarantee.
+        q: Split between noise and ridge.
+        records: Largest number of records.
+        corrected: Use ``eigenvalue rank / ((1-q) epsilon)`` for the ridge, which the proof
+            needs, instead of the printed ``(1-q) eigenvalue rank / epsilon`` (erratum A9).
+    """
+    positive("epsilon", epsilon)
+    probability("delta", delta)
+    probability("q", q)
+    log = math.log(2 / delta)
+    radius = dim + 2 * math.sqrt(dim * log) + 2 * log
+    spread = math.sqrt(radius) + math.sqrt(radius + 2 * q * epsilon)
+    ridge = eigenvalue * count("rank", rank) / epsilon
+    return finish(
+        ridge=ridge / (1 - q) if corrected else ridge * (1 - q),
+        curvature=curvature,
+        sigma=gradient_bound * spread / (q * epsilon),
+        dim=count("dim", dim),
+        bound=gradient_bound,
+        records=records,
+        rho_output=1e-6 * epsilon**2,
+        calibration=f"{'corrected' if corrected else 'paper'} (CS, Theorem 5)",
+    )
+
+
+def objective_csw(
+    epsilon: float,
+    delta: float,
+    *,
+    dim: int,
+    gradient_constant: float,
+    curvature_constant: float,
+    gradient_bound: float,
+    curvature: float,
+    ridge: float = 0.0,
+    records: int = 0,
+) -> ObjectivePerturbation:
+    """CSW, Algorithm 3: nominal (epsilon, delta), after Kifer, Smith & Thakurta (2012).
+
+    The paper solves under ``|theta| <= 2``; here the minimiser is unconstrained and a policy
+    projects it, which is post-processing.
+
+    Args:
+        epsilon: Nominal epsilon of one release.
+        delta: Nominal delta of one release.
+        dim: Number of parameters d.
+        gradient_constant: B1 of the algorithm.
+        curvature_constant: B2 of the algorithm (two readings, erratum P5).
+        gradient_bound: True bound of a record's gradient norm (zeta, erratum P6).
+        curvature: True bound of the trace of a record's Hessian (zeta^2/4).
+        ridge: The algorithm's rho, a floor of the ridge.
+        records: Largest number of records.
+    """
+    positive("epsilon", epsilon)
+    probability("delta", delta)
+    variance = gradient_constant**2 * (8 * math.log(2 / delta) + 4 * epsilon) / epsilon**2
+    return finish(
+        ridge=max(ridge, 2 * curvature_constant / epsilon),
+        curvature=curvature,
+        sigma=math.sqrt(variance),
+        dim=count("dim", dim),
+        bound=gradient_bound,
+        records=records,
+        rho_output=1e-6 * epsilon**2,
+        calibration="paper (CSW, Algorithm 3)",
+    )
