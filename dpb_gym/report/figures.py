@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.files import target, write_whole
+from dpb_gym.report.files import as_path, target, write_whole
 from dpb_gym.report.grouping import budget_order, groups, strength, stroke
 from dpb_gym.report.model import NO_BUDGET, LeaderboardData, TaskResult
 from dpb_gym.report.palette import colours
@@ -60,7 +60,7 @@ def plot(
         raise ParameterError(
             f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
         )
-    suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
+    suffix = as_path(path).suffix.lower()
     if suffix not in FORMATS:
         raise ParameterError(f"the file must end in {', '.join(FORMATS)}, got {str(path)!r}")
     destination = target(path)

@@ -18,6 +18,7 @@ from dpb_gym.errors import ParameterError
 
 PROBLEMS: tuple[str, ...] = ("assortment", "pricing", "recommendation")
 NO_BUDGET = "none"
+_UNPRINTED = ("Cc", "Cs", "Zl", "Zp")
 # They reorder whatever stands beside a label.
 _DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -31,7 +32,7 @@ def _text(value: object, what: str, *, empty: bool = False, lines: bool = False)
     if not empty and not value.strip():
         raise ParameterError(f"{what} must not be empty")
     checked = value.replace("\n", "").replace("\t", "") if lines else value
-    if any(unicodedata.category(c) in ("Cc", "Cs") or c in _DIRECTIONS for c in checked):
+    if any(unicodedata.category(c) in _UNPRINTED or c in _DIRECTIONS for c in checked):
         raise ParameterError(
             f"{what} must hold no control, surrogate or direction characters, got {value!r}"
         )

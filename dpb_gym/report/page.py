@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.report.files import target, write_whole
@@ -29,6 +30,9 @@ from dpb_gym.report.model import PROBLEMS, CurvePoint, Interval, LeaderboardData
 from dpb_gym.report.numerals import decimals, number
 from dpb_gym.report.palette import colours
 from dpb_gym.report.terminal import plain
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("tools.js", "state.js", "rows.js", "axes.js", "charts.js", "main.js")
@@ -68,21 +72,11 @@ def render(data: LeaderboardData) -> str:
     """
     if not isinstance(data, LeaderboardData):
         raise ParameterError(f"data must be a LeaderboardData, got {type(data).__name__}")
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = number
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     shades = colours(data.tasks)
     tasks = [_task_view(task, shades) for task in data.tasks]
-    page: str = environment.get_template("page.html.j2").render(
+    page: str = _template().render(
         data=data,
         created=_readable(data.created),
         agents=len({row.agent for task in data.tasks for row in task.rows}),
@@ -97,6 +91,21 @@ def render(data: LeaderboardData) -> str:
         script_hash=f"sha256-{digest}",
     )
     return page
+
+
+@functools.cache
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    return environment.get_template("page.html.j2")
 
 
 def _script() -> str:

@@ -1,0 +1,141 @@
+"""The regret plot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.report import Interval, plot
+from dpb_gym.report.palette import colours
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        image.verify()
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        return np.asarray(image.convert("RGB")).astype(int)
+
+
+def count(image, colour, tolerance=12):
+    target = np.array([round(255 * c) for c in to_rgb(colour)])
+    return int((np.abs(image - target).max(axis=2) <= tolerance).sum())
+
+
+def test_png_shows_every_agent_in_its_colour(make, tmp_path):
+    data = make.data()
+    path = plot(data, tmp_path / "deep" / "er" / "regret.png")
+    assert path == tmp_path / "deep" / "er" / "regret.png"
+    image = pixels(path)
+    assert image.shape[0] > 400 and image.shape[1] > 1000
+    for agent, (shade, _) in colours(data.tasks).items():
+        assert count(image, shade) > 60, agent
+
+
+def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
+    """With the regret of one agent doubled, its line ends higher and the other's lower."""
+
+    def heights(scale):
+        rng = np.random.default_rng(0)
+        rows = tuple(
+            make.row(rng, agent=name, name=name, regret=Interval(top, top, top))
+            for name, top in (("a", 100.0), ("b", 100.0 * scale))
+        )
+        task = replace(make.task(), rows=rows)
+        image = pixels(plot(task, tmp_path / f"{scale}.png"))
+        tops = []
+        for agent in ("a", "b"):
+            target = np.array([round(255 * c) for c in to_rgb(colours([task])[agent][0])])
+            mask = np.abs(image[:600] - target).max(axis=2) <= 12
+            tops.append(np.flatnonzero(mask.any(axis=1)).min())
+        return tops
+
+    low, high = heights(2.0), heights(4.0)
+    assert low[1] < low[0] and high[1] < high[0]
+    assert high[0] > low[0] and abs(high[1] - low[1]) <= 3
+
+
+@pytest.mark.parametrize("suffix", [".png", ".PDF", ".svg"])
+def test_formats_by_suffix_and_the_same_bytes_twice(make, tmp_path, suffix):
+    first = plot(make.data(), tmp_path / f"a{suffix}").read_bytes()
+    second = plot(make.data(), tmp_path / f"b{suffix}").read_bytes()
+    assert first == second
+    if suffix == ".svg":
+        assert ElementTree.fromstring(first).tag.endswith("svg")
+    else:
+        assert first.startswith(b"\x89PNG" if suffix == ".png" else b"%PDF")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"a{suffix}", f"b{suffix}"]
+
+
+@pytest.mark.parametrize("name", ["regret.gif", "regret", "regret.png.txt", ".png", ""])
+def test_other_suffixes_are_refused_before_anything_is_written(make, tmp_path, name):
+    with pytest.raises(ParameterError, match=r"\.png, \.pdf, \.svg"):
+        plot(make.task(), tmp_path / "new" / name if name else "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_targets_and_data_are_refused(make, tmp_path):
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(ParameterError, match="folder"):
+        plot(make.task(), tmp_path / "folder.png")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ParameterError, match="not a folder"):
+        plot(make.task(), tmp_path / "file" / "regret.png")
+    with pytest.raises(ParameterError, match="got 3"):
+        plot(make.task(), 3)
+    with pytest.raises(ParameterError, match="LeaderboardData"):
+        plot([make.task()], tmp_path / "regret.png")
+
+
+@pytest.mark.parametrize(
+    "logs", [{}, {"log_x": True}, {"log_y": True}, {"log_x": True, "log_y": True}]
+)
+def test_empty_lone_crowded_and_extreme_data_are_drawn(make, tmp_path, logs):
+    rng = np.random.default_rng(0)
+    task = make.task()
+    lone = make.row(rng, curve=[(10, 5.0, 4.0, 6.0)])
+    wild = tuple(
+        make.row(rng, agent=label, regret=Interval(mean, mean - abs(mean) / 9, mean + abs(mean)))
+        for label, mean in (
+            ("$\\alpha$", 1e-12),
+            ("_under", 3e200),
+            ("<b>&", 0.0),
+            ("$broken", -5.0),
+            ("word" * 60, 1e7),
+        )
+    )
+    for k, data in enumerate(
+        (
+            make.data([]),
+            make.data([replace(task, rows=())]),
+            replace(task, rows=(lone,)),
+            replace(task, rows=(make.row(rng, curve=()),)),
+            replace(task, rows=wild),
+            make.crowd(rows=30, tasks=5) if not logs else make.crowd(rows=3, tasks=4),
+        )
+    ):
+        assert pixels(plot(data, tmp_path / f"{k}.png", **logs)).std() > 0
+
+
+def test_no_global_state_is_touched(make, tmp_path):
+    """Neither pyplot nor another backend is loaded, and the settings stay as they were."""
+    code = f"""
+import sys
+import dpb_gym.report
+assert "matplotlib" not in sys.modules and "jinja2" not in sys.modules
+from dpb_gym.report import LeaderboardData, plot
+import matplotlib
+before = matplotlib.rcParams.copy()
+plot(LeaderboardData("t", "s", "2026-01-01", "0", None, "", ()), {str(tmp_path / "x.png")!r})
+assert dict.__eq__(matplotlib.rcParams, before)
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

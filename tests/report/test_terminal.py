@@ -1,0 +1,166 @@
+"""Tables in the terminal, records and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.report import Interval, TaskResult, records, table, to_json
+from dpb_gym.report.grouping import COMPARISON_NOTE
+from dpb_gym.report.numerals import decimals, number
+
+
+def printed(data, width=200):
+    stream = io.StringIO()
+    table(data, console=Console(file=stream, width=width, color_system=None))
+    return stream.getvalue()
+
+
+def line_of(text, label):
+    (line,) = [line for line in text.splitlines() if line.startswith(label)]
+    return line
+
+
+def test_every_number_stands_in_the_line_of_its_row(make):
+    task = make.task("assortment")
+    text = printed(task)
+    places = decimals(row.regret.mean for row in task.rows)
+    for row in task.rows:
+        label = row.agent if row.budget == "none" else f"{row.agent} {row.budget}"
+        line = line_of(text, f"{label}  ")
+        for value in (row.regret.mean, row.regret.low, row.regret.high):
+            assert number(value, places) in line
+        for value in (row.score.mean, row.score.low, row.score.high):
+            assert number(value, 3) in line
+        assert number(row.rounds_per_second) in line
+        assert row.guarantee.split()[0] in line
+
+
+def test_rows_stand_by_group_and_regret_with_the_note(make):
+    task = make.task("recommendation")
+    text = printed(task)
+    order = [record["agent"] + " " + record["budget"] for record in records(task)]
+    starts = [text.index(label.replace(" none", "  ")) for label in order]
+    assert starts == sorted(starts)
+    assert COMPARISON_NOTE in text
+    assert "DPB/Recommendation-v0" in text and "T=10,000" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 139, 140, 200])
+def test_no_line_is_wider_than_the_console_and_guarantees_are_all_said(make, width):
+    data = make.data()
+    text = printed(data, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    flat = " ".join(text.split())
+    if width < 140:
+        for row in data.tasks[0].rows:
+            assert row.guarantee in flat
+        assert "(a)" in text and "(d)" in text
+    else:
+        assert "(a)" not in text
+
+
+def test_a_table_of_many_guarantees_gives_each_its_letter(make):
+    rng = np.random.default_rng(0)
+    rows = tuple(
+        make.row(rng, agent=f"A{i}", guarantee=f"promise {i:02d}!", regret=Interval(i, i, i))
+        for i in range(30)
+    )
+    task = make.task()
+    text = printed(TaskResult(**(vars(task) | {"rows": rows})), 100)
+    assert "(z)  promise 25!" in text and "(aa)  promise 26!" in text and "(ad)" in text
+
+
+def test_labels_are_no_markup(make):
+    row = make.row(np.random.default_rng(0), agent="[bold]x[/bold] :smile:")
+    text = printed(TaskResult(**(vars(make.task()) | {"rows": (row,)})))
+    assert "[bold]x[/bold] :smile:" in text
+
+
+def test_empty_leaderboards_and_tasks_say_so(make):
+    assert "No tasks." in printed(make.data([]))
+    empty = TaskResult(**(vars(make.task()) | {"rows": ()}))
+    assert "No results yet." in printed(make.data([empty]))
+
+
+def test_the_default_console_is_the_standard_output(make, capsys):
+    table(make.task())
+    assert "DPMNL" in capsys.readouterr().out
+
+
+def test_records_are_flat_complete_and_sorted(make):
+    data = make.data()
+    found = records(data)
+    assert len(found) == sum(len(task.rows) for task in data.tasks)
+    assert len({tuple(record) for record in found}) == 1
+    flat = (str, int, float, type(None))
+    assert all(isinstance(value, flat) for record in found for value in record.values())
+    by_key = {(t.task, r.agent, r.budget): r for t in data.tasks for r in t.rows}
+    for record in found:
+        row = by_key[record["task"], record["agent"], record["budget"]]
+        assert record["regret"] == row.regret.mean
+        assert record["score_low"] == row.score.low
+        assert record["reward_high"] == row.reward.high
+        assert record["audit_verdict"] == (row.audit and row.audit["verdict"])
+    for task in data.tasks:
+        assert records(task) == [r for r in found if r["task"] == task.task]
+    json.dumps(found, allow_nan=False)
+
+
+def test_json_holds_everything(make):
+    data = make.data()
+    read = json.loads(to_json(data))
+    assert read["title"] == data.title and read["revision"] == data.revision
+    for task, read_task in zip(data.tasks, read["tasks"]):
+        assert read_task["normalisation"] == task.normalisation
+        for row, read_row in zip(task.rows, read_task["rows"]):
+            assert read_row["regret"] == vars(row.regret)
+            assert [tuple(point) for point in read_row["curve"]] == list(row.curve)
+            assert read_row["params"] == row.params
+            assert read_row["improvement"] == row.improvement
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.complex_numbers(),
+    st.builds(np.float32, st.floats(width=32)),
+    st.builds(np.int64, st.integers(-9, 9)),
+    st.just(np.arange(6.0).reshape(2, 3)),
+    st.just(object),
+    st.just({1, 2}),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    params=st.dictionaries(
+        st.text("abc_", min_size=1), st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3))
+    )
+)
+def test_any_parameters_become_strict_json(make, params):
+    row = make.row(np.random.default_rng(0), params=params)
+    task = TaskResult(**(vars(make.task()) | {"rows": (row,)}))
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    read = json.loads(to_json(task), parse_constant=refuse)
+    assert read["rows"][0]["params"].keys() == params.keys()
+
+
+@pytest.mark.parametrize("bad", [None, [], {"tasks": []}, "data"])
+def test_other_types_are_refused(bad):
+    for function in (table, records, to_json):
+        with pytest.raises(ParameterError, match="LeaderboardData"):
+            function(bad)
