@@ -4,6 +4,7 @@ actions, for a whole batch at once."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -191,6 +192,7 @@ def make_action_mode(
         raise ParameterError(f"n_prices applies to pricing problems, not to {info.kind}")
     if isinstance(problem, AssortmentProblem):
         mode = validation.choice("action_mode", action_mode or "slate", ASSORTMENT_MODES)
+        modes: dict[str, Callable[[int, int], ActionMode]]
         modes = {"slate": Slate, "scores": Scores, "mask": Mask, "index": Index}
         return modes[mode](problem.n_items, problem.capacity)
     if info.kind == "pricing":

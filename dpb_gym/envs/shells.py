@@ -281,7 +281,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                 infos[key] = array
                 infos[f"_{key}"] = np.ones(self.num_envs, bool)
             return core.observe(), reward, np.zeros(self.num_envs, bool), ended, infos
-        final = core.observe() if ended.any() else None
+        final: Any = core.observe() if ended.any() else None
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         if resetting.any():
             self._restart(np.flatnonzero(resetting).tolist(), [None] * self.num_envs)

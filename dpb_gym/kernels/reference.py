@@ -74,9 +74,7 @@ def pricing_parts(features: Array, theta: Array) -> tuple[Array, Array]:
     return (features * theta[:, :-1]).sum(axis=1) / root, theta[:, -1] / root
 
 
-def pricing_revenue(
-    features: Array, theta: Array, price: Array, demand: str, zeta: float
-) -> Array:
+def pricing_revenue(features: Array, theta: Array, price: Array, demand: str, zeta: float) -> Array:
     """Expected revenue per replicate."""
     a, b = pricing_parts(features, theta)
     z = a - b * price
@@ -91,7 +89,7 @@ def best_price(features: Array, theta: Array, demand: str, zeta: float) -> Array
     a, b = pricing_parts(features, theta)
     with np.errstate(divide="ignore", invalid="ignore"):
         if demand == "logistic":
-            inside = (1.0 + lambertw(np.exp(zeta * a - 1.0)).real) / (zeta * b)
+            inside = (1.0 + lambertw(np.exp(zeta * a - 1.0), 0).real) / (zeta * b)
             edge = np.ones_like(a)
         else:
             inside = a / (2.0 * b)

@@ -265,10 +265,10 @@ class Instance:
             for f in self._fields.values()
         )
         self._rounds = min(block_rounds(B, width), problem.horizon)
-        self._scratch = {
+        self._scratch: dict[str, Array] = {
             k: np.empty((self._rounds, *f.shape), f.dtype) for k, f in self._fields.items()
         }
-        self._block = {
+        self._block: dict[str, Array] = {
             k: np.empty((self._rounds, B, *f.shape), f.dtype) for k, f in self._fields.items()
         }
         self.hidden: Hidden = {}
