@@ -1,0 +1,94 @@
+"""Non-private multinomial-logit agents: greedy, UCB-MNL and TS-MNL on exact releases."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dpb_agents.assortment.policy import Curator, MNLPolicy
+from dpb_agents.assortment.records import ExactMLE
+from dpb_gym import validation
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget
+
+
+class ExactMNL(MNLPolicy):
+    """The multinomial-logit policy on exact releases: maximum likelihood and Gram sum."""
+
+    def __init__(
+        self,
+        rule: str,
+        explore: int,
+        scale: float,
+        kappa: float,
+        ridge: float,
+        growth: float,
+        samples: int | None = None,
+    ) -> None:
+        super().__init__(rule, explore, scale, growth, samples)
+        self.kappa = validation.real("kappa", kappa, 0.0, open_low=True)
+        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        from dpb_gym.privacy import ExactSum
+
+        B, d = streams.replicates, problem.dim
+        assert problem.capacity is not None
+
+        def width(t: int) -> float:
+            return math.sqrt(2 * d * math.log1p(t / d) + 2 * math.log(t)) / (2 * self.kappa)
+
+        return Curator(
+            estimator=ExactMLE(B, problem.capacity, d, problem.horizon, self.ridge),
+            gram=ExactSum((d, d), B),
+            shift=self.ridge,
+            floor=0.0,
+            max_updates=None,
+            width=width,
+            clip=False,
+        )
+
+
+@register_agent("ucb-mnl", supports=["assortment"], partial_feedback=False)
+class UCBMNL(ExactMNL):
+    """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021)."""
+
+    def __init__(
+        self,
+        explore: int = 0,
+        scale: float = 0.2,
+        kappa: float = 1.0,
+        ridge: float = 1.0,
+        growth: float = 2.0,
+    ) -> None:
+        super().__init__("ucb", explore, scale, kappa, ridge, growth)
+
+
+@register_agent("ts-mnl", supports=["assortment"], partial_feedback=False)
+class TSMNL(ExactMNL):
+    """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019)."""
+
+    def __init__(
+        self,
+        explore: int = 0,
+        scale: float = 0.1,
+        kappa: float = 1.0,
+        ridge: float = 1.0,
+        growth: float = 2.0,
+        samples: int | None = None,
+    ) -> None:
+        super().__init__("ts", explore, scale, kappa, ridge, growth, samples)
+
+
+@register_agent("greedy-mnl", supports=["assortment"], partial_feedback=False)
+class GreedyMNL(ExactMNL):
+    """Greedy MNL: random start, then the best assortment under maximum likelihood."""
+
+    def __init__(self, explore: int = 5, ridge: float = 1.0, growth: float = 2.0) -> None:
+        super().__init__("greedy", explore, 0.0, 1.0, ridge, growth)

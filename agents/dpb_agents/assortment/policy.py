@@ -1,0 +1,186 @@
+"""The one multinomial-logit policy: random start, then optimistic assortments.
+
+Private and non-private agents share it; they differ in who tells it theta and V.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_agents.assortment.records import Estimator
+from dpb_gym import kernels, validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import AgentError
+from dpb_gym.problems.base import Context, Feedback, ProblemInfo
+from dpb_gym.streams import AgentStreams, BlockDraws
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, Releaser
+
+Array = NDArray[Any]
+RULES = ("greedy", "ucb", "ts")
+
+
+@dataclass(frozen=True)
+class Curator:
+    """Everything that stands between the raw records and the policy.
+
+    Attributes:
+        estimator: Releases theta.
+        gram: Releases the running sum of x x' over the offered items.
+        shift: V = released Gram matrix + shift I.
+        floor: Least eigenvalue of V; smaller ones are raised to it.
+        max_updates: Most releases of theta per replicate, None for no limit.
+        width: ``width(t)``: multiplier of ||x||_{V^-1} in round t, before scaling.
+        clip: Whether features enter the Gram matrix moved into the unit ball.
+    """
+
+    estimator: Estimator
+    gram: Releaser
+    shift: float
+    floor: float
+    max_updates: int | None
+    width: Callable[[int], float]
+    clip: bool
+
+
+class MNLPolicy(Agent):
+    """Base of the multinomial-logit agents: B replicates, any revenues, any capacity.
+
+    Rounds 1..explore offer uniformly random sets of K items. Afterwards round t offers the
+    best assortment (exact, `dpb_gym.kernels.mnl.best_slates`) under optimistic utilities:
+    ``<x, theta>`` (rule ``"greedy"``), ``<x, theta> + scale width(t) ||x||_{V^-1}``
+    (``"ucb"``), or the largest of M draws of ``<x, theta~>`` with theta~ normal of mean
+    theta and covariance ``(scale width(t))^2 V^-1`` (``"ts"``). theta is renewed after the
+    random start and then whenever det V has grown by the factor `growth` since its last
+    renewal (erratum A6), so O(d log T) times.
+
+    A subclass says in `curator` who releases theta and V.
+    """
+
+    def __init__(
+        self, rule: str, explore: int, scale: float, growth: float, samples: int | None
+    ) -> None:
+        self.rule = validation.choice("rule", rule, RULES)
+        self.explore = validation.integer("explore", explore, 0)
+        self.scale = validation.real("scale", scale, 0.0)
+        self.growth = validation.real("growth", growth, 1.0, open_low=True)
+        self.samples = None if samples is None else validation.integer("samples", samples, 1)
+
+    @abstractmethod
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        """Makes the releasers for fresh replicates; sets `guarantee` if there is one."""
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
+            raise AgentError(
+                f"{type(self).__name__} plays assortment problems, not {problem.kind}"
+            )
+        B, N, K, d = streams.replicates, problem.n_items, problem.capacity, problem.dim
+        self._n_items, self._capacity = N, K
+        self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        self._curator = self.curator(problem, streams, budget)
+        # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
+        # blocks never mixes them.
+        spawned = [generator.spawn(2) for generator in streams.agent]
+        self._uniforms = BlockDraws([pair[0] for pair in spawned], (K,), _uniform)
+        if self.rule == "ts":
+            count = self.samples or optimistic_samples(K)
+            self._normals = BlockDraws([pair[1] for pair in spawned], (count, d), _normal)
+        self._theta = np.zeros((B, d))
+        self._grams = np.empty((B, d, d))
+        self._root = np.zeros((B, d, d))
+        self._logdet = np.zeros(B)
+        self._ok = np.zeros(B, np.bool_)
+        self._refresh(np.zeros((B, d, d)))
+        self._updated_at = self._logdet.copy()
+        self._updates = np.zeros(B, np.int64)
+        self._utility = np.empty((B, N))
+
+    @property
+    def updates(self) -> Array:
+        """How often theta was renewed, ``(B,)``."""
+        return self._updates.copy()
+
+    def act(self, context: Context) -> Array:
+        B, K = len(self._theta), self._capacity
+        slates = np.empty((B, K), np.int64)
+        if context.t <= self.explore:
+            kernels.mnl.random_slates(self._uniforms.next(), self._n_items, slates)
+            return slates
+        from dpb_gym.kernels import mnl_slates
+
+        assert context.revenues is not None
+        width = 0.0 if self.rule == "greedy" else self.scale * self._curator.width(context.t)
+        known = (context.features, context.revenues, self._equal, self._theta, self._root, width)
+        if self.rule == "ts":
+            mnl_slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
+        else:
+            mnl_slates.optimistic_slates(*known, self._utility, slates)
+        return slates
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        curator = self._curator
+        assert feedback.choice is not None
+        curator.estimator.add(context.features, action, feedback.choice)
+        kernels.mnl_fit.slate_grams(context.features, action, curator.clip, self._grams)
+        curator.gram.add(self._grams)
+        if context.t < self.explore:
+            return
+        self._refresh(curator.gram.release())
+        due = self._logdet > self._updated_at + math.log(self.growth)
+        if context.t == self.explore:
+            due[:] = True
+        if curator.max_updates is not None:
+            due &= self._updates < curator.max_updates
+        if due.any():
+            self._theta = curator.estimator.release(due)
+            self._updates += due
+            self._updated_at[due] = self._logdet[due]
+
+    def _refresh(self, gram: Array) -> None:
+        """Takes a released Gram matrix: root and log-determinant of V."""
+        from dpb_gym.kernels import mnl_slates
+
+        shift, floor = self._curator.shift, self._curator.floor
+        state = (self._root, self._logdet, self._ok)
+        mnl_slates.roots(gram, shift, floor, *state)
+        if self._ok.all():
+            return
+        for b in np.flatnonzero(~self._ok):
+            gram[b] = _raise_eigenvalues(gram[b], floor - shift)
+        mnl_slates.roots(gram, shift, 0.0, *state)
+
+
+def optimistic_samples(capacity: int) -> int:
+    """Samples that make the best of them optimistic with constant probability (Oh &
+    Iyengar 2019): ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))."""
+    miss = math.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi)))
+    return math.ceil(1.0 - math.log(capacity) / miss)
+
+
+def _raise_eigenvalues(matrix: Array, least: float) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    raised: Array = np.zeros_like(matrix)
+    for value, vector in zip(values, vectors.T, strict=True):
+        raised += max(float(value), least) * np.multiply.outer(vector, vector)
+    return raised
+
+
+def _uniform(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
+    rng.random(out=out)
+
+
+def _normal(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
+    rng.standard_normal(out=out)

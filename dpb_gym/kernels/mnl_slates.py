@@ -1,0 +1,180 @@
+"""Best slates under optimistic or sampled utilities.
+
+Arrays lead with the replicate axis. V is a Gram matrix with a shift; its Cholesky factor
+is L, and `root` is the inverse of L, so that ||x||_{V^-1} = ||root x||.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.mnl import best_slates, top_indices
+from dpb_gym.kernels.mnl_fit import cholesky
+
+Array = NDArray[Any]
+
+
+@jit
+def roots(
+    matrices: Array, shift: float, floor: float, root: Array, logdet: Array, ok: Array
+) -> None:
+    """Inverse Cholesky factors and log-determinants of matrices + shift I.
+
+    Args:
+        matrices: ``(B, d, d)``, symmetric.
+        shift: Added to the diagonal.
+        floor: Least eigenvalue that V = matrix + shift I must have.
+        root: Output ``(B, d, d)``, lower triangular; upper triangles are left as they are.
+        logdet: Output ``(B,)``.
+        ok: Output ``(B,)``: False where V has an eigenvalue below `floor` (or is not
+            positive definite); root and logdet of such a replicate are left as they were.
+    """
+    B, d, _ = matrices.shape
+    factor = np.empty((d, d))
+    for b in range(B):
+        ok[b] = True
+        if floor > 0.0 and not cholesky(matrices[b], shift - floor, factor):
+            ok[b] = False
+            continue
+        if not cholesky(matrices[b], shift, factor):
+            ok[b] = False
+            continue
+        s = 0.0
+        for i in range(d):
+            s += np.log(factor[i, i])
+        logdet[b] = 2.0 * s
+        for j in range(d):
+            root[b, j, j] = 1.0 / factor[j, j]
+            for i in range(j + 1, d):
+                s = 0.0
+                for k in range(j, i):
+                    s -= factor[i, k] * root[b, k, j]
+                root[b, i, j] = s / factor[i, i]
+
+
+@jit
+def _slate_of(
+    utility: Array,
+    revenues: Array,
+    equal: bool,
+    K: int,
+    slate: Array,
+    scratch: Array,
+    value: Array,
+) -> None:
+    """Best slate of one replicate; `utility` and `slate` are ``(1, N)``, ``(1, K)``."""
+    if equal:
+        top_indices(utility[0], K, -np.inf, slate[0], scratch)
+    else:
+        best_slates(utility, revenues, K, slate, value)
+
+
+@jit
+def optimistic_slates(
+    features: Array,
+    revenues: Array,
+    equal: bool,
+    theta: Array,
+    root: Array,
+    width: float,
+    utility: Array,
+    slates: Array,
+) -> None:
+    """Best slates under the utilities <x, theta> + width ||x||_{V^-1}.
+
+    Args:
+        features: ``(B, N, d)``.
+        revenues: ``(B, N)``.
+        equal: Whether all revenues are equal (then the K largest utilities are best).
+        theta: ``(B, d)``.
+        root: ``(B, d, d)``, lower triangular.
+        width: Multiplier of the bonus; 0 leaves it out.
+        utility: Output ``(B, N)``.
+        slates: Output ``(B, K)``, ascending, padded with -1.
+    """
+    B, N, d = features.shape
+    K = slates.shape[1]
+    scratch = np.empty(K)
+    value = np.empty(1)
+    x = np.empty(d)
+    for b in range(B):
+        for i in range(N):
+            s = 0.0
+            for k in range(d):
+                x[k] = features[b, i, k]
+                s += x[k] * theta[b, k]
+            if width > 0.0:
+                q = 0.0
+                for j in range(d):
+                    r = 0.0
+                    for k in range(j + 1):
+                        r += root[b, j, k] * x[k]
+                    q += r * r
+                s += width * np.sqrt(q)
+            utility[b, i] = s
+        _slate_of(
+            utility[b : b + 1], revenues[b : b + 1], equal, K, slates[b : b + 1], scratch, value
+        )
+
+
+@jit
+def sampled_slates(
+    features: Array,
+    revenues: Array,
+    equal: bool,
+    theta: Array,
+    root: Array,
+    width: float,
+    normals: Array,
+    utility: Array,
+    slates: Array,
+) -> None:
+    """Best slates under the largest of M utilities drawn by Thompson sampling.
+
+    Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1.
+
+    Args:
+        features: ``(B, N, d)``.
+        revenues: ``(B, N)``.
+        equal: Whether all revenues are equal.
+        theta: ``(B, d)``.
+        root: ``(B, d, d)``, lower triangular.
+        width: Standard deviation in units of V^-1/2.
+        normals: ``(B, M, d)``.
+        utility: Output ``(B, N)``.
+        slates: Output ``(B, K)``, ascending, padded with -1.
+    """
+    B, N, d = features.shape
+    M = normals.shape[1]
+    K = slates.shape[1]
+    scratch = np.empty(K)
+    value = np.empty(1)
+    samples = np.empty((d, M))
+    drawn = np.empty(M)
+    for b in range(B):
+        for k in range(d):
+            for m in range(M):
+                s = 0.0
+                for j in range(k, d):
+                    s += root[b, j, k] * normals[b, m, j]
+                samples[k, m] = theta[b, k] + width * s
+        for i in range(N):
+            x = np.float64(features[b, i, 0])
+            for m in range(M):
+                drawn[m] = x * samples[0, m]
+            for k in range(1, d):
+                x = np.float64(features[b, i, k])
+                for m in range(M):
+                    drawn[m] += x * samples[k, m]
+            top = drawn[0]
+            for m in range(1, M):
+                if drawn[m] > top:
+                    top = drawn[m]
+            utility[b, i] = top
+        _slate_of(
+            utility[b : b + 1], revenues[b : b + 1], equal, K, slates[b : b + 1], scratch, value
+        )

@@ -1,0 +1,114 @@
+"""Optimistic and sampled utilities and the slates chosen from them, against NumPy."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dpb_agents.assortment.policy import optimistic_samples
+from dpb_gym.kernels import mnl_slates
+
+Array = NDArray[Any]
+
+
+def draw(seed: int, B: int, N: int, d: int) -> tuple[Array, Array, Array, Array]:
+    """Features, revenues, theta and a positive semidefinite matrix per replicate."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(B, N, d)).astype(np.float32)
+    revenues = rng.random((B, N)).astype(np.float32)
+    half = rng.normal(size=(B, d, d + 2))
+    return features, revenues, rng.normal(size=(B, d)), half @ half.transpose(0, 2, 1)
+
+
+def roots(gram: Array, shift: float = 1.0, floor: float = 0.0) -> tuple[Array, Array, Array]:
+    B, d = gram.shape[:2]
+    root, logdet, ok = np.zeros((B, d, d)), np.zeros(B), np.zeros(B, bool)
+    mnl_slates.roots(gram, shift, floor, root, logdet, ok)
+    return root, logdet, ok
+
+
+def best_by_enumeration(utility: Array, revenues: Array, K: int) -> float:
+    best = 0.0
+    for size in range(1, K + 1):
+        for items in combinations(range(len(utility)), size):
+            v = np.exp(utility[list(items)])
+            best = max(best, float(v @ revenues[list(items)].astype(float)) / (1 + v.sum()))
+    return best
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.floats(0.1, 10.0))
+def test_roots_invert_the_shifted_matrix(seed: int, d: int, shift: float) -> None:
+    gram = draw(seed, 3, 2, d)[3]
+    root, logdet, ok = roots(gram, shift, floor=0.5 * shift)
+    V = gram + shift * np.eye(d)
+    assert ok.all()
+    np.testing.assert_allclose(logdet, np.linalg.slogdet(V)[1], rtol=1e-10, atol=1e-10)
+    inverse = np.linalg.inv(V)
+    np.testing.assert_allclose(root.transpose(0, 2, 1) @ root, inverse, atol=1e-9)
+
+
+def test_roots_report_small_eigenvalues() -> None:
+    gram = np.array([np.diag([3.0, -0.4]), np.diag([3.0, -0.6]), np.diag([3.0, -1.2])])
+    assert roots(gram, 1.0, floor=0.5)[2].tolist() == [True, False, False]
+    assert roots(gram, 1.0, floor=0.0)[2].tolist() == [True, True, False]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.floats(0.0, 3.0), st.integers(1, 7))
+def test_optimistic_slates(seed: int, d: int, width: float, K: int) -> None:
+    features, revenues, theta, gram = draw(seed, 2, 7, d)
+    root = roots(gram)[0]
+    utility, slates = np.empty((2, 7)), np.empty((2, K), np.int64)
+    args = (features, revenues, False, theta, root, width, utility, slates)
+    mnl_slates.optimistic_slates(*args)
+    for b in range(2):
+        x = features[b].astype(float)
+        V = gram[b] + np.eye(d)
+        bonus = np.sqrt(np.sum(x * np.linalg.solve(V, x.T).T, axis=1))
+        np.testing.assert_allclose(utility[b], x @ theta[b] + width * bonus, atol=1e-9)
+        items = slates[b][slates[b] >= 0]
+        v = np.exp(utility[b, items])
+        value = v @ revenues[b, items].astype(float) / (1 + v.sum())
+        assert value == pytest.approx(best_by_enumeration(utility[b], revenues[b], K), rel=1e-12)
+    mnl_slates.optimistic_slates(*args[:2], True, *args[3:])
+    for b in range(2):
+        assert sorted(np.argsort(-utility[b], kind="stable")[:K]) == slates[b].tolist()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.floats(0.1, 3.0), st.integers(1, 9))
+def test_sampled_slates(seed: int, d: int, width: float, M: int) -> None:
+    features, revenues, theta, gram = draw(seed, 2, 7, d)
+    root = roots(gram)[0]
+    normals = np.random.default_rng(seed).normal(size=(2, M, d))
+    utility, slates = np.empty((2, 7)), np.empty((2, 3), np.int64)
+    args = (features, revenues, True, theta, root, width, normals, utility, slates)
+    mnl_slates.sampled_slates(*args)
+    for b in range(2):
+        L = np.linalg.cholesky(gram[b] + np.eye(d))
+        samples = theta[b] + width * np.linalg.solve(L.T, normals[b].T).T
+        drawn = features[b].astype(float) @ samples.T
+        np.testing.assert_allclose(utility[b], drawn.max(axis=1), atol=1e-8)
+        assert sorted(np.argsort(-utility[b], kind="stable")[:3]) == slates[b].tolist()
+
+
+def test_thompson_draws_have_the_right_covariance() -> None:
+    d, width = 3, 0.7
+    gram = draw(1, 1, 1, d)[3]
+    root = roots(gram)[0]
+    normals = np.random.default_rng(0).normal(size=(1, 200_000, d))
+    samples = width * normals[0] @ root[0]
+    expected = width**2 * np.linalg.inv(gram[0] + np.eye(d))
+    np.testing.assert_allclose(np.cov(samples.T), expected, atol=0.02 * expected.max())
+
+
+def test_optimistic_sample_counts() -> None:
+    # 1 - (1 - p)^M: the chance that one of M draws is optimistic, p = 1 / (4 sqrt(e pi))
+    assert [optimistic_samples(K) for K in (1, 2, 10)] == [1, 9, 27]
