@@ -76,7 +76,9 @@ def make_row(rng: np.random.Generator, **fields: Any) -> Row:
         "notion": None,
         "unit": None,
         "regret": regret,
-        "iqm_regret": Interval(regret.mean * 0.97, *sorted((0.96 * regret.low, 0.98 * regret.high))),
+        "iqm_regret": Interval(
+            regret.mean * 0.97, *sorted((0.96 * regret.low, 0.98 * regret.high))
+        ),
         "score": None,
         "reward": interval(rng, 5000 - regret.mean, 0.01),
         "rounds_per_second": float(rng.uniform(2e4, 9e5)),

@@ -420,7 +420,7 @@ def test_frontiers_stand_where_budgets_vary_and_only_within_a_guarantee(opened, 
     assert len(page.find_elements("css selector", "#task-1 .frontiers figure")) == 2
 
 
-@pytest.mark.parametrize("width", [320, 375, 430, 768, 1024, 1280])
+@pytest.mark.parametrize("width", [320, 375, 430, 701, 768, 1024, 1280])
 @pytest.mark.parametrize("shape", ["usual", "crowd", "odd"])
 def test_no_width_makes_the_page_scroll_sideways(opened, make, width, shape):
     rng = np.random.default_rng(0)
@@ -453,7 +453,7 @@ def test_no_width_makes_the_page_scroll_sideways(opened, make, width, shape):
         ),
     }[shape]()
     page = opened(data, width=width, height=800)
-    if width < 700:
+    if width <= 700:
         assert not find(page, "#choices").is_displayed()
         press(page, "#fold")
     assert find(page, "#choices").is_displayed()

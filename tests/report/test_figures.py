@@ -14,6 +14,7 @@ from PIL import Image
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.report import Interval, plot
+from dpb_gym.report.figures import _figure
 from dpb_gym.report.palette import colours
 
 
@@ -61,6 +62,26 @@ def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
     low, high = heights(2.0), heights(4.0)
     assert low[1] < low[0] and high[1] < high[0]
     assert high[0] > low[0] and abs(high[1] - low[1]) <= 3
+
+
+def test_lines_and_bands_hold_the_curves(make):
+    data = make.data()
+    figure = _figure(data, log_x=False, log_y=False)
+    assert [axes.get_title("left") for axes in figure.axes] == [task.task for task in data.tasks]
+    for axes, task in zip(figure.axes, data.tasks):
+        lines = {tuple(line.get_ydata()): line for line in axes.lines}
+        bands = [band.get_paths()[0].vertices for band in axes.collections]
+        assert len(lines) == len(bands) == len(task.rows)
+        for row in task.rows:
+            t, mean, low, high = zip(*row.curve)
+            line = lines[mean]
+            assert tuple(line.get_xdata()) == t
+            assert line.get_color() == colours(data.tasks)[row.agent][0]
+            assert (line.get_linestyle() == "-") is row.private
+            assert any(
+                {(t[-1], low[-1]), (t[-1], high[-1]), (t[0], low[0])} <= set(map(tuple, band))
+                for band in bands
+            )
 
 
 @pytest.mark.parametrize("suffix", [".png", ".PDF", ".svg"])
