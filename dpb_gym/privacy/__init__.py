@@ -39,7 +39,12 @@ if TYPE_CHECKING:
         PerturbedObjectiveEvent,
         calibrate_objective,
     )
-    from dpb_gym.privacy.objective_paper import objective_cs, objective_cs_approx, objective_csw
+    from dpb_gym.privacy.papers import (
+        amplified_sigma_ru,
+        objective_cs,
+        objective_cs_approx,
+        objective_csw,
+    )
     from dpb_gym.privacy.releasers.base import Releaser
     from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
     from dpb_gym.privacy.releasers.continual import ContinualSum
@@ -75,7 +80,7 @@ _HOMES = {
     "ledger": ("Entry", "Ledger"),
     "noise": ("NoiseSource",),
     "objective": ("ObjectivePerturbation", "PerturbedObjectiveEvent", "calibrate_objective"),
-    "objective_paper": ("objective_cs", "objective_cs_approx", "objective_csw"),
+    "papers": ("amplified_sigma_ru", "objective_cs", "objective_cs_approx", "objective_csw"),
     "releasers.base": ("Releaser",),
     "releasers.bounds": ("Ball", "Bound", "PSDBall", "Segment"),
     "releasers.continual": ("ContinualSum",),
@@ -115,6 +120,7 @@ __all__ = [
     "SecureNoise",
     "Segment",
     "ZCDPEvent",
+    "amplified_sigma_ru",
     "calibrate",
     "calibrate_objective",
     "calibrate_scale",

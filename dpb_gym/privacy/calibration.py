@@ -139,7 +139,7 @@ def calibrate_scale(
         >>> from dpb_gym.privacy import PoissonGaussianEvent
         >>> budget = Budget.approx(1.0, 1e-5)
         >>> round(calibrate_scale(budget, lambda s: [PoissonGaussianEvent(0.3, s)]), 2)
-        1.93
+        1.94
     """
     fits = _fits(budget, events)
     low = high = positive("start", start)

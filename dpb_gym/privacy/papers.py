@@ -1,8 +1,8 @@
-"""The papers' objective perturbations, literally, with the guarantee that they really give.
+"""The papers' calibrations, literally, with the guarantee that they really give.
 
 For reproduction only. The formulas take the constants as printed; the event is built from the
 true gradient and curvature bounds, so a ledger reports what is delivered, never what the paper
-prints. Errata A2-A4, A9, P2, P3, P6.
+prints. Errata A2-A4, A9, P2, P3, P6, R2.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.checks import count, positive, probability
+from dpb_gym.privacy.events import PoissonGaussianEvent
 from dpb_gym.privacy.objective import (
     OUTPUT_SHARE,
     ObjectivePerturbation,
@@ -154,3 +155,53 @@ def objective_csw(
         rho_output=1e-6 * epsilon**2,
         calibration="paper (CSW, Algorithm 3)",
     )
+
+
+RU_ORDERS = (2, 3, 4, 5, 6, 8, 16, 32, 64)
+
+
+def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussianEvent:
+    """RU, Eq. 3.6: the noise that the paper adds to a Poisson-sampled batch of rewards.
+
+    The equation is no upper bound (erratum R2): at delta = 1e-5 and q = 0.3 a nominal epsilon
+    of 1 really costs 14.0. The event returned is the true one.
+
+    Args:
+        epsilon: Nominal epsilon.
+        delta: delta.
+        q: Probability with which each reward is included.
+
+    Returns:
+        The true accounting event; its `sigma` is the paper's noise, before rescaling by 1/q.
+
+    Raises:
+        ParameterError: If Eq. 3.6 reaches the nominal epsilon at no sigma.
+
+    Example:
+        >>> from dpb_gym.privacy import Composition, Guarantee
+        >>> event = amplified_sigma_ru(1.0, 1e-5, q=0.3)
+        >>> curve = Composition.of(event)
+        >>> round(Guarantee("central", "reward", curve=curve).epsilon(1e-5), 1)
+        14.0
+    """
+    epsilon = positive("epsilon", epsilon)
+    delta, q = probability("delta", delta), probability("q", q, one=True)
+    log = math.log(1 / delta)
+    if epsilon <= log / (RU_ORDERS[-1] - 1):
+        raise ParameterError(
+            f"log(1/delta)/(order - 1) alone is {log / (RU_ORDERS[-1] - 1):.3g} at the largest of "
+            f"the paper's orders: Eq. 3.6 never reaches epsilon={epsilon:g}"
+        )
+    low, high = 1e-6, 1e6
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        nominal = min(_equation_3_6(q, middle, a) + log / (a - 1) for a in RU_ORDERS)
+        low, high = (low, middle) if nominal <= epsilon else (middle, high)
+    return PoissonGaussianEvent(q, high)
+
+
+def _equation_3_6(q: float, sigma: float, order: int) -> float:
+    log_ratio = 0.5 * math.log(2 * q * q) - math.log(sigma)
+    logs = [0.0] + [math.log(math.comb(order, j)) + j * log_ratio for j in range(2, order + 1)]
+    largest = max(logs)
+    return (largest + math.log(sum(math.exp(v - largest) for v in logs))) / (order - 1)

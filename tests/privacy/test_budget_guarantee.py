@@ -1,0 +1,156 @@
+"""Budgets and guarantees: validation, text, serialisation."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+
+import pytest
+
+from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.privacy import (
+    ApproxEvent,
+    Budget,
+    Composition,
+    Event,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    PerturbedObjectiveEvent,
+    PoissonGaussianEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    ZCDPEvent,
+)
+from dpb_gym.privacy.events import event_from_dict
+
+EVENTS: list[Event] = [
+    GaussianEvent(2.0, 0.5, 3),
+    ZCDPEvent(0.1, xi=0.2, max_order=5.0),
+    ZCDPEvent(0.1),
+    PureEvent(0.3, 2),
+    RandomizedResponseEvent(0.7, 5, 2),
+    LaplaceEvent(2.0, 1.0),
+    PoissonGaussianEvent(0.3, 1.5, 1.0, 2, "symmetric"),
+    ApproxEvent(0.1, 1e-6),
+    PerturbedObjectiveEvent(0.1, 3.0, 4.0, 5, max_order=4.0, output_mu=1e-3, count=2),
+]
+
+
+@pytest.mark.parametrize("rho", [0.0, -1.0, math.nan, math.inf, "1", True, None])
+def test_bad_rho(rho: object) -> None:
+    with pytest.raises(BudgetError, match="rho"):
+        Budget.zcdp(rho)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(0.0, 1e-5), (-1, 1e-5), (math.nan, 1e-5), (math.inf, 1e-5)]
+    + [(1.0, d) for d in (0.0, 1.0, -0.1, 2.0, math.nan, "x")],
+)
+def test_bad_epsilon_delta(epsilon: object, delta: object) -> None:
+    with pytest.raises(BudgetError, match=r"epsilon|delta"):
+        Budget.approx(epsilon, delta)  # type: ignore[arg-type]
+
+
+def test_budget_is_a_value() -> None:
+    a, b = Budget.zcdp(0.5), Budget.approx(1, 1e-5)
+    assert a == Budget.zcdp(0.5) and hash(a) == hash(Budget.zcdp(0.5)) and a != b
+    assert (a.label, str(b)) == ("rho=0.5", "eps=1, delta=1e-05")
+    for budget in (a, b):
+        again = Budget.from_dict(json.loads(json.dumps(budget.to_dict())))
+        assert again == budget and pickle.loads(pickle.dumps(budget)) == budget
+    with pytest.raises(AttributeError):
+        a.rho = 3.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"kind": "pure"}, {"kind": "zcdp"}, {"kind": "zcdp", "rho": 1, "epsilon": 1}, {"x": 1}],
+)
+def test_bad_budget_dict(data: dict[str, object]) -> None:
+    with pytest.raises(BudgetError):
+        Budget.from_dict(data)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_events_survive_json(event: Event) -> None:
+    assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event
+    curve = Composition((event,), ((event, EVENTS[0]),))
+    guarantee = Guarantee("joint", "reward", curve=curve)
+    assert Guarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
+    assert hash(guarantee) == hash(Guarantee.from_dict(guarantee.to_dict()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (GaussianEvent, {"sigma": 0.0}),
+        (GaussianEvent, {"sigma": 1.0, "count": 0}),
+        (GaussianEvent, {"sigma": math.nan}),
+        (ZCDPEvent, {"rho": 0.1, "max_order": 1.0}),
+        (ZCDPEvent, {"rho": 0.1, "max_order": math.nan}),
+        (RandomizedResponseEvent, {"epsilon": 1.0, "categories": 1}),
+        (PoissonGaussianEvent, {"q": 1.5, "sigma": 1.0}),
+        (PoissonGaussianEvent, {"q": 0.5, "sigma": 1.0, "pair": "other"}),
+        (ApproxEvent, {"epsilon": 1.0, "delta": 1.0}),
+        (
+            PerturbedObjectiveEvent,
+            {"ratio": 0.5, "sigma": 1, "sensitivity": 1, "dim": 2, "max_order": 9},
+        ),
+    ],
+)
+def test_bad_events(kind: type[Event], values: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        kind(**values)
+
+
+def test_bad_event_dicts() -> None:
+    for data in ({}, {"kind": ""}, {"kind": "gauss"}, {"kind": "gaussian", "mu": 1.0}):
+        with pytest.raises(ParameterError):
+            event_from_dict(data)
+    with pytest.raises(ParameterError):
+        Composition.from_dict({"sequence": [1]})
+
+
+def test_guarantee_text() -> None:
+    gaussian = Guarantee("joint", "user-round", curve=Composition.of(ZCDPEvent(1.0)))
+    assert str(gaussian) == (
+        "joint zCDP rho=1 per user-round (replace-one); eps=7.077 at delta=1e-05"
+    )
+    truncated = Composition.of(ZCDPEvent(0.5, max_order=3.0))
+    assert "rho=0.5 for orders <= 3 per" in str(Guarantee("joint", "user", curve=truncated))
+    local = Guarantee("local", "user-round", curve=Composition.of(PureEvent(1.0)))
+    assert str(local) == "local DP eps=1 per user-round (replace-one)"
+    sampled = Guarantee("central", "reward", curve=Composition.of(PoissonGaussianEvent(0.3, 2.0)))
+    assert sampled.rho is None and str(sampled).startswith("central DP eps=0.9")
+    assert "\n" not in str(gaussian)
+
+
+def test_no_guarantee() -> None:
+    none = Guarantee.none()
+    assert str(none) == "non-private" and not none.private
+    assert none.rho is None and none.epsilon(1e-5) == math.inf and none.delta(3.0) == 1.0
+    assert Guarantee.from_dict(none.to_dict()) == none
+    nothing_released = Guarantee("joint", "user-round", curve=Composition())
+    assert nothing_released.private and nothing_released.rho == 0.0
+    assert nothing_released.epsilon(1e-9) == 0.0 and nothing_released.delta(0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    "names", [("secret", "reward"), ("joint", "row"), ("joint", "reward", "swap")]
+)
+def test_bad_names(names: tuple[str, ...]) -> None:
+    with pytest.raises(BudgetError, match="must be one of"):
+        Guarantee(*names)
+
+
+def test_delta_inverts_epsilon() -> None:
+    for events in ([GaussianEvent(2.0)], [ZCDPEvent(0.1)], [PoissonGaussianEvent(0.2, 1.0)]):
+        guarantee = Guarantee("joint", "reward", curve=Composition.of(*events))
+        epsilon = guarantee.epsilon(1e-6)
+        assert guarantee.delta(epsilon) == pytest.approx(1e-6, rel=1e-5)
+        assert guarantee.epsilon(1e-4) < epsilon
+    with pytest.raises(BudgetError):
+        guarantee.delta(-1.0)
