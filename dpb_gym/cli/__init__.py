@@ -1,0 +1,95 @@
+"""The command line: ``dpb``.
+
+Only this file is loaded before the arguments are read; everything else on demand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+INTERRUPTED = 130
+BAD_INPUT = 2
+FAILURE = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the ``dpb`` program; see `run`."""
+    raise SystemExit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Errors become one line on the standard error; ``--debug`` anywhere adds the traceback.
+
+    Args:
+        arguments: Words after ``dpb``; those of the process by default.
+
+    Returns:
+        Exit status: 0; 1 if something failed; 2 for bad input; 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"] or ["--help"]
+    with warnings.catch_warnings():
+        if not debug:
+            warnings.showwarning = _one_line_warning
+        try:
+            from typer.main import get_command
+
+            from dpb_gym.cli.app import app
+
+            status = get_command(app).main(words, prog_name="dpb", standalone_mode=False)
+            sys.stdout.flush()
+            return int(status or 0)
+        except BaseException as error:
+            if debug and not isinstance(error, SystemExit):
+                import traceback
+
+                traceback.print_exc()
+            return _status(error, words)
+
+
+def _status(error: BaseException, words: list[str]) -> int:
+    from dpb_gym.errors import DPBError
+
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILURE
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        resume = ""
+        if words[0] == "run":
+            import shlex
+
+            resume = ": finished results are kept; resume with: dpb " + shlex.join(words)
+        print(f"dpb: interrupted{resume}", file=sys.stderr)
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        # The reader has gone (dpb list agents | head); silence the flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+    if hasattr(error, "format_message"):  # typer's and click's own, whichever it builds on
+        context = getattr(error, "ctx", None)
+        command = getattr(context, "command_path", "dpb")
+        _complain(f"{error.format_message()} (see: {command} --help)")
+        return BAD_INPUT
+    if isinstance(error, DPBError):
+        _complain(str(error))
+        return FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
+    if isinstance(error, OSError):
+        _complain(str(error))
+        return FAILURE
+    _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)")
+    return FAILURE
+
+
+def _complain(message: str) -> None:
+    text = " ".join(message.split())
+    print(f"dpb: error: {text}", file=sys.stderr)
+
+
+def _one_line_warning(message: Any, *_: Any, **__: Any) -> None:
+    print(f"dpb: warning: {' '.join(str(message).split())}", file=sys.stderr)

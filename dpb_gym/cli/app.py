@@ -1,0 +1,209 @@
+"""All commands with their options; what they do is in the other files, loaded on demand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="dpb",
+    help="Compare private and non-private bandit agents. Errors are one line; --debug anywhere "
+    "shows the traceback.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data = typer.Typer(help="Data sets: list, fetch, find and check them.", add_completion=False)
+app.add_typer(data, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        import dpb_gym
+
+        print(f"dpb-gym {dpb_gym.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Compare private and non-private bandit agents. --debug anywhere shows tracebacks."""
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(metavar="envs|agents|suites|data", help="What to list.")],
+    json: Json = False,
+) -> None:
+    """List environments, agents, suites or data sets.
+
+    Example: dpb list agents
+    """
+    from dpb_gym.cli import listing
+
+    listing.list_kind(kind, json)
+
+
+@app.command()
+def show(
+    id: Annotated[
+        str, typer.Argument(metavar="ID", help="An environment, agent, suite or data set.")
+    ],
+    json: Json = False,
+) -> None:
+    """Show everything about one environment, agent, suite or data set.
+
+    Example: dpb show DPB/Assortment-v0
+    """
+    from dpb_gym.cli import showing
+
+    showing.show(id, json)
+
+
+@app.command()
+def run(
+    suite: Annotated[
+        str | None, typer.Argument(help="Name of a suite, or a .yaml file. Not with --env.")
+    ] = None,
+    agents: Annotated[
+        str | None, typer.Option(help="Only these agents: labels or names, comma-separated.")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Only these tasks, comma-separated.")] = None,
+    replicates: Annotated[int | None, typer.Option(help="Replicates per task.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
+    backend: Annotated[str, typer.Option(metavar="loky|dask", help="Where to run.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Result directory; results/SUITE by default.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    env: Annotated[str | None, typer.Option(help="Environment id, instead of a suite.")] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Agent to run on --env; may be repeated.")
+    ] = None,
+    rho: Annotated[float | None, typer.Option(help="zCDP budget, with --env.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="DP budget, with --delta.")] = None,
+    delta: Annotated[float | None, typer.Option(help="DP budget, with --epsilon.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds T, with --env.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of replicate 0, with --env.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE; "
+            "may be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """Run a suite, or agents on one environment. Resumes what is in the result directory.
+
+    Example: dpb run smoke --workers 2
+
+    Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
+    """
+    from dpb_gym.cli import running
+
+    ad_hoc = running.AdHoc(
+        env, tuple(agent or ()), rho, epsilon, delta, horizon, seed, tuple(set_ or ())
+    )
+    options = running.RunOptions(
+        agents, tasks, replicates, workers, backend, scheduler, out, not quiet
+    )
+    status = running.run(suite, ad_hoc, options)
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
+def leaderboard(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
+    html: Annotated[str | None, typer.Option(help="Write the page to this file.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw regret curves to this .png, .pdf or .svg file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Print the table of a result directory; write the page and the regret curves.
+
+    Example: dpb leaderboard results/smoke --html leaderboard.html --plot regret.png
+    """
+    from dpb_gym.cli import results
+
+    results.leaderboard(directory, html, plot, json)
+
+
+@app.command()
+def verify(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
+    sample: Annotated[int, typer.Option(help="Cells to compute again.")] = 3,
+    seed: Annotated[int | None, typer.Option(help="Chooses the sample; random by default.")] = None,
+    json: Json = False,
+) -> None:
+    """Check all hashes, and compute a random sample of cells again, bit for bit.
+
+    Example: dpb verify results/smoke --sample 5
+    """
+    from dpb_gym.cli import results
+
+    if not results.verify(directory, sample, seed, json):
+        raise typer.Exit(1)
+
+
+Name = Annotated[str, typer.Argument(help="Name of a data set; see: dpb data list")]
+
+
+@data.command("list")
+def data_list(json: Json = False) -> None:
+    """List the data sets and where they lie.
+
+    Example: dpb data list
+    """
+    from dpb_gym.cli import datasets
+
+    datasets.list_all(json)
+
+
+@data.command("fetch")
+def data_fetch(name: Name) -> None:
+    """Download a data set into the cache, and check it.
+
+    Example: dpb data fetch ml-latest-small
+    """
+    from dpb_gym.cli import datasets
+
+    datasets.fetch(name)
+
+
+@data.command("path")
+def data_path(name: Name) -> None:
+    """Print where a data set lies.
+
+    Example: dpb data path ml-latest-small
+    """
+    from dpb_gym.cli import datasets
+
+    datasets.path(name)
+
+
+@data.command("check")
+def data_check(
+    name: Annotated[str, typer.Argument(help="Name of a data set, or a path.")],
+    json: Json = False,
+) -> None:
+    """Check a data set: check sums, format, every value, counts.
+
+    Example: dpb data check ml-latest-small
+    """
+    from dpb_gym.cli import datasets
+
+    if not datasets.check(name, json):
+        raise typer.Exit(1)

@@ -1,0 +1,74 @@
+"""``dpb list``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpb_gym.cli.output import print_json, print_table
+from dpb_gym.errors import unknown_name
+
+KINDS = ("envs", "agents", "suites", "data")
+
+
+def list_kind(kind: str, as_json: bool) -> None:
+    """Lists environments, agents, suites or data sets.
+
+    Raises:
+        UnknownNameError: If `kind` is none of these.
+    """
+    if kind not in KINDS:
+        raise unknown_name("listing", kind, KINDS)
+    if kind == "data":
+        from dpb_gym.cli import datasets
+
+        datasets.list_all(as_json)
+        return
+    columns, records = {"envs": _envs, "agents": _agents, "suites": _suites}[kind]()
+    if as_json:
+        print_json(records)
+    else:
+        print_table(columns, [[_cell(record[c]) for c in columns] for record in records])
+
+
+def _cell(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _envs() -> tuple[list[str], list[dict[str, Any]]]:
+    from dpb_gym.envs.catalogue import ENVIRONMENTS
+
+    records = [{"id": e.id, "problem": e.kind, "summary": e.summary} for e in ENVIRONMENTS.values()]
+    return ["id", "problem", "summary"], records
+
+
+def _agents() -> tuple[list[str], list[dict[str, Any]]]:
+    from dpb_gym.agent import agent_specs
+
+    records = [
+        {
+            "name": spec.name,
+            "problems": list(spec.supports),
+            "budget": spec.budget,
+            "summary": spec.summary,
+        }
+        for spec in agent_specs().values()
+    ]
+    return ["name", "problems", "budget", "summary"], records
+
+
+def _suites() -> tuple[list[str], list[dict[str, Any]]]:
+    from dpb_gym.evaluation.suite import load_suite, suite_names
+
+    records = []
+    for name in suite_names():
+        suite = load_suite(name)
+        records.append(
+            {
+                "name": name,
+                "tasks": [task.name for task in suite.tasks],
+                "agents": len(suite.agents),
+                "replicates": suite.replicates,
+                "title": suite.title,
+            }
+        )
+    return ["name", "tasks", "agents", "replicates", "title"], records

@@ -1,0 +1,61 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 160
+
+
+def console() -> Console:
+    """The standard output; wide when it is not a terminal, so that nothing is cut."""
+    from rich.console import Console
+
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+
+
+def print_json(value: Any) -> None:
+    """Prints strict, indented JSON."""
+    print(json.dumps(value, indent=2, allow_nan=False, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Prints a table; texts are printed as they are, without markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for i, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*(Text(str(value)) for value in row))
+    console().print(table)
+
+
+def print_fields(title: str, fields: Mapping[str, object]) -> None:
+    """Prints a heading and one line per field, values aligned."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(title, style="bold"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="cyan")
+    grid.add_column(overflow="fold")
+    for key, value in fields.items():
+        grid.add_row(Text(f"  {key}"), Text(str(value)))
+    out.print(grid)
+
+
+def print_text(text: str) -> None:
+    """Prints a paragraph as it is."""
+    from rich.text import Text
+
+    console().print(Text(text))

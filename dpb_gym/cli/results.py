@@ -1,0 +1,55 @@
+"""``dpb leaderboard`` and ``dpb verify``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from dpb_gym import report
+from dpb_gym.cli.output import print_json
+from dpb_gym.evaluation.result import Result
+from dpb_gym.evaluation.verify import verify as check
+
+
+def leaderboard(directory: str, html: str | None, plot: str | None, as_json: bool) -> None:
+    """Prints the table of a result directory, and writes page and plot if asked.
+
+    Raises:
+        ResultError: If there are no results, or they are damaged.
+    """
+    data = Result.load(directory).to_leaderboard()
+    if as_json:
+        print(report.to_json(data))
+    else:
+        report.table(data)
+        for note in data.notes:
+            print(note)
+    messages = sys.stderr if as_json else sys.stdout
+    if html is not None:
+        print(f"page written to {report.html(data, html)}", file=messages)
+    if plot is not None:
+        print(f"regret curves written to {report.plot(data, plot)}", file=messages)
+
+
+def verify(directory: str, sample: int, seed: int | None, as_json: bool) -> bool:
+    """Checks a result directory and says what was found; returns whether all is well."""
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    found = check(directory, sample, seed, say)
+    if as_json:
+        print_json({**dataclasses.asdict(found), "ok": found.ok})
+        return found.ok
+    for line in found.damaged:
+        print(f"damaged: {line}")
+    for line in found.differing:
+        print(f"differs: {line}")
+    for line in found.impossible:
+        print(f"cannot be computed again: {line}")
+    same = len(found.again) - len(found.differing)
+    print(
+        f"{found.shards - len(found.damaged)} of {found.shards} shards have the right hash; "
+        f"{same} of {len(found.again)} cells computed again are the same bit for bit"
+    )
+    return found.ok

@@ -1,0 +1,158 @@
+"""``dpb show``."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
+from dpb_gym.errors import DPBError, unknown_name
+
+
+def show(name: str, as_json: bool) -> None:
+    """Shows an environment, agent, suite or data set.
+
+    Raises:
+        UnknownNameError: If nothing has this name; the message offers close matches.
+    """
+    from dpb_gym.agent import agent_specs
+    from dpb_gym.envs.catalogue import ENVIRONMENTS
+    from dpb_gym.evaluation.suite import suite_names
+
+    bare = name.removeprefix("dpb_gym:")
+    if bare in ENVIRONMENTS:
+        _environment(bare, as_json)
+    elif name in agent_specs():
+        _agent(name, as_json)
+    elif name in suite_names() or name.endswith((".yaml", ".yml")):
+        _suite(name, as_json)
+    else:
+        import dpb_data
+
+        sets = {known.name: known for known in dpb_data.datasets()}
+        if name not in sets:
+            known = [*ENVIRONMENTS, *agent_specs(), *suite_names(), *sets]
+            raise unknown_name("environment, agent, suite or data set", name, known)
+        _dataset(sets[name].to_dict(), as_json)
+
+
+def _environment(name: str, as_json: bool) -> None:
+    from dpb_gym.envs.catalogue import environment
+
+    found = environment(name)
+    try:
+        info: Any = found.make_problem().info.to_dict()
+    except DPBError as error:
+        info = {"unavailable": str(error)}
+    parameters = found.parameters()
+    record = {
+        "id": found.id,
+        "problem": found.kind,
+        "summary": found.summary,
+        "parameters": parameters,
+        "interface": list(found.interface),
+        "info": info,
+    }
+    if as_json:
+        print_json(record)
+        return
+    print_fields(found.id, {"problem": found.kind, "summary": found.summary})
+    print_fields("Parameters with their defaults", parameters)
+    print_fields("Of the Gymnasium interface alone", dict.fromkeys(found.interface, ""))
+    print_fields("What agents know before the first round", info)
+
+
+def _agent(name: str, as_json: bool) -> None:
+    from dpb_gym.agent import agent_spec
+
+    spec = agent_spec(name)
+    cls = spec.load()
+    signature = {
+        key: None if value.default is inspect.Parameter.empty else value.default
+        for key, value in inspect.signature(cls).parameters.items()
+    }
+    parameters = {**signature, **spec.params}
+    doc = inspect.getdoc(cls) or ""
+    record = {
+        "name": spec.name,
+        "problems": list(spec.supports),
+        "budget": spec.budget,
+        "entry_point": spec.entry_point,
+        "partial_feedback": spec.partial_feedback,
+        "uses_oracle": spec.uses_oracle,
+        "parameters": parameters,
+        "documentation": doc,
+    }
+    if as_json:
+        print_json(record)
+        return
+    print_fields(
+        spec.name,
+        {
+            "problems": ", ".join(spec.supports),
+            "budget": spec.budget,
+            "class": spec.entry_point,
+            "rounds without feedback": "allowed" if spec.partial_feedback else "not allowed",
+        },
+    )
+    print_fields("Parameters with their defaults", parameters)
+    print_text("\n" + doc)
+
+
+def _suite(name: str, as_json: bool) -> None:
+    from dpb_gym.evaluation.planning import plan_suite
+    from dpb_gym.evaluation.suite import load_suite
+
+    suite = load_suite(name)
+    tasks = []
+    for plan in plan_suite(suite):
+        task = plan.task
+        tasks.append(
+            {
+                **task.to_dict(),
+                "problem": task.kind,
+                "description": task.description,
+                "normalisation": task.normalisation,
+                "runs": [entry.title for entry in plan.entries],
+                "skipped": dict(plan.skipped),
+            }
+        )
+    record = {
+        "name": suite.name,
+        "title": suite.title,
+        "description": suite.description,
+        "protocol": suite.protocol,
+        "replicates": suite.replicates,
+        "seed": suite.seed,
+        "tuning_seed": suite.tuning_seed,
+        "checkpoints": suite.checkpoints,
+        "block": suite.block,
+        "tasks": tasks,
+    }
+    if as_json:
+        print_json(record)
+        return
+    plain_keys = ("title", "description", "replicates", "seed", "tuning_seed", "checkpoints")
+    print_fields(suite.name, {key: record[key] for key in plain_keys})
+    for entry in tasks:
+        skipped = ", ".join(f"{k} ({v})" for k, v in entry["skipped"].items())
+        parameters = ", ".join(f"{k}={v}" for k, v in entry["env_kwargs"].items())
+        print_fields(
+            f"\n{entry['name']}",
+            {
+                "environment": f"{entry['env_id']}  {parameters}".strip(),
+                "horizon": f"{entry['horizon']:,}",
+                "runs": ", ".join(entry["runs"]),
+                "skipped": skipped or "none",
+            },
+        )
+
+
+def _dataset(record: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+        return
+    files = record.pop("files", {})
+    print_fields(record.pop("name"), {k: v for k, v in record.items() if v not in (None, [], "")})
+    if files:
+        print_table(["file", "SHA-256"], list(files.items()))

@@ -1,0 +1,54 @@
+"""Rounds at which cumulative regret and reward are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError
+
+Checkpoints: TypeAlias = "str | int | Iterable[int]"
+
+LOG_POINTS = 64
+_ALLOWED = "'log', 'all', a number of checkpoints, or rounds in 1..horizon"
+
+
+def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ...]:
+    """Returns the increasing rounds to record; the last one is always the horizon.
+
+    Args:
+        checkpoints: ``"log"``: at most 64 log-spaced rounds from 1 on; ``"all"``: every
+            round; an integer n: at most n evenly spaced rounds; or explicit rounds.
+        horizon: T, at least 1.
+
+    Raises:
+        ParameterError: If `checkpoints` is none of these or a round is outside 1..T.
+
+    Example:
+        >>> resolve_checkpoints(4, 1000)
+        (250, 500, 750, 1000)
+        >>> resolve_checkpoints([10, 100], 1000)
+        (10, 100, 1000)
+    """
+    horizon = validation.integer("horizon", horizon, 1)
+    if isinstance(checkpoints, str):
+        if checkpoints == "all":
+            return tuple(range(1, horizon + 1))
+        if checkpoints != "log":
+            raise ParameterError(f"checkpoints must be {_ALLOWED}, got {checkpoints!r}")
+        spaced = np.rint(np.geomspace(1, horizon, LOG_POINTS)).astype(np.int64)
+    elif isinstance(checkpoints, (int, np.integer)):
+        count = validation.integer("checkpoints", checkpoints, 1)
+        spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:].astype(np.int64)
+    else:
+        try:
+            rounds = list(checkpoints)
+        except TypeError:
+            raise ParameterError(f"checkpoints must be {_ALLOWED}, got {checkpoints!r}") from None
+        for value in rounds:
+            validation.integer("a checkpoint", value, 1, horizon)
+        spaced = np.array([*rounds, horizon], dtype=np.int64)
+    return tuple(int(t) for t in np.unique(np.append(spaced, horizon)))

@@ -1,0 +1,74 @@
+"""Where results came from: command, versions, source revision, guarantees, wall times."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("dpb-gym", "numpy", "scipy", "numba", "gymnasium", "pyarrow")
+
+
+def now() -> str:
+    """The time in ISO 8601, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide the numbers."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def revision() -> str | None:
+    """Git revision of the source tree, with ``-dirty`` if it was changed; None if unknown.
+
+    Only a tree that holds this package counts: an installed copy inside somebody else's
+    repository has no revision.
+    """
+    package = Path(__file__).resolve().parents[1]
+    top = _git(package, "rev-parse", "--show-toplevel")
+    tracked = _git(package, "ls-files", "--error-unmatch", "errors.py")
+    commit = _git(package, "rev-parse", "HEAD")
+    if top is None or tracked is None or commit is None:
+        return None
+    changed = _git(package, "status", "--porcelain", "--untracked-files=no", "--", str(package))
+    return commit + ("-dirty" if changed else "")
+
+
+def command_line() -> str:
+    """The command that started this process, ready for a shell, without the machine's paths
+    to Python and to `dpb`."""
+    words = list(sys.orig_argv) or ["python"]
+    if len(words) > 1 and Path(words[1]).name in ("dpb", "dpb.exe", "dpb-script.py"):
+        return shlex.join(["dpb", *words[2:]])
+    return shlex.join(["python", *words[1:]])
+
+
+def describe_machine() -> dict[str, Any]:
+    """System and processor kind; no names of machines or people."""
+    return {"system": platform.system(), "machine": platform.machine()}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,81 @@
+"""Measures the constants that a suite freezes: mean rewards of the random policy and the oracle.
+
+``python -m dpb_gym.evaluation.normalise SUITE`` prints, for each task, a ``normalisation``
+entry to paste into the suite. The seeds are the suite's normalisation seeds, which are
+never evaluated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpb_gym.errors import DPBError
+from dpb_gym.evaluation.cells import Task
+from dpb_gym.evaluation.entries import named_entry
+from dpb_gym.evaluation.runner import Failure, run_block
+from dpb_gym.evaluation.suite import load_suite
+
+REFERENCES = ("random", "oracle")
+
+
+def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> dict[str, float]:
+    """Mean cumulative reward of the random policy and the oracle at the horizon.
+
+    Args:
+        task: The task.
+        first_seed: Seed of the first replicate.
+        replicates: Number of replicates.
+        block: Replicates that run together.
+
+    Returns:
+        ``random`` and ``oracle``, and their standard errors ``random_se``, ``oracle_se``.
+
+    Raises:
+        AgentError: If one of the two agents fails.
+    """
+    problem = task.problem()
+    entries = [named_entry(name, name) for name in REFERENCES]
+    rewards: dict[str, list[float]] = {name: [] for name in REFERENCES}
+    for start in range(0, replicates, block):
+        stop = min(start + block, replicates)
+        seeds = range(first_seed + start, first_seed + stop)
+        for lane in run_block(problem, entries, seeds, [task.horizon]):
+            if isinstance(lane, Failure):
+                raise lane.error()
+            rewards[lane.entry.label] += lane.reward[:, -1].tolist()
+    found = {name: float(np.mean(values)) for name, values in rewards.items()}
+    for name, values in rewards.items():
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        found[f"{name}_se"] = spread / len(values) ** 0.5
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the constants of every task of a suite."""
+    program = "python -m dpb_gym.evaluation.normalise"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser.add_argument("suite", help="name of a suite, or a .yaml file")
+    parser.add_argument("--replicates", type=int, default=400)
+    chosen = parser.parse_args(arguments)
+    try:
+        suite = load_suite(chosen.suite)
+        for task in suite.task_list:
+            found = measure(task, suite.normalisation_seed, chosen.replicates)
+            print(
+                f"{task.name}: normalisation: {{random: {found['random']:.2f}, "
+                f"oracle: {found['oracle']:.2f}}}  # standard errors {found['random_se']:.2f}, "
+                f"{found['oracle_se']:.2f}; {chosen.replicates} replicates",
+                flush=True,
+            )
+    except DPBError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,218 @@
+"""From a suite to the entries of each task, and from those to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpb_gym.agent import AgentSpec, agent_spec, agent_specs, check_supported
+from dpb_gym.errors import DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.evaluation.cells import Cell, Task, make_cell
+from dpb_gym.evaluation.checkpoints import resolve_checkpoints
+from dpb_gym.evaluation.entries import Entry, check_distinct, named_entry
+from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, Suite, SuiteAgent
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import ProblemInfo
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """Who takes part in a task.
+
+    Attributes:
+        task: The task.
+        entries: The agents that run, once per budget.
+        skipped: Labels of the agents that do not, with the reason.
+    """
+
+    task: Task
+    entries: tuple[Entry, ...]
+    skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells of one task and one block of replicates, computed together.
+
+    Attributes:
+        task: The task.
+        entries: Who runs.
+        cells: Their cells, in the same order.
+    """
+
+    task: Task
+    entries: tuple[Entry, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def rounds(self) -> int:
+        """Agent rounds."""
+        return len(self.cells) * len(self.cells[0].replicates) * self.task.horizon
+
+    @property
+    def title(self) -> str:
+        """Task and replicates, for progress bars."""
+        block = self.cells[0].replicates
+        return f"{self.task.name} {block[0]}-{block[-1]}"
+
+
+def plan_suite(
+    suite: Suite, agents: Sequence[str] | None = None, tasks: Sequence[str] | None = None
+) -> list[TaskPlan]:
+    """Decides who runs on what.
+
+    Agents that do not support a task are skipped there. An agent that the suite does not
+    name but that is registered takes part if asked for.
+
+    Args:
+        suite: The suite.
+        agents: Labels or names to restrict it to; all by default.
+        tasks: Names of tasks to restrict it to; all by default.
+
+    Raises:
+        UnknownNameError: If a name of `agents` or `tasks` is unknown.
+        SuiteError: If the suite names an agent that is not registered, gives a budget to
+            one that takes none, or none to one that needs it.
+    """
+    chosen_tasks = _choose_tasks(suite, tasks)
+    expanded = [(agent, _entries(suite, agent)) for agent in _choose_agents(suite, agents)]
+    plans = []
+    for task in chosen_tasks:
+        entries: list[Entry] = []
+        skipped: dict[str, str] = {}
+        for agent, candidates in expanded:
+            if agent.tasks is not None and task.name not in agent.tasks:
+                continue
+            reason = _unsupported(task, candidates[0].spec)
+            if reason is None:
+                entries += candidates
+            else:
+                skipped[agent.label] = reason
+        try:
+            check_distinct(entries)
+        except ParameterError as error:
+            raise SuiteError(f"suite {suite.name!r}, task {task.name!r}: {error}") from None
+        plans.append(TaskPlan(task, tuple(entries), skipped))
+    return plans
+
+
+def plan_entries(task: Task, entries: Sequence[Entry]) -> TaskPlan:
+    """Plans given entries on one task; each must support it.
+
+    Raises:
+        AgentError: If an agent does not support the task or its budget.
+    """
+    for entry in entries:
+        check_supported(entry.spec, task_info(task), entry.budget)
+    return TaskPlan(task, tuple(entries), {})
+
+
+def task_info(task: Task) -> ProblemInfo:
+    """What `check_supported` asks for, without loading any data."""
+    return ProblemInfo(
+        task.kind, task.horizon, 1, (0.0, 1.0), partial_feedback=task.partial_feedback
+    )
+
+
+def make_jobs(
+    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None
+) -> list[Job]:
+    """Cuts the plan into jobs, after making every problem and agent once.
+
+    Args:
+        suite: The suite.
+        plans: Its plan.
+        replicates: Instead of the suite's.
+
+    Raises:
+        ParameterError: If a parameter is invalid.
+        DataError: If data are missing or damaged.
+    """
+    count = suite.replicates if replicates is None else replicates
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= SEED_SPAN:
+        raise ParameterError(f"replicates must be an integer in 1..{SEED_SPAN}, got {count!r}")
+    protocol = suite.protocol
+    blocks = [
+        range(start, min(start + suite.block, count)) for start in range(0, count, suite.block)
+    ]
+    jobs = []
+    for plan in plans:
+        if not plan.entries:
+            continue
+        task = plan.task
+        task.problem()
+        for entry in plan.entries:
+            entry.make()
+        data = task.data_digest()
+        checkpoints = resolve_checkpoints(suite.checkpoints, task.horizon)
+        for block in blocks:
+            cells = tuple(
+                make_cell(suite.name, protocol, task, data, entry, checkpoints, suite.seed, block)
+                for entry in plan.entries
+            )
+            jobs.append(Job(task, plan.entries, cells))
+    return jobs
+
+
+def _choose_tasks(suite: Suite, names: Sequence[str] | None) -> list[Task]:
+    by_name = {task.name: task for task in suite.task_list}
+    for name in names or ():
+        if name not in by_name:
+            raise unknown_name("task", name, by_name)
+    return [task for task in by_name.values() if names is None or task.name in names]
+
+
+def _choose_agents(suite: Suite, names: Sequence[str] | None) -> list[SuiteAgent]:
+    if names is None:
+        return list(suite.agents)
+    registered = agent_specs()
+    chosen = []
+    for name in dict.fromkeys(names):
+        found = [agent for agent in suite.agents if name == agent.label]
+        found = found or [agent for agent in suite.agents if name == agent.name]
+        if not found:
+            if name not in registered:
+                labels = {agent.label for agent in suite.agents}
+                raise unknown_name("agent", name, labels | set(registered))
+            found = [SuiteAgent(name=name)]
+        chosen += [agent for agent in found if agent not in chosen]
+    return chosen
+
+
+def _entries(suite: Suite, agent: SuiteAgent) -> list[Entry]:
+    where = f"suite {suite.name!r}, agent {agent.label!r}"
+    try:
+        spec = agent_spec(agent.name)
+        budgets = _budgets(suite, agent, spec)
+        return [named_entry(agent.label, agent.name, b, agent.params) for b in budgets]
+    except SuiteError:
+        raise
+    except DPBError as error:
+        raise SuiteError(f"{where}: {error}") from error
+
+
+def _budgets(suite: Suite, agent: SuiteAgent, spec: AgentSpec) -> list[Budget | None]:
+    where = f"suite {suite.name!r}, agent {agent.label!r}"
+    if agent.budgets is not None:
+        if spec.budget == "never":
+            raise SuiteError(f"{where}: agent {agent.name!r} is non-private and takes no budget")
+        return list(suite.grid(agent.budgets))
+    if spec.budget != "required":
+        return [None]
+    if DEFAULT_GRID not in suite.budgets:
+        raise SuiteError(
+            f"{where}: agent {agent.name!r} is private: give budgets, or a grid called "
+            f"{DEFAULT_GRID!r}"
+        )
+    return list(suite.grid(DEFAULT_GRID))
+
+
+def _unsupported(task: Task, spec: AgentSpec) -> str | None:
+    info = task_info(task)
+    if info.kind not in spec.supports:
+        return f"supports {', '.join(spec.supports)}"
+    if info.partial_feedback and not spec.partial_feedback:
+        return "needs feedback in every round"
+    return None
+
+

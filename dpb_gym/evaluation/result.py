@@ -1,0 +1,226 @@
+"""What an evaluation returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
+from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation.cells import CellResult
+from dpb_gym.evaluation.leaderboard import Series, collect, to_leaderboard
+from dpb_gym.evaluation.runner import Failure
+from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.suite import Suite
+from dpb_gym.problems.base import Array
+from dpb_gym.report.model import LeaderboardData
+
+
+class Result:
+    """Results of one or more tasks: read them, draw them, keep them.
+
+    Attributes:
+        suite: What was run.
+        cells: One `CellResult` per task, agent, budget and block of replicates.
+        failures: Task and `Failure` of every agent that broke down.
+        created: ISO 8601 time.
+        command: Command that computed them.
+        revision: Source revision, None if unknown.
+        versions: Versions of Python and the packages.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        cells: Sequence[CellResult],
+        failures: Sequence[tuple[str, Failure]] = (),
+        *,
+        created: str | None = None,
+        command: str | None = None,
+        revision: str | None = None,
+        versions: dict[str, str] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.suite = suite
+        self.cells = tuple(cells)
+        self.failures = tuple(failures)
+        self.created = created or origin.now()
+        self.command = origin.command_line() if command is None else command
+        self.revision = revision
+        self.versions = versions or origin.versions()
+        self._notes = tuple(notes)
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """One entry per task, agent and budget."""
+        return collect(self.cells)
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of the agents, in order."""
+        return list(dict.fromkeys(s.agent for s in self.series))
+
+    def _find(self, label: str, budget: Any, task: str | None) -> Series:
+        failed = {failure.entry.label: failure for _, failure in self.failures}
+        if label not in self.labels:
+            if label in failed:
+                raise failed[label].error()
+            raise unknown_name("agent label", label, self.labels)
+        wanted = None if budget is None else getattr(budget, "label", str(budget))
+        found = [
+            s
+            for s in self.series
+            if s.agent == label
+            and (wanted is None or s.budget == wanted)
+            and (task is None or s.task == task)
+        ]
+        if len(found) == 1:
+            return found[0]
+        known = [s for s in self.series if s.agent == label]
+        rows = ", ".join(f"task={s.task!r} budget={s.budget!r}" for s in known)
+        if not found:
+            raise ParameterError(
+                f"agent {label!r} has no result for task {task!r} and budget {wanted!r}; "
+                f"it has {rows}"
+            )
+        raise ParameterError(f"agent {label!r} has several results; name one of: {rows}")
+
+    def final_regret(self, label: str, budget: Any = None, task: str | None = None) -> Array:
+        """Cumulative pseudo-regret at the horizon ``(replicates,)``, in replicate order.
+
+        Args:
+            label: The agent's label.
+            budget: Budget or its label, needed only if the agent ran with several.
+            task: Name of the task, needed only if there are several.
+
+        Raises:
+            UnknownNameError: If there is no such agent.
+            AgentError: If the agent failed.
+            ParameterError: If budget or task do not name exactly one row.
+        """
+        return self._find(label, budget, task).regret[:, -1].copy()
+
+    def final_reward(self, label: str, budget: Any = None, task: str | None = None) -> Array:
+        """Cumulative realised reward at the horizon; see `final_regret`."""
+        return self._find(label, budget, task).reward[:, -1].copy()
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dict per agent, replicate and checkpoint, ready for a data frame.
+
+        Keys: task, agent, budget, replicate, seed, round, regret, reward (cumulative).
+        """
+        rows = []
+        for s in self.series:
+            for i, replicate in enumerate(s.replicates.tolist()):
+                for c, t in enumerate(s.rounds.tolist()):
+                    rows.append(
+                        {
+                            "task": s.task,
+                            "agent": s.agent,
+                            "budget": s.budget,
+                            "replicate": replicate,
+                            "seed": s.config["seed"] + replicate,
+                            "round": t,
+                            "regret": float(s.regret[i, c]),
+                            "reward": float(s.reward[i, c]),
+                        }
+                    )
+        return rows
+
+    def guarantees(self) -> dict[str, str]:
+        """One line per agent and budget: what is promised, at which true cost."""
+        rows = self.to_leaderboard().tasks
+        return {row.key: row.guarantee for task in rows for row in task.rows}
+
+    def to_leaderboard(self) -> LeaderboardData:
+        """The rows with intervals and scores, as the report room draws them."""
+        failed = [f"Failed: {task}: {failure.message}" for task, failure in self.failures]
+        return to_leaderboard(
+            self.suite,
+            self.series,
+            created=self.created,
+            version=self.versions.get("dpb-gym", "unknown"),
+            revision=self.revision,
+            command=self.command,
+            notes=[*self._notes, *failed],
+        )
+
+    def table(self) -> None:
+        """Prints regret, 95% interval, normalised score, guarantee and rounds per second."""
+        from dpb_gym import report
+
+        report.table(self.to_leaderboard())
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draws the regret curves to a file (``.png``, ``.pdf`` or ``.svg``)."""
+        from dpb_gym import report
+
+        return report.plot(self.to_leaderboard(), path)
+
+    def html(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the self-contained leaderboard page."""
+        from dpb_gym import report
+
+        return report.html(self.to_leaderboard(), path)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Keeps the results in a directory that `load` and ``dpb leaderboard`` read.
+
+        Equal cells that are there already stay as they are.
+
+        Args:
+            path: The directory; made if there is none.
+
+        Raises:
+            ResultError: If it holds other results, or cannot be written.
+            ParameterError: If an agent's parameters cannot be stored.
+        """
+        store = Store.create(path, self.suite, self.suite.to_yaml())
+        run = {
+            "command": self.command,
+            "computed": len(self.cells),
+            "failures": [f"{task}: {failure.message}" for task, failure in self.failures],
+        }
+        with store.writing(run):
+            missing = {cell.key for cell in store.prepare([r.cell for r in self.cells])}
+            for result in self.cells:
+                if result.cell.key in missing:
+                    store.write(result)
+        return store.path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Result:
+        """Reads the results of a directory that `save` or ``dpb run`` wrote.
+
+        Raises:
+            ResultError: If there is none, or a shard or the manifest is damaged.
+        """
+        store = Store.open(path)
+        cells = store.results()
+        if not cells:
+            raise ResultError(f"{store.path} holds no results yet")
+        runs = store.manifest["runs"]
+        last = runs[-1] if runs else {}
+        notes = [f"Failed: {text}" for text in last.get("failures", ())]
+        return cls(
+            store.suite,
+            cells,
+            created=store.manifest["updated"],
+            command=str(last.get("command", "")),
+            revision=last.get("revision"),
+            versions=last.get("versions"),
+            notes=notes,
+        )
+
+    def __repr__(self) -> str:
+        tasks = ", ".join(dict.fromkeys(s.task for s in self.series))
+        return f"Result({self.suite.name!r}: tasks {tasks}; agents {', '.join(self.labels)})"
+
+
+def raise_if_all_failed(failures: Sequence[tuple[str, Failure]], results: int) -> None:
+    """Raises the first failure if nothing succeeded."""
+    if failures and not results:
+        raise AgentError(failures[0][1].message)

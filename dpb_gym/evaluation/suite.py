@@ -1,0 +1,323 @@
+"""Suites: immutable, versioned descriptions of a comparison, read from YAML."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.errors import DPBError, SuiteError, unknown_name
+from dpb_gym.evaluation.cells import Task, canonical, plain
+from dpb_gym.evaluation.checkpoints import resolve_checkpoints
+from dpb_gym.evaluation.yamlfile import parse_yaml
+from dpb_gym.privacy import Budget
+
+SEED_SPAN = 1_000_000
+"""Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
+
+DEFAULT_GRID = "default"
+
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
+Label = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SuiteBudget(_Strict):
+    """``rho``, or ``epsilon`` and ``delta``."""
+
+    rho: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> SuiteBudget:
+        if (self.rho is None) == (self.epsilon is None) or (
+            (self.epsilon is None) != (self.delta is None)
+        ):
+            raise ValueError("a budget is either rho or epsilon and delta")
+        try:
+            self.budget()
+        except DPBError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def budget(self) -> Budget:
+        """The budget it stands for."""
+        if self.rho is not None:
+            return Budget.zcdp(self.rho)
+        assert self.epsilon is not None and self.delta is not None
+        return Budget.approx(self.epsilon, self.delta)
+
+
+class SuiteNormalisation(_Strict):
+    """Mean cumulative rewards at the horizon that score 0 and 1."""
+
+    random: float = Field(allow_inf_nan=False)
+    oracle: float = Field(allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check(self) -> SuiteNormalisation:
+        if self.oracle <= self.random:
+            raise ValueError(f"oracle must exceed random, got {self.oracle} and {self.random}")
+        return self
+
+
+class SuiteTask(_Strict):
+    """One environment; see `dpb_gym.evaluation.cells.Task`."""
+
+    name: Slug
+    env: str
+    env_kwargs: dict[str, Any] = {}
+    horizon: int = Field(ge=2)
+    description: str = ""
+    normalisation: SuiteNormalisation | None = None
+
+    @field_validator("env")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in ENVIRONMENTS:
+            raise ValueError(str(unknown_name("environment", value, ENVIRONMENTS)))
+        return value
+
+    @field_validator("env_kwargs")
+    @classmethod
+    def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if "horizon" in value:
+            raise ValueError("the horizon is given beside env_kwargs, not in it")
+        return dict(plain(value, "env_kwargs"))
+
+    def task(self) -> Task:
+        """The task it stands for."""
+        constants = None if self.normalisation is None else self.normalisation.model_dump()
+        return Task(
+            self.name, self.env, self.env_kwargs, self.horizon, self.description.strip(), constants
+        )
+
+
+class SuiteAgent(_Strict):
+    """An agent, run once per budget on every task that it supports.
+
+    Attributes:
+        name: Registered name.
+        label: Display label, the name by default.
+        params: Parameters over the registered ones.
+        budgets: Name of a grid of the suite, or budgets. Agents that need a budget and
+            name none take the grid called ``default``; the others run without.
+        tasks: Names of tasks; all by default.
+    """
+
+    name: str = Field(min_length=1)
+    label: Label = ""
+    params: dict[str, Any] = {}
+    budgets: str | tuple[SuiteBudget, ...] | None = None
+    tasks: tuple[str, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            data = {"name": data}
+        if isinstance(data, dict) and isinstance(data.get("name"), str):
+            data = {"label": data["name"], **data}
+        return _tuples(data, "budgets", "tasks")
+
+
+class Suite(_Strict):
+    """A suite; every key of its YAML file.
+
+    Attributes:
+        name: Name with version, e.g. ``"core-v0"``. A published suite never changes.
+        title: Heading of its leaderboard.
+        description: What it is for.
+        seed: Replicate i has seed ``seed + i``.
+        tuning_seed: First seed for tuning agents.
+        normalisation_seed: First seed for measuring the normalisation constants.
+        replicates: Replicates per task.
+        block: Replicates that run together; changes speed, never values.
+        checkpoints: See `resolve_checkpoints`.
+        budgets: Named grids of budgets.
+        tasks: The tasks, distinct names.
+        agents: The agents.
+    """
+
+    name: Slug
+    title: str = ""
+    description: str = ""
+    seed: int = Field(default=0, ge=0)
+    tuning_seed: int = Field(default=SEED_SPAN, ge=0)
+    normalisation_seed: int = Field(default=2 * SEED_SPAN, ge=0)
+    replicates: int = Field(ge=1, le=SEED_SPAN)
+    block: int = Field(default=10, ge=1, le=4096)
+    checkpoints: str | int | tuple[int, ...] = "log"
+    budgets: dict[Slug, tuple[SuiteBudget, ...]] = {}
+    tasks: tuple[SuiteTask, ...] = Field(min_length=1)
+    agents: tuple[SuiteAgent, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        data = _tuples(data, "tasks", "agents", "checkpoints")
+        if isinstance(data, dict) and isinstance(data.get("budgets"), dict):
+            grids = {k: tuple(v) if isinstance(v, list) else v for k, v in data["budgets"].items()}
+            data = {**data, "budgets": grids}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Suite:
+        starts = {
+            "seed": self.seed,
+            "tuning_seed": self.tuning_seed,
+            "normalisation_seed": self.normalisation_seed,
+        }
+        ordered = sorted(starts.items(), key=lambda item: item[1])
+        for (a, low), (b, high) in pairwise(ordered):
+            if high - low < SEED_SPAN:
+                raise ValueError(
+                    f"{a}={low} and {b}={high} must be at least {SEED_SPAN:,} apart, so that the "
+                    "seeds of evaluation, tuning and normalisation never meet"
+                )
+        names = [task.name for task in self.tasks]
+        _distinct(names, "task")
+        for task in self.tasks:
+            try:
+                resolve_checkpoints(self.checkpoints, task.horizon)
+            except DPBError as error:
+                raise ValueError(f"checkpoints: {error}") from None
+        for i, agent in enumerate(self.agents):
+            where = f"agents.{i}"
+            for name in agent.tasks or ():
+                if name not in names:
+                    raise ValueError(f"{where}.tasks: {unknown_name('task', name, names)}")
+            if isinstance(agent.budgets, str) and agent.budgets not in self.budgets:
+                grid = unknown_name("budget grid", agent.budgets, self.budgets)
+                raise ValueError(f"{where}.budgets: {grid}")
+        return self
+
+    def grid(self, budgets: str | tuple[SuiteBudget, ...]) -> list[Budget]:
+        """The budgets of a grid, by name or written out."""
+        grid = self.budgets[budgets] if isinstance(budgets, str) else budgets
+        return [item.budget() for item in grid]
+
+    @cached_property
+    def task_list(self) -> tuple[Task, ...]:
+        """The tasks, in order."""
+        return tuple(task.task() for task in self.tasks)
+
+    @property
+    def protocol(self) -> str:
+        """Hash of what makes results comparable: name, tasks, seed and checkpoints.
+
+        Agents and the number of replicates are no part of it: more of them may be added
+        to a result directory later.
+        """
+        parts = [
+            self.name,
+            [task.to_dict() for task in self.task_list],
+            self.seed,
+            list(self.checkpoints) if isinstance(self.checkpoints, tuple) else self.checkpoints,
+        ]
+        return hashlib.sha256(canonical(parts).encode()).hexdigest()
+
+    def to_yaml(self) -> str:
+        """Writes the suite as YAML that `parse_suite` reads."""
+        import yaml
+
+        data = self.model_dump(mode="json", exclude_defaults=True)
+        return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=96))
+
+
+def _tuples(data: Any, *keys: str) -> Any:
+    """YAML has lists only; strict models want tuples."""
+    if not isinstance(data, dict):
+        return data
+    return {k: tuple(v) if k in keys and isinstance(v, list) else v for k, v in data.items()}
+
+
+def _distinct(names: list[str], what: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what} given twice: {', '.join(twice)}")
+
+
+def parse_suite(text: str, source: str) -> Suite:
+    """Reads a suite from YAML.
+
+    Args:
+        text: The YAML.
+        source: Where it came from, for messages.
+
+    Raises:
+        SuiteError: If it is not valid; names the key and what is allowed.
+    """
+    try:
+        data = parse_yaml(text)
+    except ValueError as error:
+        raise SuiteError(f"{source}: not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        found = type(data).__name__
+        raise SuiteError(f"{source}: a suite is a mapping of keys to values, got {found}")
+    try:
+        return Suite.model_validate(data)
+    except ValidationError as error:
+        problems = [_problem(detail) for detail in error.errors()[:5]]
+        raise SuiteError(f"{source}: {'; '.join(problems)}") from None
+
+
+def _problem(detail: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"] if part not in ("tuple", "str"))
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key"
+    if detail["type"] == "missing":
+        return f"{path}: missing"
+    text = detail["msg"].removeprefix("Value error, ")
+    text = text[0].lower() + text[1:] if text.startswith("Input ") else text
+    got = "" if detail["type"] == "value_error" else f", got {detail['input']!r:.80}"
+    return f"{path}: {text}{got}" if path else f"{text}{got}"
+
+
+def suite_names() -> list[str]:
+    """Names of the suites that come with the package."""
+    folder = resources.files("dpb_gym.evaluation") / "suites"
+    names = [file.name for file in folder.iterdir()]
+    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
+
+
+def suite_text(name_or_path: str) -> tuple[str, str]:
+    """Returns the YAML text of a suite and where it came from.
+
+    Raises:
+        UnknownNameError: If no suite has this name.
+        SuiteError: If a file cannot be read.
+    """
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            return path.read_text(encoding="utf-8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise SuiteError(f"{path}: cannot read the suite: {reason}") from None
+    names = suite_names()
+    if name_or_path not in names:
+        raise unknown_name("suite", name_or_path, names)
+    file = resources.files("dpb_gym.evaluation") / "suites" / f"{name_or_path}.yaml"
+    return file.read_text(encoding="utf-8"), f"suite {name_or_path!r}"
+
+
+def load_suite(name_or_path: str) -> Suite:
+    """Loads a suite of the package by name, or any suite from a ``.yaml`` file.
+
+    Raises:
+        UnknownNameError: If no suite has this name; the message offers close matches.
+        SuiteError: If the file cannot be read or is not valid.
+    """
+    text, source = suite_text(str(name_or_path))
+    return parse_suite(text, source)
