@@ -1,0 +1,160 @@
+"""The agent protocol and the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.agent import AgentSpec, agent_spec, agent_specs, check_supported, make_agent
+from dpb_gym.errors import AgentError, ParameterError, UnknownNameError
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Feedback
+from dpb_gym.streams import AgentStreams
+
+
+@pytest.fixture(autouse=True)
+def clean_registry(monkeypatch):
+    from dpb_gym import agent
+
+    agent_specs()
+    monkeypatch.setattr(agent, "_REGISTRY", dict(agent._REGISTRY))
+    monkeypatch.setattr(agent, "_CLASSES", dict(agent._CLASSES))
+
+
+def begin(agent, env_id="DPB/Recommendation-v0", seeds=(0, 1), **kwargs):
+    problem = dpb_gym.make_problem(env_id, horizon=20, **kwargs)
+    agent.begin(problem.info, AgentStreams(seeds))
+    return problem, problem.instance(seeds)
+
+
+def test_specs_serialise():
+    for name, spec in agent_specs().items():
+        again = AgentSpec.from_json(spec.to_json())
+        assert again == spec and again.name == name
+        assert spec.summary, f"{name} has no docstring"
+        assert spec.load() is not None
+    for text in ("", "[]", "{}", '{"name": 1}', "null"):
+        with pytest.raises(AgentError):
+            AgentSpec.from_json(text)
+
+
+def test_parameters_are_checked():
+    assert agent_spec("lin-ucb", alpha=0.5).params["alpha"] == 0.5
+    with pytest.raises(ParameterError, match=r"no parameter 'alhpa'.*alpha"):
+        make_agent("lin-ucb", alhpa=0.5)
+
+
+def test_unknown_agents_get_close_matches():
+    with pytest.raises(UnknownNameError, match="did you mean 'lin-ucb'"):
+        make_agent("linucb")
+    with pytest.raises(KeyError):
+        make_agent("linucb")
+
+
+def test_support_and_budget_are_checked():
+    info = dpb_gym.make_problem("DPB/Pricing-v0").info
+    with pytest.raises(AgentError, match="supports recommendation, not pricing"):
+        check_supported(agent_spec("lin-ucb"), info, None)
+    info = dpb_gym.make_problem("DPB/Recommendation-v0").info
+    with pytest.raises(AgentError, match="takes no budget"):
+        check_supported(agent_spec("lin-ucb"), info, Budget.zcdp(1.0))
+    with pytest.raises(AgentError, match="needs a budget"):
+        check_supported(agent_spec("adaprivate-ts"), info, None)
+    check_supported(agent_spec("adaprivate-ts"), info, Budget.zcdp(1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("My_Agent", {"supports": ["pricing"]}),
+        ("my agent", {"supports": ["pricing"]}),
+        ("", {"supports": ["pricing"]}),
+        ("fine", {"supports": ["prices"]}),
+        ("fine", {"supports": []}),
+        ("fine", {"supports": ["pricing"], "budget": "maybe"}),
+    ],
+)
+def test_bad_registrations(name, kwargs):
+    with pytest.raises(AgentError):
+        dpb_gym.register_agent(name, **kwargs)(type("X", (dpb_gym.SingleAgent,), {}))
+
+
+def test_only_agents_register_and_names_are_unique():
+    with pytest.raises(AgentError, match="must derive"):
+        dpb_gym.register_agent("not-an-agent", supports=["pricing"])(dict)
+    with pytest.raises(AgentError, match="already registered"):
+        dpb_gym.register_agent("random", supports=["pricing"])(
+            type("Another", (dpb_gym.SingleAgent,), {})
+        )
+
+
+class Echo(dpb_gym.SingleAgent):
+    """Records what it is shown."""
+
+    def __init__(self, arm=0):
+        self.arm = arm
+
+    def begin(self):
+        self.seen = []
+
+    def act(self, context):
+        return self.arm
+
+    def observe(self, context, action, feedback):
+        self.seen.append((context.features.copy(), action, feedback))
+
+
+def test_a_single_agent_is_batched():
+    dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
+    agent = make_agent("echo", arm=2)
+    _, instance = begin(agent)
+    context = instance.context()
+    action = agent.act(context)
+    assert action.tolist() == [2, 2]
+    outcome = instance.respond(action)
+    agent.observe(context, action, outcome.feedback)
+    for i, copy in enumerate(agent._copies):
+        features, arm, feedback = copy.seen[0]
+        np.testing.assert_array_equal(features, context.features[i])
+        assert arm == 2 and feedback.reward == outcome.feedback.reward[i]
+        assert feedback.choice is None
+    assert agent._copies[0].rng is not agent._copies[1].rng
+
+
+def test_a_single_agent_is_spared_unobserved_rounds():
+    dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
+    agent = make_agent("echo")
+    _, instance = begin(agent)
+    context = instance.context()
+    action = agent.act(context)
+    agent.observe(context, action, Feedback(np.zeros(2), observed=np.array([True, False])))
+    assert [len(copy.seen) for copy in agent._copies] == [1, 0]
+
+
+def test_short_slates_are_padded_and_bad_ones_named():
+    class Slates(dpb_gym.SingleAgent):
+        """Offers a fixed list."""
+
+        slate = (3, 1)
+
+        def act(self, context):
+            return list(self.slate)
+
+    dpb_gym.register_agent("slates", supports=["assortment"])(Slates)
+    agent = make_agent("slates")
+    _, instance = begin(agent, "DPB/Assortment-v0", n_items=6, capacity=4)
+    assert agent.act(instance.context()).tolist() == [[3, 1, -1, -1]] * 2
+    for bad in ((0, 1, 2, 3, 4), (0.5,), ("a",)):
+        Slates.slate = bad
+        with pytest.raises(AgentError, match="at most 4"):
+            agent.act(instance.context())
+
+
+def test_begin_starts_afresh():
+    dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
+    agent = make_agent("echo")
+    begin(agent)
+    first = agent._copies
+    begin(agent, seeds=(5,))
+    assert len(agent._copies) == 1 and agent._copies[0] not in first

@@ -1,0 +1,130 @@
+"""What holds for every agent of the zoo: it beats random wherever it plays, and a replicate
+does not depend on its batch, its companions, or whether it runs in lockstep or in Gymnasium."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.agent import agent_specs, make_agent
+from dpb_gym.privacy import Budget
+from dpb_gym.streams import AgentStreams
+
+# Small and easy, so that a short run separates learning from chance.
+ARENAS = {
+    "assortment": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 3}),
+    "assortment-revenues": (
+        "DPB/Assortment-v0",
+        {"n_items": 12, "capacity": 3, "dim": 3, "revenues": "random", "context_norm": "clip"},
+    ),
+    "assortment-one": ("DPB/Assortment-v0", {"n_items": 10, "capacity": 1, "dim": 3}),
+    "pricing": ("DPB/Pricing-v0", {}),
+    "pricing-two-type": ("DPB/PricingTwoType-v0", {}),
+    "pricing-drifting": ("DPB/Pricing-v0", {"customers": "drifting"}),
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_arms": 20}),
+    "recommendation-fresh": ("DPB/Recommendation-v0", {"dim": 4, "fresh": True}),
+    "recommendation-linear": ("DPB/Recommendation-v0", {"dim": 4, "reward": "linear"}),
+    "recommendation-gaussian": ("DPB/Recommendation-v0", {"dim": 4, "reward": "gaussian"}),
+    "movielens": ("DPB/MovieLensReplay-v0", {"dim": 8}),
+    "movielens-replay": ("DPB/MovieLensReplay-v0", {"dim": 8, "protocol": "replay"}),
+    "jester": ("DPB/JesterReplay-v0", {"dim": 8}),
+}
+# A loose budget: these tests ask whether an agent works, not what privacy costs.
+BUDGET = Budget.zcdp(50.0)
+YARDSTICKS = {"random", "oracle"}
+SLOW = {"sb3-ppo"}  # has a room of its own: tests/sb3
+
+
+def budget_of(spec):
+    return None if spec.budget == "never" else BUDGET
+
+
+def pairs():
+    for name, spec in agent_specs().items():
+        if not spec.entry_point.startswith("dpb_agents") or name in SLOW:
+            continue
+        for arena, (env_id, kwargs) in ARENAS.items():
+            info = dpb_gym.make_problem(env_id, horizon=50, **kwargs).info
+            if info.kind in spec.supports and (spec.partial_feedback or not info.partial_feedback):
+                yield name, arena
+
+
+PAIRS = list(pairs())
+
+
+def lockstep(problem, name, seeds, rounds, budget):
+    """Actions and regret of one agent, round by round."""
+    instance = problem.instance(seeds)
+    agent = make_agent(name)
+    agent.attach(instance)
+    agent.begin(problem.info, AgentStreams(seeds), budget)
+    actions, regrets = [], []
+    for t in range(rounds):
+        context = instance.context()
+        action = agent.act(context)
+        outcome = instance.respond(action)
+        actions.append(np.array(action))
+        regrets.append(outcome.regret)
+        agent.observe(context, action, outcome.feedback)
+        if t < rounds - 1:
+            instance.advance()
+    return np.array(actions), np.array(regrets)
+
+
+@pytest.mark.parametrize(("name", "arena"), [p for p in PAIRS if p[0] not in YARDSTICKS])
+def test_beats_random(name, arena):
+    env_id, kwargs = ARENAS[arena]
+    rounds = 10_000 if "replay" in arena else 1500
+    problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
+    seeds = range(12)
+    budget = budget_of(agent_specs()[name])
+    ours = lockstep(problem, name, seeds, rounds, budget)[1].sum(axis=0)
+    chance = lockstep(problem, "random", seeds, rounds, None)[1].sum(axis=0)
+    gap = chance - ours
+    # Paired over replicates; four standard errors.
+    assert gap.mean() > 4 * gap.std(ddof=1) / np.sqrt(len(gap)), (ours.mean(), chance.mean())
+
+
+@pytest.mark.parametrize(("name", "arena"), PAIRS)
+def test_a_replicate_does_not_depend_on_its_batch(name, arena):
+    env_id, kwargs = ARENAS[arena]
+    problem = dpb_gym.make_problem(env_id, horizon=320, **kwargs)
+    budget = budget_of(agent_specs()[name])
+    seeds = [3, 8, 4, 9, 5, 7]
+    together = lockstep(problem, name, seeds, 320, budget)
+    for i in (0, 4):
+        alone = lockstep(problem, name, [seeds[i]], 320, budget)
+        for batch, single in zip(together, alone):
+            np.testing.assert_array_equal(batch[:, i], single[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "arena"),
+    [p for p in PAIRS if p[1] in ("assortment-revenues", "pricing", "recommendation", "movielens")],
+)
+def test_a_lane_equals_stepping_gymnasium_by_hand(name, arena):
+    env_id, kwargs = ARENAS[arena]
+    problem = dpb_gym.make_problem(env_id, horizon=60, **kwargs)
+    budget = budget_of(agent_specs()[name])
+    actions, regrets = lockstep(problem, name, [6, 7], 60, budget)
+    env = gym.make(env_id, horizon=60, obs_mode="dict", **kwargs)
+    observation, _ = env.reset(seed=7)
+    instance = problem.instance([6, 7])
+    total = []
+    for t in range(60):
+        np.testing.assert_array_equal(observation["features"], instance.context().features[1])
+        action = actions[t, 1]
+        if problem.kind == "assortment":
+            # A Gymnasium slate has no empty places: repeat an item instead.
+            action = np.where(action < 0, action.max(), action)
+        elif problem.kind == "pricing":
+            # Gymnasium's price box is float32; play the harness's float64 underneath.
+            action = np.array([action])
+        step = env.unwrapped.step(action)
+        observation = step[0]
+        total.append(step[4]["regret"])
+        if t < 59:
+            instance.advance()
+    np.testing.assert_array_equal(total, regrets[:, 1])
