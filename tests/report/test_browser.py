@@ -416,6 +416,10 @@ def test_frontiers_stand_where_budgets_vary_and_only_within_a_guarantee(opened, 
     assert {title.split(":")[0] for title in titles} == set(rows)
     for title in titles:
         assert number(rows[title.split(":")[0]].regret.mean) in title
+    heights = page.execute_script(
+        "return [...document.querySelectorAll('#task-1 .charts > *')].map(n => n.offsetHeight)"
+    )
+    assert abs(heights[0] - heights[1]) < 20  # two frontiers stand beside one taller chart
     press(page, "input[name=budget][value='rho=1']")
     assert len(page.find_elements("css selector", "#task-1 .frontiers figure")) == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpb_gym.report import grouping, numerals
 from dpb_gym.report.grouping import (
     Group,
     best_keys,
@@ -145,3 +147,9 @@ def test_extremes_leave_the_choice_to_each_number():
     assert decimals([0.0, 0.0]) == decimals([]) == 0
     assert number(-0.0001, 2) == "0.00"
     assert number(None) == "–"
+
+
+@pytest.mark.parametrize("module", [grouping, numerals])
+def test_docstrings_run(module):
+    result = doctest.testmod(module)
+    assert result.attempted > 0 and result.failed == 0

@@ -55,7 +55,7 @@ function axes(svg, box, x, y, xTicks, xTitle) {
     draw('text', { x: box.left - 7, y: at + 4, 'text-anchor': 'end' }, layer).textContent = tick(value);
   });
   draw('line', { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, 'class': 'base' }, layer);
-  spaced(xTicks, x, 52).forEach(function (value) {
+  spaced(xTicks, x, 14 + room(xTicks.map(tick))).forEach(function (value) {
     draw('line', { x1: x(value), x2: x(value), y1: box.bottom, y2: box.bottom + 4, 'class': 'base' }, layer);
     draw('text', {
       x: Math.min(x(value), svg.clientWidth - room([tick(value)]) / 2), y: box.bottom + 17, 'text-anchor': 'middle'

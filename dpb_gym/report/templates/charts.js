@@ -1,5 +1,5 @@
 /* Regret curves and privacy-regret frontiers. */
-var NAMES = 18;
+var NAMES = 18, FRONTIER = 220;
 
 /* An agent's weaker budgets are named by the budget alone: the colour says the rest. */
 function endNames(series) {
@@ -51,7 +51,10 @@ function path(list) {
 function drawCurves(view) {
   var holder = $('.curves .canvas', view.section), width = holder.clientWidth;
   if (!width) return;
-  var height = width < 480 ? 250 : 320;
+  var beside = $('.frontiers', view.section), count = beside.children.length;
+  var tall = count === 2 &&
+    beside.getBoundingClientRect().left >= holder.getBoundingClientRect().right;
+  var height = width < 480 ? 250 : tall ? 2 * FRONTIER + 34 : 320;
   var series = view.visible.map(function (i) {
     return { i: i, row: view.task.rows[i], points: points(view.task.rows[i]) };
   }).filter(function (s) { return s.points.length > 0; });
@@ -116,19 +119,25 @@ function drawFrontiers(view) {
   var rival = view.task.rows.map(function (row, i) { return { i: i, row: row }; })
     .filter(function (e) { return !e.row.private && !e.row.reference; })
     .sort(function (a, b) { return a.row.regret[0] - b.row.regret[0]; })[0];
-  Object.keys(sets).forEach(function (name) {
-    var entries = sets[name], values = entries.map(function (e) { return e.row.scale[1]; })
+  var plans = Object.keys(sets).map(function (name) {
+    var values = sets[name].map(function (e) { return e.row.scale[1]; })
       .filter(function (v, k, all) { return all.indexOf(v) === k; })
       .sort(function (a, b) { return a - b; });
-    if (values.length < 2) return;
+    return { group: JSON.parse(name)[0], kind: JSON.parse(name)[1], entries: sets[name], values: values };
+  }).filter(function (plan) { return plan.values.length > 1; });
+  holder.classList.toggle('many', plans.length > 2);
+  plans.forEach(function (plan) {
     var figure = make('figure', holder);
-    make('figcaption', figure, 'Final regret by budget, ' + JSON.parse(name)[0].replace('/', ', per '));
-    frontier(view, make('div', figure, null, 'canvas'), entries, values, JSON.parse(name)[1], rival);
+    make('figcaption', figure, 'Final regret by budget, ' + plan.group.replace('/', ', per '));
+    plan.canvas = make('div', figure, null, 'canvas');
   });
+  plans.forEach(function (plan) { frontier(view, plan, rival, plans.length > 1 ? FRONTIER : 280); });
 }
 
-function frontier(view, holder, entries, values, kind, rival) {
-  var width = holder.clientWidth, height = width < 360 || holder.closest('.frontiers').children.length > 1 ? 210 : 280;
+function frontier(view, plan, rival, height) {
+  var holder = plan.canvas, entries = plan.entries, values = plan.values, kind = plan.kind;
+  var width = holder.clientWidth;
+  if (width < 360) height = Math.min(height, 230);
   var svg = canvas(holder, width, height, 'Final regret by ' + kind + ' on ' + view.task.task);
   entries = entries.filter(function (e) { return !state.logy || e.row.regret[0] > 0; });
   var agents = entries.map(function (e) { return e.row.agent; })
