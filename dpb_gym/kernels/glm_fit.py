@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.linalg import cholesky_one, dot_one, solve_cholesky_one
 from dpb_gym.kernels.pricing import LOGISTIC, sigmoid
-
-Array = NDArray[Any]
 
 MAX_STEPS = 200
 MAX_HALVINGS = 60
 
 
 @jit
-def grams(features: Array, price: Array, out: Array) -> None:
+def grams(features, price, out):
     """out[b] = phi phi' with phi = [x; -p] / sqrt(d).
 
     Args:
@@ -40,17 +35,17 @@ def grams(features: Array, price: Array, out: Array) -> None:
 
 @jit
 def _accumulate(
-    features: Array,
-    price: Array,
-    demand: Array,
-    n: int,
-    model: int,
-    zeta: float,
-    theta: Array,
-    gradient: Array,
-    hessian: Array,
-    phi: Array,
-) -> float:
+    features,
+    price,
+    demand,
+    n,
+    model,
+    zeta,
+    theta,
+    gradient,
+    hessian,
+    phi,
+):
     """Adds gradient and lower-triangle Hessian of n records' losses; returns their sum."""
     m = features.shape[1]
     root = np.sqrt(m + 1.0)
@@ -82,46 +77,44 @@ def _accumulate(
 
 @jit
 def _objective(
-    features: Array,
-    price: Array,
-    demand: Array,
-    n: int,
-    model: int,
-    zeta: float,
-    ridge: float,
-    linear: Array,
-    theta: Array,
-    gradient: Array,
-    hessian: Array,
-    phi: Array,
-) -> float:
+    features,
+    price,
+    demand,
+    n,
+    model,
+    zeta,
+    ridge,
+    linear,
+    theta,
+    gradient,
+    hessian,
+    phi,
+):
     d = theta.shape[0]
     for j in range(d):
         gradient[j] = linear[j] + ridge * theta[j]
         for k in range(d):
             hessian[j, k] = 0.0
         hessian[j, j] = ridge
-    value = _accumulate(
-        features, price, demand, n, model, zeta, theta, gradient, hessian, phi
-    )
+    value = _accumulate(features, price, demand, n, model, zeta, theta, gradient, hessian, phi)
     return value + dot_one(linear, theta) + 0.5 * ridge * dot_one(theta, theta)
 
 
 @jit
 def newton(
-    features: Array,
-    price: Array,
-    demand: Array,
-    n: int,
-    due: Array,
-    model: int,
-    zeta: float,
-    ridge: float,
-    linear: Array,
-    tolerance: float,
-    theta: Array,
-    norm: Array,
-) -> int:
+    features,
+    price,
+    demand,
+    n,
+    due,
+    model,
+    zeta,
+    ridge,
+    linear,
+    tolerance,
+    theta,
+    norm,
+):
     """Minimises sum of losses + ridge/2 ||theta||^2 + <linear, theta> by damped Newton steps.
 
     The losses are the negative log-likelihoods of `kernels.pricing.loss_terms`. A step is
@@ -159,9 +152,7 @@ def newton(
             continue
         data = (features[b], price[b], demand[b])
         point = theta[b]
-        value = _objective(
-            *data, n, model, zeta, ridge, linear[b], point, gradient, hessian, phi
-        )
+        value = _objective(*data, n, model, zeta, ridge, linear[b], point, gradient, hessian, phi)
         passes = 1
         for _ in range(MAX_STEPS):
             norm[b] = np.sqrt(dot_one(gradient, gradient))

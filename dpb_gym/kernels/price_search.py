@@ -20,6 +20,8 @@ from dpb_gym.kernels.pricing import LOGISTIC, intercept_slope, sigmoid
 START_INTERVALS = 8
 STACK = START_INTERVALS + 64
 NARROWEST = 1e-13
+# Met only by parameters that overflow; the search then returns its best price so far.
+MAX_INTERVALS = 200_000
 
 
 @inline
@@ -76,7 +78,8 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
         model: `pricing.LOGISTIC` or `pricing.GAUSSIAN`.
         zeta: Link scale of the logistic model.
         gamma: Weight of the width, >= 0.
-        tolerance: The value found is at most this far below the maximum (or 1e-14 of it).
+        tolerance: The value found is at most this far below the maximum (or 1e-14 times
+            it), > 0.
         stack: Scratch ``(STACK, 6)``.
 
     Returns:
@@ -98,7 +101,9 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
             stack[i - 1, 4], stack[i - 1, 5] = demand_left, f
         left, left_value, demand_left = p, value, f
     n = START_INTERVALS
-    while n > 0:
+    for _ in range(MAX_INTERVALS):
+        if n == 0:
+            break
         n -= 1
         left, right = stack[n, 0], stack[n, 1]
         left_value, right_value = stack[n, 2], stack[n, 3]
@@ -107,7 +112,7 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
         bend = _bend(slope, left, right, demand_left, demand_right, model, zeta)
         bound = _upper_bound(width, left_value, right_value, bend)
         slack = max(tolerance, 1e-14 * abs(best))
-        if bound <= best + slack or width < NARROWEST:
+        if not bound > best + slack or width < NARROWEST:  # NaN is discarded as well
             continue
         p = left + 0.5 * width
         f = _demand(a, slope, p, model, zeta)
@@ -130,9 +135,7 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
 
 
 @jit
-def optimistic_prices(
-    features, theta, inverse, model, zeta, gamma, tolerance, price, value
-):
+def optimistic_prices(features, theta, inverse, model, zeta, gamma, tolerance, price, value):
     """Prices maximising p f(phi' theta) + gamma ||phi(x, p)||_{V^-1} over [0, 1].
 
     A maximiser of this also maximises min{1, .} of it (CSW, Algorithm 1, line 10), where the

@@ -25,7 +25,7 @@ class GLMPricing(GLMPolicy):
 
     Args:
         rule: ``"greedy"`` or ``"ucb"``; see `GLMPolicy`.
-        explore: Random prices at the start, max(10, 2 d) by default.
+        explore: Random prices at the start (CSW: 10).
         gamma: Width of the bonus of ``ucb``, >= 0 (CSW: 1).
         growth: Factor between two fits, > 1: of rounds (greedy) or of det V (ucb; CSW: 2).
         ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
@@ -37,7 +37,7 @@ class GLMPricing(GLMPolicy):
     def __init__(
         self,
         rule: str = "greedy",
-        explore: int | None = None,
+        explore: int = 10,
         gamma: float = 1.0,
         growth: float = 2.0,
         ridge: float = 1.0,

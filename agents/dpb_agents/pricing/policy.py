@@ -59,9 +59,9 @@ class GLMPolicy(Agent):
     so O(log T) or O(d log T) times. A subclass says in `curator` who releases theta and V.
     """
 
-    def __init__(self, rule: str, explore: int | None, gamma: float, growth: float) -> None:
+    def __init__(self, rule: str, explore: int, gamma: float, growth: float) -> None:
         self.rule = validation.choice("rule", rule, RULES)
-        self.explore = None if explore is None else validation.integer("explore", explore, 0)
+        self.explore = validation.integer("explore", explore, 0)
         self.gamma = validation.real("gamma", gamma, 0.0)
         self.growth = validation.real("growth", growth, 1.0, open_low=True)
 
@@ -70,10 +70,6 @@ class GLMPolicy(Agent):
         self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
     ) -> Curator:
         """Makes the releasers for fresh replicates; sets `guarantee` if there is one."""
-
-    def random_rounds(self, problem: ProblemInfo) -> int:
-        """Length of the random start when `explore` is not given."""
-        return max(2 * problem.dim, 10)
 
     def begin(
         self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
@@ -84,8 +80,8 @@ class GLMPolicy(Agent):
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
         self._curator = self.curator(problem, streams, budget)
-        explore = self.random_rounds(problem) if self.explore is None else self.explore
-        self._start = np.stack([rng.random(min(explore, problem.horizon)) for rng in streams.agent])
+        explore = min(self.explore, problem.horizon)
+        self._start = np.stack([rng.random(explore) for rng in streams.agent])
         self._rounds = 0
         self._theta = np.zeros((B, d))
         self._updates = np.zeros(B, np.int64)

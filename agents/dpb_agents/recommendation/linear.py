@@ -8,7 +8,7 @@ import numpy as np
 
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent, register_agent
-from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import (
     Budget,
     Composition,
@@ -94,6 +94,8 @@ class LinearPolicy(Agent):
     def begin(
         self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
     ) -> None:
+        if problem.kind != "recommendation":
+            raise AgentError(f"{type(self).__name__} plays recommendation, not {problem.kind}")
         B, d = streams.replicates, problem.dim
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -142,6 +144,11 @@ class LinearPolicy(Agent):
         curve = Composition(parallel=((self.releaser.event,),))
         self.guarantee = Guarantee("central", "reward", "replace-one", curve)
 
+    @property
+    def clipped_count(self) -> Array:
+        """Rewards outside their declared range so far, ``(B,)``."""
+        return self.releaser.clipped_count
+
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)
         choices = kernels.linear_bandit
@@ -172,9 +179,7 @@ class LinearPolicy(Agent):
         if self.rule == "ts":
             kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)
         else:
-            kernels.linalg.sherman_morrison(
-                self._inverse, self._chosen, self._ones, self._growth
-            )
+            kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
         self.releaser.add(feedback.reward - self._shift, self._chosen)
         self._rounds += 1
         if self._rounds % self._interval == 0:
