@@ -226,7 +226,7 @@ def newton(
         linear: ``(B, d)``.
         tolerance: Stop after a step whose squared Newton decrement was at most this.
         precision: If positive, stop instead once the gradient's norm is at most this, or
-            no longer falls by rounding.
+            is within 1000 times this and no longer falls.
         theta: In and out, ``(B, d)``.
         hessian: In and out, ``(B, d, d)``: lower triangle of the records' curvature.
         seen: In and out, ``(B,)``: records that theta and hessian cover; 0 = cold start.
@@ -261,7 +261,7 @@ def newton(
             point[k] = theta[b, k]
             step[k] = 0.0
         best = np.inf
-        least = np.inf
+        norm[b] = np.inf
         scale = 1.0
         slope = 0.0
         for _ in range(200):
@@ -273,25 +273,27 @@ def newton(
             for k in range(d):
                 value += (linear[b, k] + 0.5 * ridge * point[k]) * point[k]
             passes += 1
-            rounding = 1e-13 * (1.0 + abs(value))
-            if value > best - 1e-4 * scale * slope + rounding and scale > 1e-12:
+            square = 0.0
+            for k in range(d):
+                square += gradient[k] * gradient[k]
+            length = np.sqrt(square)
+            # near the minimum values no longer tell, gradients still do
+            falls = value <= best - 1e-4 * scale * slope or length <= 0.9 * norm[b]
+            if not falls and scale > 1e-12:
+                if precision > 0.0 and norm[b] <= 1e3 * precision:
+                    break
                 scale *= 0.5
                 for k in range(d):
                     point[k] = theta[b, k] - scale * step[k]
                 continue
             best = value
-            square = 0.0
+            norm[b] = length
             for k in range(d):
                 theta[b, k] = point[k]
-                square += gradient[k] * gradient[k]
-            norm[b] = np.sqrt(square)
+            if precision > 0.0 and length <= precision:
+                break
             if not cholesky(H, ridge, factor):
                 break
-            if precision > 0.0 and (
-                norm[b] <= precision or (norm[b] >= 0.5 * least and least <= 1e3 * precision)
-            ):
-                break
-            least = min(least, norm[b])
             _solve(factor, gradient, step)
             slope = 0.0
             for k in range(d):

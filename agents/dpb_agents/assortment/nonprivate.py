@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpb_agents.assortment.policy import Curator, MNLPolicy
@@ -14,6 +15,18 @@ from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget
+
+
+@dataclass(frozen=True)
+class Width:
+    """alpha_t = sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
+
+    dim: int
+    kappa: float
+
+    def __call__(self, t: int) -> float:
+        d = self.dim
+        return math.sqrt(2 * d * math.log1p(t / d) + 2 * math.log(t)) / (2 * self.kappa)
 
 
 class ExactMNL(MNLPolicy):
@@ -40,24 +53,31 @@ class ExactMNL(MNLPolicy):
 
         B, d = streams.replicates, problem.dim
         assert problem.capacity is not None
-
-        def width(t: int) -> float:
-            return math.sqrt(2 * d * math.log1p(t / d) + 2 * math.log(t)) / (2 * self.kappa)
-
         return Curator(
             estimator=ExactMLE(B, problem.capacity, d, problem.horizon, self.ridge),
             gram=ExactSum((d, d), B),
             shift=self.ridge,
             floor=0.0,
             max_updates=None,
-            width=width,
+            width=Width(d, self.kappa),
             clip=False,
         )
 
 
 @register_agent("ucb-mnl", supports=["assortment"], partial_feedback=False)
 class UCBMNL(ExactMNL):
-    """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021)."""
+    """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021).
+
+    The estimate is renewed on the doubling schedule of det V, not every round, and the
+    bonus is scaled down, since the theoretical width explores far too much.
+
+    Args:
+        explore: Rounds of uniformly random sets; optimism explores by itself.
+        scale: Multiplier of the confidence width.
+        kappa: Curvature constant of the width (acts as another multiplier, 1 / kappa).
+        ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
+        growth: Factor by which det V must grow between two estimates.
+    """
 
     def __init__(
         self,
@@ -72,7 +92,17 @@ class UCBMNL(ExactMNL):
 
 @register_agent("ts-mnl", supports=["assortment"], partial_feedback=False)
 class TSMNL(ExactMNL):
-    """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019)."""
+    """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019).
+
+    Args:
+        explore: Rounds of uniformly random sets.
+        scale: Multiplier of the standard deviation of the draws.
+        kappa: Curvature constant of that deviation.
+        ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
+        growth: Factor by which det V must grow between two estimates.
+        samples: Draws per round, of which every item takes its best; by default as many as
+            make that optimistic with constant probability. 1 is plain Thompson sampling.
+    """
 
     def __init__(
         self,
@@ -88,7 +118,13 @@ class TSMNL(ExactMNL):
 
 @register_agent("greedy-mnl", supports=["assortment"], partial_feedback=False)
 class GreedyMNL(ExactMNL):
-    """Greedy MNL: random start, then the best assortment under maximum likelihood."""
+    """Greedy MNL: random start, then the best assortment under maximum likelihood.
+
+    Args:
+        explore: Rounds of uniformly random sets.
+        ridge: Weight of ``||theta||^2 / 2`` in the loss.
+        growth: Factor by which det V must grow between two estimates.
+    """
 
     def __init__(self, explore: int = 5, ridge: float = 1.0, growth: float = 2.0) -> None:
         super().__init__("greedy", explore, 0.0, 1.0, ridge, growth)

@@ -54,10 +54,12 @@ def play(
     horizon: int = 300,
     budget: Budget | None = None,
     params: dict[str, Any] | None = None,
+    stop: int | None = None,
     **env: Any,
 ) -> Run:
     problem = make_problem("DPB/Assortment-v0", horizon=horizon, **env)
-    return Run(make_agent(name, **(params or {})), problem, seeds, budget).play(horizon)
+    run = Run(make_agent(name, **(params or {})), problem, seeds, budget)
+    return run.play(horizon if stop is None else stop)
 
 
 def random_regret(seeds: list[int], horizon: int, **env: Any) -> Array:

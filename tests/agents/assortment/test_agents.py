@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dpb_agents.assortment.policy import Curator, MNLPolicy
 from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
+from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
 Array = NDArray[Any]
@@ -59,6 +61,18 @@ def test_begin_starts_afresh(play: Any, name: str) -> None:
     first = np.array(run.actions)
     again = type(run)(run.agent, run.problem, [3, 4]).play(60)
     np.testing.assert_array_equal(first, np.array(again.actions))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "dpmnl"])
+def test_a_pickled_agent_goes_on_as_if_nothing_had_happened(play: Any, name: str) -> None:
+    params = {"explore": 20, "growth": 1.3}
+    budget = Budget.zcdp(20.0) if name == "dpmnl" else None
+    env = {"n_items": 10, "capacity": 3, "dim": 3, "params": params, "budget": budget}
+    whole = play(name, [0, 1], 200, **env)
+    part = play(name, [0, 1], 200, **env, stop=90)
+    part.agent = pickle.loads(pickle.dumps(part.agent))
+    part.play(110)
+    np.testing.assert_array_equal(np.array(whole.actions), np.array(part.actions))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,265 @@
+"""DPMNL: what it spends, what it releases, and that it learns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import minimize
+
+from dpb_agents.assortment.nonprivate import UCBMNL
+from dpb_agents.assortment.policy import MNLPolicy
+from dpb_agents.assortment.private import PrivateMLE
+from dpb_gym.agent import agent_spec, make_agent
+from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
+from dpb_gym.privacy import Budget, Ledger, NoiseSource, calibrate_objective
+from dpb_gym.streams import AgentStreams
+
+Array = NDArray[Any]
+
+
+def begun(
+    budget: Budget | None, params: dict[str, Any] | None = None, seeds: Any = (0, 1), **env: Any
+) -> Any:
+    agent = make_agent("dpmnl", **(params or {}))
+    problem = make_problem("DPB/Assortment-v0", **env)
+    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    return agent
+
+
+# ------------------------------------------------------------------ the guarantee
+
+
+@pytest.mark.parametrize("mechanism", ["binary-tree", "blt", "sqrt-toeplitz"])
+@pytest.mark.parametrize("rho", [0.02, 1.0])
+def test_spends_its_zcdp_budget_and_no_more(mechanism: str, rho: float) -> None:
+    agent = begun(Budget.zcdp(rho), {"mechanism": mechanism}, horizon=2000)
+    guarantee = agent.guarantee
+    assert (guarantee.notion, guarantee.unit) == ("joint", "user-round")
+    assert guarantee.relation == "replace-one"
+    assert rho * (1 - 1e-6) <= guarantee.rho <= rho * (1 + 1e-9)
+
+
+def test_spends_its_approximate_budget_and_no_more() -> None:
+    agent = begun(Budget.approx(2.0, 1e-6), horizon=2000)
+    assert 2.0 * (1 - 1e-5) <= agent.guarantee.epsilon(1e-6) <= 2.0 * (1 + 1e-9)
+
+
+def test_the_guarantee_stands_from_the_first_round(play: Any) -> None:
+    params = {"explore": 20, "max_updates": 3}
+    env = {"n_items": 10, "capacity": 2, "horizon": 200}
+    before = begun(Budget.zcdp(0.7), params, **env).guarantee
+    run = play("dpmnl", [0, 1], budget=Budget.zcdp(0.7), params=params, **env)
+    assert run.agent.guarantee == before
+    assert (run.agent.updates <= 3).all()
+
+
+def test_the_paper_is_told_what_it_really_costs() -> None:
+    """Erratum A1: with K items the printed Gram noise costs K times its share."""
+    params = {"calibration": "paper", "max_updates": 10}
+    agent = begun(Budget.zcdp(1.0), params, horizon=10_000)
+    assert agent.guarantee.rho > 10 * 0.1
+    assert agent.guarantee.rho == pytest.approx(1.003, abs=1e-3)
+    ten = begun(Budget.zcdp(1.0), {**params, "share": 0.1}, horizon=10_000)
+    assert ten.guarantee.rho > 9.0
+    one = begun(Budget.zcdp(1.0), {**params, "share": 0.5}, capacity=2, horizon=100)
+    assert one.guarantee.rho == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_papers_constants() -> None:
+    """sigma_cov^2 = K m / rho2, Delta and sigma of Theorem 1, lambda of Lemma S6, by hand."""
+    params = {"calibration": "paper", "max_updates": 10}
+    agent = begun(Budget.zcdp(1.0), params, horizon=10_000)
+    curator = agent._curator
+    m = 14
+    assert curator.gram.sigma**2 == pytest.approx(10 * m / 0.1, rel=1e-6)
+    rho = 0.9 / 10
+    plan = curator.estimator.plan
+    assert plan.ridge == pytest.approx(4 / (math.exp(0.5 * rho / 5) - 1))
+    assert plan.sigma == pytest.approx(2 * (math.sqrt(5 + rho) + math.sqrt(5)) / (0.5 * rho))
+    # errata A10 quotes the shift as 1.1e4 at rho = 1; popcount(t) <= 13 of the 14 nodes
+    assert curator.shift == pytest.approx(1.05e4 * math.sqrt(13 / 14), rel=0.01)
+    assert curator.floor == curator.shift / 2
+
+
+def test_verified_noise() -> None:
+    agent = begun(Budget.zcdp(1.0), {"mechanism": "binary-tree"}, horizon=10_000)
+    curator = agent._curator
+    assert curator.gram.sensitivity == pytest.approx(math.sqrt(2) * 10)
+    assert curator.gram.sigma**2 == pytest.approx(100 * 14 / 0.1, rel=1e-6)
+    assert curator.estimator.plan.rho == pytest.approx(0.9 / 5, rel=1e-6)
+    # lambda bounds the norm of every release's noise (isometric: off the diagonal 1/sqrt 2)
+    rng = np.random.default_rng(0)
+    s = curator.gram.noise_std_max
+    noise = rng.normal(size=(4000, 5, 5)) * s / math.sqrt(2)
+    noise = np.triu(noise, 1) + np.triu(noise, 1).transpose(0, 2, 1) + (
+        math.sqrt(2) * noise * np.eye(5)
+    )
+    assert np.abs(np.linalg.eigvalsh(noise)).max() < curator.floor
+
+
+def test_bad_budgets_and_parameters() -> None:
+    with pytest.raises(BudgetError, match="needs a budget"):
+        begun(None)
+    with pytest.raises(BudgetError, match="takes a zCDP budget"):
+        begun(Budget.approx(1.0, 1e-5), {"calibration": "paper"})
+    with pytest.raises(ParameterError, match="divides by zero"):
+        begun(Budget.zcdp(1.0), {"calibration": "paper"}, capacity=1)
+    for params, message in [
+        ({"share": 1.0}, "share must be"),
+        ({"max_updates": 0}, "max_updates must be"),
+        ({"mechanism": "tree"}, "mechanism must be one of"),
+        ({"calibration": "exact"}, "calibration must be one of"),
+        ({"rule": "max"}, "rule must be one of"),
+        ({"every": 0}, "every must be"),
+    ]:
+        with pytest.raises(ParameterError, match=message):
+            make_agent("dpmnl", **params)
+
+
+# ------------------------------------------------------------------ the private MLE
+
+
+def private_mle(updates: int, ledger: Ledger, rho: float = 5.0) -> PrivateMLE:
+    plan = calibrate_objective(
+        rho, dim=3, gradient_bound=2.0, curvature=1.0, calls=updates, records=60
+    )
+    return PrivateMLE(plan, updates, 2, 4, 60, NoiseSource.from_seed(4, 2), ledger)
+
+
+def fill(estimator: PrivateMLE, scale: float, clip: bool = False) -> list[Any]:
+    rng = np.random.default_rng(1)
+    records = []
+    for _ in range(60):
+        x = scale * rng.normal(size=(2, 6, 3)).astype(np.float32)
+        if clip:
+            x /= np.maximum(1.0, np.linalg.norm(x, axis=2, keepdims=True))
+        slates = np.array([rng.choice(6, 4, replace=False) for _ in range(2)])
+        choice = rng.integers(-1, 4, 2)
+        estimator.add(x, slates, choice)
+        records.append((x, slates, choice))
+    return records
+
+
+def test_the_release_is_the_perturbed_minimiser() -> None:
+    """Against scipy, with the noise that the releaser's own generators draw."""
+    estimator = private_mle(2, Ledger(Budget.zcdp(5.0)))
+    draws = NoiseSource.from_seed(4, 2).spawn().normal((2, 2, 3))
+    records = fill(estimator, 0.3)
+    plan = estimator.plan
+
+    def perturbed(theta: Array, b: int, call: int) -> float:
+        value = 0.5 * plan.ridge * theta @ theta + plan.sigma * draws[b, call, 0] @ theta
+        for x, slates, choice in records:
+            items = x[b, slates[b]].astype(float)
+            items /= np.maximum(1.0, np.linalg.norm(items, axis=1, keepdims=True))
+            u = items @ theta
+            value += np.log1p(np.exp(u).sum()) - (u[choice[b]] if choice[b] >= 0 else 0.0)
+        return float(value)
+
+    released = estimator.release(np.array([True, False]))
+    assert not released[1].any()
+    released = estimator.release(np.array([True, True]))
+    for b, call in ((0, 1), (1, 0)):
+        found = minimize(perturbed, np.zeros(3), (b, call), method="BFGS", tol=1e-9).x
+        np.testing.assert_allclose(released[b], found, atol=1e-4)
+
+
+def test_features_are_clipped_before_they_count() -> None:
+    far = private_mle(1, Ledger(Budget.zcdp(5.0)))
+    near = private_mle(1, Ledger(Budget.zcdp(5.0)))
+    fill(far, 50.0)
+    fill(near, 50.0, clip=True)
+    due = np.array([True, True])
+    np.testing.assert_allclose(far.release(due), near.release(due), atol=1e-5)
+    with pytest.raises(ParameterError, match="finite"):
+        private_mle(1, Ledger()).add(
+            np.full((2, 4, 3), np.inf, np.float32), np.tile(np.arange(4), (2, 1)), np.zeros(2, int)
+        )
+
+
+def test_all_calls_are_charged_at_once() -> None:
+    ledger = Ledger(Budget.zcdp(5.0))
+    estimator = private_mle(2, ledger)
+    assert ledger.spent == pytest.approx(5.0, rel=1e-6)
+    fill(estimator, 1.0)
+    due = np.array([True, False])
+    estimator.release(due)
+    estimator.release(due)
+    with pytest.raises(BudgetExceeded, match="all 2 private MLEs"):
+        estimator.release(due)
+    estimator.release(~due)
+    with pytest.raises(BudgetExceeded):
+        private_mle(2, ledger)
+
+
+# ------------------------------------------------------------------ the agent
+
+
+def test_one_policy_class() -> None:
+    assert agent_spec("dpmnl").budget == "required"
+    for method in ("begin", "act", "observe"):
+        assert getattr(UCBMNL, method) is getattr(type(make_agent("dpmnl")), method)
+        assert getattr(UCBMNL, method) is getattr(MNLPolicy, method)
+
+
+@pytest.mark.parametrize("rule", ["ucb", "greedy", "ts"])
+@pytest.mark.parametrize("mechanism", ["binary-tree", "blt"])
+def test_replicates_do_not_depend_on_the_batch(play: Any, rule: str, mechanism: str) -> None:
+    params = {"explore": 30, "rule": rule, "mechanism": mechanism, "growth": 1.2, "scale": 0.01}
+    env = {"n_items": 20, "capacity": 4, "context_norm": "clip", "budget": Budget.zcdp(50.0)}
+    batch = play("dpmnl", list(range(8)), 400, params=params, **env)
+    assert len(set(batch.agent.updates)) > 1 or batch.agent.updates[0] > 2
+    for seeds in ([0], [6], [2, 5, 7]):
+        part = play("dpmnl", seeds, 400, params=params, **env)
+        np.testing.assert_array_equal(np.array(part.actions), np.array(batch.actions)[:, seeds])
+        np.testing.assert_array_equal(part.regret, batch.regret[seeds])
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"context_norm": "clip"},
+        {},
+        {"context_norm": "clip", "revenues": "random"},
+        {"context_norm": "clip", "n_items": 12, "capacity": 3, "revenues": [0.2] * 6 + [1.5] * 6},
+        {"context_norm": "clip", "n_items": 15, "capacity": 1},
+    ],
+)
+def test_beats_random(play: Any, random_regret: Any, env: dict[str, Any]) -> None:
+    seeds, horizon = list(range(12)), 600
+    params = {"explore": 100, "max_updates": 3, "mechanism": "blt"}
+    regret = play("dpmnl", seeds, horizon, Budget.zcdp(5.0), params, **env).regret
+    reference = random_regret(seeds, horizon, **env)
+    assert stats.ttest_rel(0.8 * reference, regret, alternative="greater").pvalue < 1e-2
+
+
+def test_regret_falls_with_the_budget(play: Any) -> None:
+    seeds, params = list(range(10)), {"explore": 100, "max_updates": 3, "mechanism": "blt"}
+    env = {"context_norm": "clip", "params": params}
+    means = [
+        play("dpmnl", seeds, 1500, Budget.zcdp(rho), **env).regret.mean()
+        for rho in (0.01, 0.3, 30.0)
+    ]
+    assert means[0] > 1.5 * means[1] > 1.5 * means[2]
+
+
+def test_full_capacity(play: Any) -> None:
+    params = {"explore": 20}
+    run = play("dpmnl", [0, 1], 60, Budget.zcdp(1.0), params, n_items=4, capacity=4, dim=2)
+    assert not run.regret.any()
+
+
+def test_the_paper_agent_reproduces_an_independent_prototype(play: Any) -> None:
+    """T0 = 500, D_MLE = 10, 90% to the MLE, rho = 1, clipped: 149 +- 10 in a prototype."""
+    params = {"calibration": "paper", "explore": 500, "max_updates": 10}
+    run = play(
+        "dpmnl", list(range(10)), 10_000, Budget.zcdp(1.0), params, context_norm="clip"
+    )
+    error = math.hypot(10, run.regret.std(ddof=1) / math.sqrt(10))
+    assert abs(run.regret.mean() - 149) < 3 * error
