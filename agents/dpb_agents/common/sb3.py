@@ -39,7 +39,8 @@ class SB3PPO(Agent):
 
     Random numbers come from each replicate's own agent stream, and torch runs on one
     thread, so that a replicate does not depend on the batch; the global random states of
-    torch and NumPy and torch's settings are left as they were found.
+    torch and NumPy and torch's settings are left as they were found. Another torch release
+    or another kind of processor may round differently, and then learns differently.
 
     Args:
         n_steps: Observed rounds between two trainings, at least 2.
@@ -56,8 +57,8 @@ class SB3PPO(Agent):
 
     def __init__(
         self,
-        n_steps: int = 128,
-        batch_size: int = 64,
+        n_steps: int = 64,
+        batch_size: int = 32,
         learning_rate: float = 3e-3,
         net_arch: Sequence[int] = (32,),
         n_epochs: int = 10,
