@@ -1,11 +1,8 @@
-"""Sample leaderboards, and a headless browser to read the page with."""
+"""Sample leaderboards."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,77 +222,3 @@ def make() -> SimpleNamespace:
     return SimpleNamespace(
         interval=interval, row=make_row, task=make_task, data=make_data, crowd=make_crowd
     )
-
-
-@pytest.fixture(scope="session")
-def driver() -> Iterator[Any]:
-    """A headless Chromium, or a skip with the reason."""
-    binary = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    service = shutil.which("chromedriver")
-    if binary is None or service is None:
-        missing = "Chromium" if binary is None else "chromedriver"
-        message = f"{missing} was not found on the path; the page is not tested in a browser"
-        if os.environ.get("DPB_REQUIRE_BROWSER") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        "--force-device-scale-factor=1",
-        "--no-first-run",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = webdriver.Chrome(
-        options=options, service=webdriver.ChromeService(executable_path=service)
-    )
-    try:
-        yield browser
-    finally:
-        with contextlib.suppress(Exception):
-            browser.quit()
-
-
-@pytest.fixture
-def opened(driver: Any, tmp_path: Any) -> Callable[..., Any]:
-    """Writes a leaderboard and opens it; returns the browser.
-
-    Width and height are those of the page, in CSS pixels, as on a device of that size.
-    """
-    from dpb_gym.report import html
-
-    def show(
-        data: LeaderboardData,
-        *,
-        width: int = 1280,
-        height: int = 900,
-        hash: str = "",
-        dark: bool = False,
-    ) -> Any:
-        driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
-        )
-        scheme = "dark" if dark else "light"
-        driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia",
-            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
-        )
-        driver.get("about:blank")
-        driver.get_log("browser")
-        driver.get_log("performance")
-        path = html(data, tmp_path / "leaderboard.html")
-        driver.get(path.as_uri() + hash)
-        return driver
-
-    return show

@@ -1,0 +1,135 @@
+"""Curves and frontiers in a real browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpb_gym.report import Interval
+from dpb_gym.report.numerals import number
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize("hash", ["", "#logx=1", "#logx=1&logy=1"])
+def test_curves_end_where_the_data_say(opened, make, hash):
+    task = make.task()
+    page = opened(make.data([task]), hash=hash)
+    found = page.ends()
+    scale = np.log if "logy" in hash else np.asarray
+    rows = {str(i): row for i, row in enumerate(task.rows) if row.curve[-1][1] > 0 or not hash[7:]}
+    assert found.keys() == rows.keys()
+    values = np.array([float(scale(row.curve[-1][1])) for row in rows.values()])
+    heights = np.array([found[i][1] for i in rows])
+    slope, offset = np.polyfit(values, heights, 1)
+    assert slope < 0
+    np.testing.assert_allclose(slope * values + offset, heights, atol=0.3)
+    assert np.ptp([x for x, _ in found.values()]) < 0.1
+
+
+def test_log_rounds_moves_the_points_to_log_places(opened, make):
+    data = make.data([make.task()])
+    page = opened(data, hash="#logx=1")
+    places = page.execute_script(
+        "return document.querySelector('.curves .path').getAttribute('d').match(/[ML][\\d.-]+/g)"
+        ".map(s => +s.slice(1))"
+    )
+    rounds = [point[0] for point in data.tasks[0].rows[0].curve]
+    slope, offset = np.polyfit(np.log(rounds), places, 1)
+    np.testing.assert_allclose(slope * np.log(rounds) + offset, places, atol=0.1)
+
+
+def test_pointing_at_a_row_singles_out_its_curve(opened, make):
+    page = opened(make.data(), height=1600)
+    page.hover("#row-0-4 td.reward")
+    assert page.lit() == ["4"]
+    page.hover("h1")
+    assert page.lit() == []
+    page.press("#row-0-4 td.reward")
+    page.hover("h1")
+    assert page.lit() == ["4"]
+    page.keys("#row-0-6 .pin", " ")
+    page.execute_script("document.activeElement.blur()")
+    assert sorted(page.lit()) == ["4", "6"]
+    page.press("#reset")
+    assert page.lit() == []
+
+
+def test_pointing_at_a_curve_reads_it_out_and_marks_its_row(opened, make):
+    from selenium.webdriver import ActionChains
+
+    task = make.task()
+    page = opened(make.data([task]), height=1600)
+    row = task.rows[7]
+    assert row.agent == "DPMNL"
+    spot = page.execute_script(
+        """
+        const path = document.querySelector('.curves .series[data-rows="7"] .path');
+        const p = path.getPointAtLength(path.getTotalLength());
+        const box = path.ownerSVGElement.getBoundingClientRect();
+        return [box.left + p.x, box.top + p.y];
+        """
+    )
+    actions = ActionChains(page.driver)
+    actions.w3c_actions.pointer_action.move_to_location(int(spot[0]), round(spot[1]))
+    actions.perform()
+    panel = page.find(".readout").text
+    t, mean, low, high = row.curve[-1]
+    assert f"round {t:,}" in panel
+    assert page.find(".readout .near").text.split()[-1] == number(mean)
+    assert number(low) in panel and number(high) in panel
+    assert "hot" in page.find("#row-0-7").get_attribute("class").split()
+    assert page.lit() == ["7"]
+    page.hover("h1")
+    assert page.all(".readout") == []
+
+
+def test_frontiers_stand_where_budgets_vary_and_only_within_a_guarantee(opened, make):
+    tasks = [
+        make.task("assortment", task="one", budgets=(1.0,)),
+        make.task("recommendation", task="two", budgets=(0.1, 0.5, 1.0)),
+    ]
+    page = opened(make.data(tasks))
+    assert page.all("#task-0 .frontiers figure") == []
+    captions = [e.text for e in page.all("#task-1 .frontiers figcaption")]
+    assert sorted(captions) == [
+        "Final regret by budget, central, per reward",
+        "Final regret by budget, joint, per user-round",
+    ]
+    titles = page.execute_script(
+        "return [...document.querySelectorAll('#task-1 .frontiers title')].map(t => t.textContent)"
+    )
+    rows = {f"{r.agent} {r.budget}": r for r in tasks[1].rows if r.private}
+    assert {title.split(":")[0] for title in titles} == set(rows)
+    for title in titles:
+        assert number(rows[title.split(":")[0]].regret.mean) in title
+    heights = page.execute_script(
+        "return [...document.querySelectorAll('#task-1 .charts > *')].map(n => n.offsetHeight)"
+    )
+    assert abs(heights[0] - heights[1]) < 20  # two frontiers stand beside one taller chart
+    page.press("input[name=budget][value='rho=1']")
+    assert len(page.all("#task-1 .frontiers figure")) == 2
+
+
+def test_wild_numbers_open(opened, make):
+    rng = np.random.default_rng(0)
+    rows = tuple(
+        make.row(
+            rng,
+            agent=f"A{k}",
+            regret=Interval(v, min(v, 0.9 * v), max(v, 1.1 * v)),
+            budget=f"rho={k + 1}",
+            notion="joint",
+            unit="user-round",
+        )
+        for k, v in enumerate((1e300, -1e300, 1e-300, 0.0, 1e15, 5.0))
+    )
+    for hash in ("", "#logx=1&logy=1"):
+        page = opened(make.data([replace(make.task(), rows=rows)]), hash=hash)
+        broken = page.execute_script(
+            "return [...document.querySelectorAll('svg *')].filter(n => [...n.attributes]"
+            ".some(a => /NaN|Infinity/.test(a.value))).map(n => n.outerHTML)"
+        )
+        assert broken == []

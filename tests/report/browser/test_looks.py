@@ -1,0 +1,170 @@
+"""Widths, themes, odd content and silence on the network in a real browser."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from dpb_gym.report import Interval, html
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize("width", [320, 375, 430, 701, 768, 1024, 1280])
+@pytest.mark.parametrize("shape", ["usual", "crowd", "odd"])
+def test_no_width_makes_the_page_scroll_sideways(opened, make, width, shape):
+    rng = np.random.default_rng(0)
+    long = "word" * 30
+    odd = tuple(
+        make.row(
+            rng,
+            agent=f"{long}{k}",
+            name=long,
+            guarantee=long,
+            notion="joint",
+            unit="user-round",
+            budget=f"rho={10.0**k:g}",
+            params={long: long},
+            regret=Interval(v, v / 2, v * 2),
+            reward=Interval(v, v, v),
+            score=Interval(-4.0, -12345.0, 1.0),
+        )
+        for k, v in enumerate((1e300, 123456789.0, 1e-300))
+    )
+    data = {
+        "usual": make.data,
+        "crowd": lambda: make.crowd(rows=12, tasks=2),
+        "odd": lambda: make.data(
+            [replace(make.task(), task=long, env_id=long, rows=odd)],
+            title=long,
+            command=long * 3,
+            notes=(long,),
+            revision=long,
+        ),
+    }[shape]()
+    page = opened(data, width=width, height=800)
+    if width <= 700:
+        assert not page.find("#choices").is_displayed()
+        page.press("#fold")
+    assert page.find("#choices").is_displayed()
+    for button in page.all(".more button")[:3]:
+        page.execute_script("arguments[0].click()", button)
+    inner, outer = page.execute_script(
+        "const d = document.documentElement; return [d.scrollWidth, d.clientWidth]"
+    )
+    assert outer == width
+    assert inner <= outer
+
+
+def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, make):
+    data = make.data()
+    page = opened(data, width=375, height=800)
+    for name, shown in (
+        ("regret", True),
+        ("score", True),
+        ("reward", False),
+        ("speed", False),
+        ("guarantee", False),
+        ("budget", False),
+    ):
+        assert page.find(f"#row-0-0 td.{name}").is_displayed() is shown
+    assert page.find("#row-0-0 .under").text == data.tasks[0].rows[0].budget
+    page.press("#row-0-0 .more button")
+    panel = page.find("#detail-0-0").text
+    assert data.tasks[0].rows[0].guarantee in " ".join(panel.split())
+    page.press("#task-0 th[data-sort=score] button")
+    assert page.visible()[0].startswith("One-pass MNL")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_is_readable_in_both_themes(opened, make, dark):
+    page = opened(make.data(), dark=dark)
+    back = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (back == "rgb(255, 255, 255)") is not dark
+    for selector in (
+        "h1",
+        ".meta",
+        "td.guarantee",
+        ".ends",
+        "thead button",
+        ".tasks a",
+        ".verdict.pass",
+        ".verdict.fail",
+        "tr.reference .label",
+    ):
+        assert page.contrast(selector) >= 4.5, selector
+
+
+def test_nasty_labels_are_shown_as_they_are_and_run_nothing(opened, make):
+    labels = [
+        "</script><script>window.hacked=1</script>",
+        "<img src=x onerror=window.hacked=1>",
+        "\"' onmouseover='window.hacked=1",
+        "&amp; {{ 1 }}",
+        "数据 🎲",
+    ]
+    rng = np.random.default_rng(0)
+    rows = tuple(
+        make.row(
+            rng,
+            agent=label,
+            regret=Interval(k, k, k),
+            budget=f"rho={k + 1}",
+            notion="<b>n</b>",
+            unit="<i>u</i>",
+        )
+        for k, label in enumerate(labels)
+    )
+    page = opened(make.data([replace(make.task(), rows=rows, task="<u>t</u>")]), width=1280)
+    shown = [e.text for e in page.all(".label")]
+    assert shown == labels
+    assert page.execute_script("return window.hacked === undefined")
+    assert page.all("main b b, main i i, main u, img") == []
+    drawn = page.execute_script(
+        "return [...document.querySelectorAll('.curves .end')].map(t => t.textContent)"
+    )
+    assert sorted(text[:6] for text in drawn) == sorted(f"{label} rho"[:6] for label in labels)
+
+
+def test_empty_leaderboards_open(opened, make):
+    assert "no tasks yet" in opened(make.data([])).find("main").text
+    page = opened(make.data([replace(make.task(), rows=())]))
+    assert "No results yet" in page.find("#task-0").text
+
+
+def test_no_request_leaves_the_page(opened, make, tmp_path):
+    """Served over HTTP, the page is asked for once and nothing else is, icon included."""
+    html(make.data(), tmp_path / "served" / "board.html")
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_request(self, code="-", size="-"):
+            asked.append(self.path)
+
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "served"))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page = opened(make.data([]))
+        page.get_log("performance")
+        page.get(f"http://127.0.0.1:{server.server_port}/board.html")
+        page.press("#logx")
+        page.press("#row-0-0 .more button")
+        page.press("th[data-sort=score] button")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == ["/board.html"]
+    sent = []
+    for entry in page.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            sent.append(message["params"]["request"]["url"])
+    assert [url.split("/")[-1] for url in sent if not url.startswith("data:")] == ["board.html"]
