@@ -49,6 +49,7 @@ class _Bytes(io.RawIOBase):
         self._stream = stream
         self._colons = colons
         self._held = b""
+        self._ready = b""
         self.last = b""
         self.stray_returns = 0
 
@@ -56,9 +57,9 @@ class _Bytes(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        while True:
-            # One byte less than asked for leaves room for the byte held back.
-            chunk = self._stream.read(max(size - 1, 1) if size and size > 0 else _BLOCK)
+        wanted = size if size and size > 0 else _BLOCK
+        while not self._ready:
+            chunk = self._stream.read(wanted)
             if chunk:
                 # A carriage return counts as stray until the newline after it is seen.
                 if b"\r" in chunk:  # counting costs more than looking
@@ -73,8 +74,12 @@ class _Bytes(io.RawIOBase):
             if not at_end and (len(chunk) - len(chunk.rstrip(b":"))) % 2:
                 # The partner of a trailing colon may come with the next chunk.
                 chunk, self._held = chunk[:-1], b":"
-            if chunk or at_end:
-                return chunk.replace(b"::", _UNIT)
+            self._ready = chunk.replace(b"::", _UNIT)
+            if at_end:
+                break
+        # The byte held back may make it one more than asked for, and Arrow's buffer has that size.
+        part, self._ready = self._ready[:wanted], self._ready[wanted:]
+        return part
 
 
 def read_movielens(

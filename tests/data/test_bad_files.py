@@ -55,6 +55,7 @@ def test_the_good_file_is_good(tmp_path: Path, format: str) -> None:
         ("1{d}ten{d}4{d}964982703", "line 2: expected movieId to be a whole number.*'ten'"),
         ("1{d}{d}4{d}964982703", "line 2: expected movieId to be a whole number.*''"),
         ("0{d}10{d}4{d}964982703", "line 2: expected userId .* from 1 .*'0'"),
+        ("1{d}0{d}4{d}964982703", "line 2: expected movieId .* from 1 .*'0'"),
         ("-3{d}10{d}4{d}964982703", "line 2: expected userId .* from 1 .*'-3'"),
         ("99999999999{d}10{d}4{d}964982703", "line 2: expected userId .*'99999999999'"),
         ("1{d}10{d}good{d}964982703", "line 2: expected rating to be a .*'good'"),
@@ -170,6 +171,16 @@ def test_joined_files(tmp_path: Path) -> None:
     assert "user 1 rating item 10 already in line 2" in message
 
 
+@pytest.mark.parametrize("format", GOOD)
+def test_carriage_returns_end_lines_only_before_a_newline(tmp_path: Path, format: str) -> None:
+    content = GOOD[format].replace("\n", "\r\n")
+    assert len(dpb_data.load_ratings(write(tmp_path, format, content), format=format)) == 3
+    lines = GOOD[format].split("\n", 2)
+    for bad in ("\r".join(lines), lines[0] + "\n\r" + lines[1] + "\n" + lines[2]):
+        message = refusal(write(tmp_path, format, bad), format, strict=False)
+        assert re.search(r"line [12]: expected .*\\r", message), message
+
+
 def test_a_single_colon_is_no_separator(tmp_path: Path) -> None:
     for bad in (GOOD["ml-1m"].replace("::", ":"), GOOD["ml-1m"].replace("::", ":::", 1)):
         assert "line 1: " in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
@@ -179,17 +190,20 @@ def test_a_single_colon_is_no_separator(tmp_path: Path) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([b":", b"::", b"1", b"ab", b"\n"]), max_size=40).map(b"".join),
+@given(st.lists(st.sampled_from([b":", b"::", b"1", b"ab", b"\n", b"\r"]), max_size=40).map(b"".join),
        st.integers(1, 9))  # fmt: skip
 @example(b":" * 7, 2)
+@example(b"ab:1ab", 3)
+@example(b"ab\r\nab", 3)
 def test_streamed_replacement_equals_replacement_at_once(data: bytes, size: int) -> None:
     stream = _Bytes(BytesIO(data), colons=True)
     parts = []
     while part := stream.read(size):
-        assert len(part) <= max(size, 2)
+        assert len(part) <= size
         parts.append(part)
     assert b"".join(parts) == data.replace(b"::", b"\x1f")
     assert stream.last == data[-1:]
+    assert stream.stray_returns == len(re.findall(rb"\r(?!\n)", data))
 
 
 ALPHABET = [bytes([b]) for b in b'0123456789.,:;-eE\n\r\t "\0\xff'] + [b"nan", b"::", b"inf"]
