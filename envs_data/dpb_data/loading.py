@@ -120,14 +120,14 @@ def load_with_counts(
 
 def claimed_dataset(location: Path) -> DataSet | None:
     """The registered data set whose name a folder, an archive, or a file's folder bears."""
-    resolved = location.resolve()
-    if resolved.is_dir():
-        return find_dataset(resolved.name)
-    if resolved.suffix.lower() == ".zip":
-        return find_dataset(resolved.stem)
-    own = find_dataset(resolved.parent.name)
+    place = location.absolute()  # not resolved: the name of a link counts, not its target's
+    if place.is_dir():
+        return find_dataset(place.name)
+    if place.suffix.lower() == ".zip":
+        return find_dataset(place.stem)
+    own = find_dataset(place.parent.name)
     members = {"u.data", "ratings.dat", "ratings.csv"} | set(own.files if own else ())
-    return own if resolved.name in members else None
+    return own if place.name in members else None
 
 
 def existing_path(source: str | os.PathLike[str]) -> Path:
@@ -147,8 +147,8 @@ def existing_path(source: str | os.PathLike[str]) -> Path:
 
 
 def _table_name(location: Path) -> str:
-    resolved = location.resolve()
-    return resolved.name if resolved.is_dir() else resolved.stem
+    place = location.absolute()
+    return place.name if place.is_dir() else place.stem
 
 
 def _check_u_info(source: Source, found: Counts) -> None:

@@ -18,7 +18,7 @@ def cache_dir() -> Path:
     """The download cache: ``$DPB_CACHE`` if set, else the system's cache folder for dpb-gym."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
-        return Path(chosen).expanduser()
+        return Path(chosen).expanduser().absolute()
     import pooch
 
     return Path(pooch.os_cache("dpb-gym"))
@@ -36,7 +36,7 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
         folder: Where to look instead of the usual places.
 
     Returns:
-        A folder, archive or file that `load_ratings` accepts.
+        The absolute path of a folder, archive or file that `load_ratings` accepts.
 
     Raises:
         DataError: It is nowhere; the message lists every place and the command that fetches it.
@@ -49,11 +49,11 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
         )
     looked: list[str] = []
     if folder is not None:
-        chosen = Path(folder).expanduser()
+        chosen = Path(folder).expanduser().absolute()
         found = _inside(chosen, known, looked) or _itself(chosen, looked)
     else:
         data = os.environ.get(DATA_VARIABLE)
-        found = _inside(Path(data).expanduser(), known, looked) if data else None
+        found = _inside(Path(data).expanduser().absolute(), known, looked) if data else None
         if not data:
             looked.append(f"${DATA_VARIABLE} (not set)")
         found = found or _inside(cache_dir(), known, looked)

@@ -190,8 +190,10 @@ def test_a_single_colon_is_no_separator(tmp_path: Path) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from([b":", b"::", b"1", b"ab", b"\n", b"\r"]), max_size=40).map(b"".join),
-       st.integers(1, 9))  # fmt: skip
+@given(
+    st.lists(st.sampled_from([b":", b"::", b"1", b"ab", b"\n", b"\r"]), max_size=40).map(b"".join),
+    st.integers(1, 9),
+)
 @example(b":" * 7, 2)
 @example(b"ab:1ab", 3)
 @example(b"ab\r\nab", 3)

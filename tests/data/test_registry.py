@@ -80,6 +80,23 @@ def test_order_of_places(
     assert dpb_data.path("ml-25m", folder=archive) == archive
 
 
+def test_relative_places_and_links(
+    tmp_path: Path, half_stars: RatingTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = dpb_data.write_fixture(half_stars, tmp_path / "elsewhere" / "sample", "ml-25m")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "ml-25m").symlink_to(real)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPB_DATA", "data")
+    assert dpb_data.path("ml-25m") == tmp_path / "data" / "ml-25m"
+    # The link claims to be the data set, its target does not.
+    assert len(dpb_data.load_ratings(real)) == 12_000
+    with pytest.raises(DataError, match="not the complete ml-25m"):
+        dpb_data.load_ratings(tmp_path / "data" / "ml-25m")
+    monkeypatch.chdir(real)
+    assert dpb_data.load_ratings(".").name == "sample"
+
+
 def test_an_explicit_folder_is_the_only_place(
     tmp_path: Path, private_places: Path, half_stars: RatingTable
 ) -> None:
