@@ -59,7 +59,7 @@ def _upper_bound(width, left, right, bend):
     """Maximum over t in [0, 1] of the chord plus bend width^2 t (1 - t) / 2."""
     curvature = bend * width * width
     rise = right - left
-    if curvature <= abs(rise) * 2.0:
+    if not curvature > abs(rise) * 2.0:
         return max(left, right)
     t = 0.5 + rise / curvature
     return left + rise * t + 0.5 * curvature * t * (1.0 - t)
