@@ -213,6 +213,12 @@ def _newton(
             return theta, norm
         if not (math.isfinite(value) and math.isfinite(norm) and np.isfinite(hessian).all()):
             raise ParameterError("the loss returned NaN or infinity")
+        try:
+            np.linalg.cholesky(hessian)
+        except np.linalg.LinAlgError as error:
+            raise ParameterError(
+                "the loss is not convex: its Hessian has a negative eigenvalue"
+            ) from error
         step = -np.linalg.solve(hessian, gradient)
         slope = float((gradient * step).sum())
         length = 1.0

@@ -1,0 +1,131 @@
+"""From error rates of a distinguisher to lower bounds on privacy loss.
+
+Whatever the distinguisher, its false positive and false negative rates limit how private the
+mechanism can be (Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022). Upper confidence limits
+of both rates therefore give lower confidence limits of the loss, all valid together.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.checks import FloatArray, probability
+
+ORDERS: FloatArray = 1.0 + np.geomspace(1e-3, 1e4, 600)
+
+
+def clopper_pearson_upper(errors: ArrayLike, trials: float, confidence: float) -> FloatArray:
+    """Exact upper confidence limit of a rate (Clopper & Pearson 1934).
+
+    Args:
+        errors: Observed errors, 0..trials; real numbers interpolate.
+        trials: Number of trials, > 0.
+        confidence: One-sided confidence in (0, 1).
+
+    Returns:
+        The limits, of the shape of `errors`.
+    """
+    from scipy.special import betaincinv
+
+    k = np.asarray(errors, dtype=np.float64)
+    level = probability("confidence", confidence)
+    if not trials > 0 or (k < 0).any() or (k > trials).any():
+        raise ParameterError(f"errors must lie in 0..{trials}; got {errors!r}")
+    inside = np.minimum(k, trials - 1e-9)
+    limit: FloatArray = np.where(k >= trials, 1.0, betaincinv(inside + 1, trials - inside, level))
+    return limit
+
+
+def mu_bound(fpr: ArrayLike, fnr: ArrayLike) -> FloatArray:
+    """Gaussian differential privacy that the error rates refute: Phi^-1(1-fpr) - Phi^-1(fnr)."""
+    from scipy.special import ndtri
+
+    fp, fn = _rates(fpr, fnr)
+    with np.errstate(invalid="ignore"):
+        bound = ndtri(1.0 - fp) - ndtri(fn)
+    clean: FloatArray = np.where(np.isnan(bound), 0.0, np.maximum(bound, 0.0))
+    return clean
+
+
+def epsilon_bound(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> FloatArray:
+    """epsilon at `delta` that the error rates refute, from either side's inequality."""
+    fp, fn = _rates(fpr, fnr)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        near = np.log(np.maximum(1.0 - delta - fn, 0.0)) - np.log(fp)
+        far = np.log(np.maximum(1.0 - delta - fp, 0.0)) - np.log(fn)
+    best = np.maximum(np.nan_to_num(near, nan=0.0), np.nan_to_num(far, nan=0.0))
+    return np.maximum(best, 0.0)
+
+
+def rho_bound(fpr: float, fnr: float, max_order: float = math.inf) -> float:
+    """zCDP that the error rates refute: max over orders a of D_a(two coins) / a.
+
+    Args:
+        fpr: False positive rate (or its upper limit).
+        fnr: False negative rate (or its upper limit).
+        max_order: Only orders up to this one are considered.
+    """
+    p, q = 1.0 - fnr, fpr
+    if p <= q:
+        return 0.0
+    a = ORDERS[max_order >= ORDERS]
+    if a.size == 0:
+        return 0.0
+    best = 0.0
+    for one, other in ((p, q), (1.0 - q, 1.0 - p)):
+        with np.errstate(divide="ignore"):
+            logs = np.logaddexp(
+                a * np.log(one) + (1 - a) * np.log(other),
+                a * np.log1p(-one) + (1 - a) * np.log1p(-other),
+            )
+        ratio = logs / ((a - 1) * a)
+        if np.isposinf(ratio).any():
+            return math.inf
+        best = max(best, float(np.nanmax(ratio)))
+    return best
+
+
+def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: float) -> float:
+    """Lower limit of the distance of two normal samples in standard deviations.
+
+    Valid if the scores are normal with equal variance, as those of a Gaussian mechanism are:
+    the two-sample t statistic is then noncentral t, and its noncentrality is mu times
+    ``1 / sqrt(1/n0 + 1/n1)``.
+
+    Args:
+        scores0: Scores ``(n0,)`` in the first world.
+        scores1: Scores ``(n1,)`` in the second world, larger on average.
+        confidence: One-sided confidence in (0, 1).
+    """
+    from scipy.optimize import brentq
+    from scipy.special import nctdtr
+
+    n0, n1 = scores0.size, scores1.size
+    freedom = n0 + n1 - 2
+    if freedom < 1:
+        return 0.0
+    squares = ((scores0 - scores0.mean()) ** 2).sum() + ((scores1 - scores1.mean()) ** 2).sum()
+    pooled = math.sqrt(float(squares) / freedom)
+    root = math.sqrt(1 / n0 + 1 / n1)
+    difference = float(scores1.mean() - scores0.mean())
+    if pooled == 0:
+        return math.inf if difference > 0 else 0.0
+    t = difference / (pooled * root)
+
+    def excess(noncentrality: float) -> float:
+        return float(nctdtr(freedom, noncentrality, t)) - confidence
+
+    if t <= 0 or excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, t + 10.0, xtol=1e-8)) * root
+
+
+def _rates(fpr: ArrayLike, fnr: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    fp, fn = np.asarray(fpr, dtype=np.float64), np.asarray(fnr, dtype=np.float64)
+    if not (np.isfinite(fp).all() and np.isfinite(fn).all()):
+        raise ParameterError("error rates must be finite")
+    return fp, fn
