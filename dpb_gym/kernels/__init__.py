@@ -20,6 +20,7 @@ __all__ = [
     "linear_bandit",
     "mnl",
     "mnl_fit",
+    "mnl_slates",
     "price_search",
     "pricing",
     "recommendation",

@@ -17,6 +17,4 @@ def jit(function: F) -> F:
 
 def inline(function: F) -> F:
     """Like `jit`, inlined into its callers."""
-    return cast(
-        F, numba.njit(cache=True, fastmath=False, nogil=True, inline="always")(function)
-    )
+    return cast(F, numba.njit(cache=True, fastmath=False, nogil=True, inline="always")(function))

@@ -149,7 +149,7 @@ def _from_xls(raw: bytes, where: str) -> NDArray[np.float64]:
     except ImportError as error:
         raise MissingExtraError(
             f"{where}: the official Jester files are Excel 97 workbooks, and reading them needs "
-            "xlrd: pip install xlrd (or use a CSV export of the same matrix)"
+            "xlrd: pip install 'dpb-gym[jester]' (or use a CSV export of the same matrix)"
         ) from error
     try:
         book = xlrd.open_workbook(file_contents=raw, logfile=io.StringIO())

@@ -108,7 +108,7 @@ def test_excel_without_xlrd_says_what_to_install(
 ) -> None:
     folder = dpb_data.write_fixture(jokes, tmp_path / "j", "jester-xls")
     monkeypatch.setitem(sys.modules, "xlrd", None)
-    with pytest.raises(MissingExtraError, match="pip install xlrd"):
+    with pytest.raises(MissingExtraError, match="dpb-gym\\[jester\\]"):
         dpb_data.load_ratings(folder)
     report = dpb_data.check(folder)
     assert report.counts is None and any("xlrd" in note for note in report.notes)

@@ -28,7 +28,7 @@ def environment(tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_python_snippets_run(page, tmp_path):
-    code = "\n".join(blocks(page, "python"))
+    code = "\n".join(b for b in blocks(page, "python") if not b.startswith(">>>"))
     if not code:
         return
     script = tmp_path / "snippets.py"
@@ -42,6 +42,29 @@ def test_python_snippets_run(page, tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_python_sessions_print_what_they_show(page, tmp_path):
+    if not any(b.startswith(">>>") for b in blocks(page, "python")):
+        return
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "doctest",
+            "-o",
+            "ELLIPSIS",
+            "-o",
+            "NORMALIZE_WHITESPACE",
+            str(page),
+        ],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def _indent(code):
@@ -59,7 +82,7 @@ def test_commands_work(page, tmp_path):
                 assert re.search(rf"^{target}:|^\.PHONY:.* {target}\b", makefile, re.M), line
             elif words and words[0] == "dpb":
                 done = subprocess.run(
-                    [sys.executable, "-m", "dpb_gym.cli", *words[1:]],
+                    [sys.executable, "-c", "from dpb_gym.cli import main; main()", *words[1:]],
                     cwd=tmp_path,
                     env=environment(tmp_path),
                     capture_output=True,
