@@ -91,8 +91,9 @@ class Mask(ActionMode):
             raise ActionError(
                 f"mask must have shape {(replicates, self._n_items)}, got {mask.shape}"
             )
-        if mask.dtype.kind not in "iub" or not np.isin(mask, (0, 1)).all():
-            raise ActionError(f"mask must hold 0 and 1 only (integers), got dtype {mask.dtype}")
+        # Some learners give their bits as floats.
+        if mask.dtype.kind not in "iubf" or not np.isin(mask, (0, 1)).all():
+            raise ActionError("mask must hold 0 and 1 only")
         slates = np.full((replicates, len(self.idle)), -1, np.int64)
         for i in range(replicates):
             items = np.flatnonzero(mask[i])[: len(self.idle)]
