@@ -125,6 +125,10 @@ class ContinualSum:
 
     def add(self, records: ArrayLike, directions: ArrayLike | None = None) -> None:
         """Adds one record per replicate; see `Releaser.add`."""
+        if self.every == 1:
+            self._intake.take(records, directions, self._total)
+            self._mechanism.advance()
+            return
         self._intake.take(records, directions, self._pending)
         if self._intake.rounds % self.every == 0:
             self._mechanism.advance()

@@ -1,0 +1,64 @@
+"""Fisher's linear discriminant: many numbers of a run become one score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.checks import FloatArray
+
+
+@dataclass(frozen=True)
+class Discriminant:
+    """A direction in the space of outputs, larger scores for the second world.
+
+    Attributes:
+        weights: ``(p,)``.
+    """
+
+    weights: FloatArray
+
+    def score(self, outputs: FloatArray) -> FloatArray:
+        """Scores ``(n,)`` of outputs ``(n, p)``."""
+        scores: FloatArray = outputs @ self.weights
+        return scores
+
+
+def fit_discriminant(first: FloatArray, second: FloatArray) -> Discriminant:
+    """Fits the direction on outputs of both worlds.
+
+    Numbers that never vary within a world but differ between worlds get, as they should, a
+    huge weight. With many numbers and few runs the pooled correlation is shrunk towards the
+    identity by the share of numbers in runs.
+
+    Args:
+        first: Outputs ``(n0, p)`` of the first world.
+        second: Outputs ``(n1, p)`` of the second world.
+
+    Raises:
+        ParameterError: If the shapes do not fit or an output is not finite.
+    """
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
+        raise ParameterError(
+            f"outputs must be (runs, numbers) with equally many numbers; got {first.shape} and "
+            f"{second.shape}"
+        )
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ParameterError("outputs must be finite; got NaN or infinity")
+    gap = second.mean(axis=0) - first.mean(axis=0)
+    inner = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)])
+    runs, width = inner.shape
+    variance = (inner**2).mean(axis=0)
+    size = np.abs(np.concatenate([first, second])).max(axis=0, initial=0.0)
+    floor = np.maximum((1e-9 * size) ** 2, np.finfo(float).tiny)
+    scale = np.sqrt(np.maximum(variance, floor))
+    inner = inner / scale
+    correlation = inner.T @ inner / runs
+    shrink = 1e-9 if 8 * width <= runs else width / (width + runs)
+    correlation[np.diag_indices(width)] += 1e-12
+    target = (1 - shrink) * correlation + shrink * np.eye(width)
+    weights = np.linalg.lstsq(target, gap / scale, rcond=1e-13)[0] / scale
+    longest = np.abs(weights).max(initial=0.0)
+    return Discriminant(weights / longest if longest > 0 else weights)

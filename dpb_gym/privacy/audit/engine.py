@@ -1,0 +1,297 @@
+"""The audit itself: two samples of outputs in, an `AuditReport` out.
+
+Runs are split once, in order: what chooses the test (the discriminant's direction and the
+threshold) never evaluates it, so the bounds hold whatever was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.audit.bounds import (
+    clopper_pearson_upper,
+    epsilon_bound,
+    gaussian_mu_bound,
+    mu_bound,
+    rho_bound,
+)
+from dpb_gym.privacy.audit.discriminant import fit_discriminant
+from dpb_gym.privacy.audit.report import AuditReport, Comparison
+from dpb_gym.privacy.checks import FloatArray, probability
+from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+
+THRESHOLD_SHARE = 0.3
+FIT_SHARE = 0.3
+CAUTION = 0.9995
+DELTAS = (REPORT_DELTA, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.5)
+MIN_RUNS = 50
+EXACT = "exact log-likelihood ratio"
+
+
+class Claim:
+    """The numbers of a guarantee that an audit can refute.
+
+    Args:
+        guarantee: The claim; `None` or a non-private one claims nothing.
+    """
+
+    def __init__(self, guarantee: Guarantee | None) -> None:
+        self.guarantee = guarantee
+        self.mu: float | None = None
+        self.rho: float | None = None
+        self.max_order = math.inf
+        self.epsilons: dict[float, float | None] = dict.fromkeys(DELTAS)
+        if guarantee is None or guarantee.curve is None:
+            return
+        # Every alternative of a parallel composition must be Gaussian for one mu to say it all.
+        paths = guarantee.curve.alternatives()
+        mus = [[event.gaussian_mu for event in events] for events in paths]
+        if all(mu is not None for path in mus for mu in path):
+            self.mu = max(math.hypot(*(mu or 0.0 for mu in path)) for path in mus)
+        self.rho = guarantee.rho
+        if guarantee.max_order is not None:
+            self.max_order = guarantee.max_order
+        self.epsilons = {delta: _finite(guarantee.epsilon(delta)) for delta in DELTAS}
+        pure = guarantee.epsilon(0.0)
+        if math.isfinite(pure):
+            self.epsilons = {0.0: pure, **self.epsilons}
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the claim is one of Gaussian differential privacy."""
+        return self.mu is not None
+
+    def compare(self, fpr: float, fnr: float) -> tuple[Comparison, ...]:
+        """Every bound that two error rates give, next to the claim."""
+        found = [
+            Comparison("mu", float(mu_bound(fpr, fnr)), self.mu),
+            Comparison("rho", rho_bound(fpr, fnr, self.max_order), self.rho),
+        ]
+        found += [
+            Comparison("eps", float(epsilon_bound(fpr, fnr, delta)), claim, delta)
+            for delta, claim in self.epsilons.items()
+        ]
+        return tuple(found)
+
+    def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
+        """How far error rates go beyond the claim: what a threshold should maximise."""
+        if self.mu is not None or not any(e is not None for e in self.epsilons.values()):
+            return mu_bound(fpr, fnr)
+        ratios = [
+            epsilon_bound(fpr, fnr, delta) / (claim + 1e-3)
+            for delta, claim in self.epsilons.items()
+            if claim is not None
+        ]
+        if self.rho is not None and self.rho > 0:
+            ratios.append(np.array([rho_bound(a, b, self.max_order) for a, b in zip(fpr, fnr)]))
+            ratios[-1] /= self.rho
+        best: FloatArray = np.max(ratios, axis=0)
+        return best
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def audit_scores(
+    first: ArrayLike,
+    second: ArrayLike,
+    claimed: Guarantee | None,
+    *,
+    subject: str = "mechanism",
+    score: str = EXACT,
+    confidence: float = 0.95,
+    details: Mapping[str, Any] | None = None,
+) -> AuditReport:
+    """Audits a claim by one number per run, larger where the second world is likelier.
+
+    30% of the runs choose the threshold, the others are counted. Both error rates get upper
+    Clopper-Pearson limits at a joint confidence of `confidence`, from which all bounds follow.
+
+    Args:
+        first: Scores of the runs in the first world, at least 50.
+        second: Scores of the runs in the second world, as many.
+        claimed: What is claimed.
+        subject: What is audited, in words.
+        score: What the numbers are, in words.
+        confidence: Joint confidence of all bounds.
+        details: Anything to keep with the report, plain JSON values.
+
+    Raises:
+        ParameterError: If there are too few runs, not equally many, or a score is NaN.
+
+    Example:
+        >>> import numpy as np
+        >>> from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
+        >>> claim = Guarantee("central", "reward", curve=Composition.of(GaussianEvent(1.0, 1.0)))
+        >>> rng = np.random.default_rng(0)
+        >>> noise = rng.standard_normal((2, 2000))
+        >>> audit_scores(noise[0], noise[1] + 1.0, claim).verdict
+        'PASS'
+        >>> audit_scores(0.5 * noise[0], 0.5 * noise[1] + 1.0, claim).verdict
+        'FAIL'
+    """
+    zero, one = _scores(first), _scores(second)
+    if zero.size != one.size:
+        raise ParameterError(f"both worlds need as many runs; got {zero.size} and {one.size}")
+    probability("confidence", confidence)
+    cut = round(THRESHOLD_SHARE * zero.size)
+    return _evaluate(
+        (zero[:cut], one[:cut]),
+        (zero[cut:], one[cut:]),
+        Claim(claimed),
+        runs=zero.size,
+        subject=subject,
+        score=score,
+        confidence=confidence,
+        details=details or {},
+    )
+
+
+def audit_outputs(
+    first: ArrayLike | Mapping[str, ArrayLike],
+    second: ArrayLike | Mapping[str, ArrayLike],
+    claimed: Guarantee | None,
+    *,
+    subject: str = "mechanism",
+    confidence: float = 0.95,
+    details: Mapping[str, Any] | None = None,
+) -> AuditReport:
+    """Audits a claim by the outputs themselves: a linear discriminant makes them a score.
+
+    30% of the runs fit the discriminant, 30% choose the threshold, 40% are counted. Given
+    several named views of the outputs, one discriminant is fitted to each and one to all of
+    them together; the runs that choose the threshold choose among them too.
+
+    Args:
+        first: Outputs ``(runs, numbers)`` in the first world, or a mapping of such views.
+        second: The same for the second world.
+        claimed: What is claimed.
+        subject: What is audited, in words.
+        confidence: Joint confidence of all bounds.
+        details: Anything to keep with the report, plain JSON values.
+
+    Raises:
+        ParameterError: If there are too few runs, shapes do not fit, or an output is not finite.
+    """
+    zero, one = _views(first), _views(second)
+    if zero.keys() != one.keys() or not zero:
+        raise ParameterError(f"both worlds need the same views; got {[*zero]} and {[*one]}")
+    runs = len(next(iter(zero.values())))
+    for view in (*zero.values(), *one.values()):
+        if len(view) != runs:
+            raise ParameterError(f"all views need {runs} runs; got {len(view)}")
+    if runs < MIN_RUNS:
+        raise ParameterError(f"an audit needs at least {MIN_RUNS} runs in each world; got {runs}")
+    if len(zero) > 1:
+        zero["all"] = np.concatenate(list(zero.values()), axis=1)
+        one["all"] = np.concatenate(list(one.values()), axis=1)
+    claim = Claim(claimed)
+    fit, cut = round(FIT_SHARE * runs), round((FIT_SHARE + THRESHOLD_SHARE) * runs)
+    best: tuple[float, str, FloatArray, FloatArray] | None = None
+    for name in zero:
+        direction = fit_discriminant(zero[name][:fit], one[name][:fit])
+        scores = direction.score(zero[name][fit:]), direction.score(one[name][fit:])
+        chosen = (scores[0][: cut - fit], scores[1][: cut - fit])
+        _, merit = _threshold(chosen, claim)
+        if best is None or merit > best[0]:
+            best = (merit, name, *scores)
+    assert best is not None
+    _, name, *found = best
+    width = zero[name].shape[1]
+    what = "" if len(zero) == 1 else f" of {name}"
+    return _evaluate(
+        (found[0][: cut - fit], found[1][: cut - fit]),
+        (found[0][cut - fit :], found[1][cut - fit :]),
+        claim,
+        runs=runs,
+        subject=subject,
+        score=f"linear discriminant on {width} number{'s' if width > 1 else ''}{what}",
+        confidence=confidence,
+        details=details or {},
+    )
+
+
+def _scores(values: ArrayLike) -> FloatArray:
+    scores = np.asarray(values, dtype=np.float64).ravel()
+    if scores.size < MIN_RUNS:
+        raise ParameterError(
+            f"an audit needs at least {MIN_RUNS} runs in each world; got {scores.size}"
+        )
+    if np.isnan(scores).any():
+        raise ParameterError("scores must not be NaN")
+    return scores
+
+
+def _views(outputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, FloatArray]:
+    named = outputs if isinstance(outputs, Mapping) else {"outputs": outputs}
+    views = {}
+    for name, value in named.items():
+        view = np.asarray(value, dtype=np.float64)
+        if view.ndim != 2:
+            raise ParameterError(f"outputs must be (runs, numbers); {name!r} has {view.shape}")
+        if view.shape[1]:
+            views[name] = view
+    return views
+
+
+Pair = tuple[FloatArray, FloatArray]
+
+
+def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
+    """Threshold of largest cautious excess over the claim, and that excess."""
+    zero, one = np.sort(scores[0]), np.sort(scores[1])
+    values = np.unique(np.concatenate([zero, one]))
+    if values.size == 1:
+        return float(values[0]), 0.0
+    above = zero.size - np.searchsorted(zero, values[:-1], side="right")
+    below = np.searchsorted(one, values[:-1], side="right")
+    # Stricter limits than the evaluation's: the maximum over many thresholds would otherwise
+    # run after lucky tails.
+    limits = [clopper_pearson_upper(k, zero.size, CAUTION) for k in (above, below)]
+    merit = claim.excess(limits[0], limits[1])
+    k = int(np.argmax(merit))
+    return 0.5 * float(values[k] + values[k + 1]), float(merit[k])
+
+
+def _evaluate(
+    chosen: Pair,
+    counted: Pair,
+    claim: Claim,
+    *,
+    runs: int,
+    subject: str,
+    score: str,
+    confidence: float,
+    details: Mapping[str, Any],
+) -> AuditReport:
+    evaluated = counted[0].size
+    threshold, _ = _threshold(chosen, claim)
+    false_positives = int((counted[0] > threshold).sum())
+    false_negatives = int((counted[1] <= threshold).sum())
+    level = 0.5 * (1 + confidence)
+    fpr = float(clopper_pearson_upper(false_positives, evaluated, level))
+    fnr = float(clopper_pearson_upper(false_negatives, evaluated, level))
+    least = float(clopper_pearson_upper(0, evaluated, level))
+    return AuditReport(
+        subject=subject,
+        claimed=claim.guarantee,
+        runs=runs,
+        evaluated=evaluated,
+        score=score,
+        false_positives=false_positives,
+        false_negatives=false_negatives,
+        fpr_limit=fpr,
+        fnr_limit=fnr,
+        comparisons=claim.compare(fpr, fnr),
+        parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.gaussian else None,
+        ceiling=float(mu_bound(least, least)),
+        confidence=confidence,
+        details=details,
+    )

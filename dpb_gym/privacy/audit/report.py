@@ -1,0 +1,244 @@
+"""What an audit found, next to what was claimed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+
+PASS, FAIL, NO_CLAIM = "PASS", "FAIL", "NO CLAIM"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One lower bound against the same quantity of the claim.
+
+    Attributes:
+        quantity: ``"mu"``, ``"rho"`` or ``"eps"``.
+        delta: For ``"eps"``: at which delta.
+        bound: Lower bound on the real privacy loss.
+        claim: What the guarantee says, `None` if it says nothing of this quantity.
+    """
+
+    quantity: str
+    bound: float
+    claim: float | None = None
+    delta: float | None = None
+
+    @property
+    def violated(self) -> bool:
+        """Whether the bound refutes the claim."""
+        return self.claim is not None and self.bound > self.claim * (1 + 1e-9)
+
+    def __str__(self) -> str:
+        name = self.quantity if self.delta is None else f"eps({self.delta:g})"
+        claim = "no claim" if self.claim is None else f"claimed {self.claim:.4g}"
+        mark = "  <- refuted" if self.violated else ""
+        return f"{name} >= {self.bound:.4g} ({claim}){mark}"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The result of one audit; JSON-able and readable.
+
+    All comparisons hold together at the stated confidence: with that probability none of them
+    is violated if the claim is true.
+
+    Attributes:
+        subject: What was audited.
+        claimed: Its guarantee, `None` or non-private if there is none.
+        runs: Runs in each of the two worlds.
+        evaluated: Those of them that count for the bounds (the others chose the test).
+        score: How a run was turned into a number.
+        false_positives: Evaluated runs of the first world that look like the second.
+        false_negatives: Evaluated runs of the second world that look like the first.
+        fpr_limit: Upper confidence limit of the false positive rate.
+        fnr_limit: Upper confidence limit of the false negative rate.
+        comparisons: Lower bounds next to the claim.
+        parametric_mu: Bound on mu that assumes normal scores, for Gaussian mechanisms only;
+            no part of the verdict.
+        ceiling: Largest mu that an audit with so many runs can show.
+        confidence: Joint confidence of all bounds.
+        details: Anything else: the two worlds, how much of the sensitivity they attain.
+    """
+
+    subject: str
+    claimed: Guarantee | None
+    runs: int
+    evaluated: int
+    score: str
+    false_positives: int
+    false_negatives: int
+    fpr_limit: float
+    fnr_limit: float
+    comparisons: tuple[Comparison, ...]
+    parametric_mu: float | None = None
+    ceiling: float = math.inf
+    confidence: float = 0.95
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def private(self) -> bool:
+        """Whether anything was claimed."""
+        return self.claimed is not None and self.claimed.private
+
+    @property
+    def violations(self) -> tuple[Comparison, ...]:
+        """The comparisons that refute the claim."""
+        return tuple(c for c in self.comparisons if c.violated)
+
+    @property
+    def verdict(self) -> str:
+        """``"PASS"``, ``"FAIL"``, or ``"NO CLAIM"`` for something non-private."""
+        if not self.private:
+            return NO_CLAIM
+        return FAIL if self.violations else PASS
+
+    @property
+    def passed(self) -> bool:
+        """Whether no bound refutes the claim."""
+        return self.verdict == PASS
+
+    @property
+    def mu(self) -> float:
+        """Lower bound on mu of Gaussian differential privacy."""
+        return self._bound("mu")
+
+    @property
+    def rho(self) -> float:
+        """Lower bound on rho of zCDP (for the orders that the claim speaks of)."""
+        return self._bound("rho")
+
+    def epsilon(self, delta: float = REPORT_DELTA) -> float:
+        """Lower bound on epsilon at `delta`; any delta in [0, 1)."""
+        from dpb_gym.privacy.audit.bounds import epsilon_bound
+
+        if not 0 <= delta < 1:
+            raise ParameterError(f"delta must lie in [0, 1); got {delta!r}")
+        return float(epsilon_bound(self.fpr_limit, self.fnr_limit, delta))
+
+    def _bound(self, quantity: str) -> float:
+        return next(c.bound for c in self.comparisons if c.quantity == quantity)
+
+    def leaderboard_row(self, delta: float = REPORT_DELTA) -> dict[str, Any] | None:
+        """``claimed`` and ``lower_bound`` (epsilon at `delta`) and ``verdict``; `None` without
+        a finite claim."""
+        if self.claimed is None or not self.claimed.private:
+            return None
+        claimed = self.claimed.epsilon(delta)
+        if not math.isfinite(claimed):
+            return None
+        return {"claimed": claimed, "lower_bound": self.epsilon(delta), "verdict": self.verdict}
+
+    def __str__(self) -> str:
+        claim = "non-private" if self.claimed is None else str(self.claimed)
+        lines = [
+            f"Audit of {self.subject}: {self.verdict}",
+            f"  claimed    {claim}",
+            f"  runs       2 x {self.runs}, {self.evaluated} of each evaluated",
+            f"  score      {self.score}",
+            f"  errors     {self.false_positives} false positives (rate <= {self.fpr_limit:.4g}), "
+            f"{self.false_negatives} false negatives (rate <= {self.fnr_limit:.4g})",
+        ]
+        lines += [f"  bound      {c}" for c in self._shown()]
+        if self.parametric_mu is not None:
+            lines.append(f"  normal     mu >= {self.parametric_mu:.4g} if the scores are normal")
+        lines.append(
+            f"  ceiling    mu = {self.ceiling:.3g}: more cannot be shown with so few runs; "
+            f"all bounds hold with confidence {self.confidence:g}"
+        )
+        lines += [f"  {name:<10} {value}" for name, value in self.details.items()]
+        return "\n".join(lines)
+
+    def _shown(self) -> list[Comparison]:
+        """mu, rho, epsilon at the reporting delta, and whatever is violated."""
+        keep = []
+        for c in self.comparisons:
+            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated:
+                keep.append(c)
+        return keep
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
+        return {
+            "subject": self.subject,
+            "verdict": self.verdict,
+            "claimed": None if self.claimed is None else self.claimed.to_dict(),
+            "claimed_text": "non-private" if self.claimed is None else str(self.claimed),
+            "runs": self.runs,
+            "evaluated": self.evaluated,
+            "score": self.score,
+            "false_positives": self.false_positives,
+            "false_negatives": self.false_negatives,
+            "fpr_limit": self.fpr_limit,
+            "fnr_limit": self.fnr_limit,
+            "comparisons": [
+                {
+                    "quantity": c.quantity,
+                    "bound": _plain(c.bound),
+                    "claim": _plain(c.claim),
+                    "delta": c.delta,
+                }
+                for c in self.comparisons
+            ],
+            "parametric_mu": _plain(self.parametric_mu),
+            "ceiling": _plain(self.ceiling),
+            "confidence": self.confidence,
+            "details": dict(self.details),
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The report as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AuditReport:
+        """Rebuilds a report from `to_dict`.
+
+        Raises:
+            ParameterError: If the data are not a report.
+        """
+        try:
+            claimed = None if data["claimed"] is None else Guarantee.from_dict(data["claimed"])
+            comparisons = tuple(
+                Comparison(c["quantity"], _real(c["bound"]), _maybe(c["claim"]), c["delta"])
+                for c in data["comparisons"]
+            )
+            kept = (
+                "subject",
+                "runs",
+                "evaluated",
+                "score",
+                "false_positives",
+                "false_negatives",
+                "fpr_limit",
+                "fnr_limit",
+                "confidence",
+                "details",
+            )
+            return cls(
+                claimed=claimed,
+                comparisons=comparisons,
+                parametric_mu=_maybe(data["parametric_mu"]),
+                ceiling=_real(data["ceiling"]),
+                **{name: data[name] for name in kept},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ParameterError(f"not an audit report: {error!r}") from error
+
+
+def _plain(value: float | None) -> float | str | None:
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _real(value: Any) -> float:
+    return float(value)
+
+
+def _maybe(value: Any) -> float | None:
+    return None if value is None else float(value)
