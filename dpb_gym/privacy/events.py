@@ -114,7 +114,7 @@ class GaussianEvent(Event):
 
     @property
     def zcdp(self) -> Zcdp:
-        return 0.5 * self.gaussian_mu**2, math.inf
+        return 0.5 * self.count * (self.sensitivity / self.sigma) ** 2, math.inf
 
 
 @dataclass(frozen=True)

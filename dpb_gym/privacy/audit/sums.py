@@ -7,7 +7,7 @@ with a known covariance, so the exact log-likelihood ratio is linear in the rele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,19 +119,15 @@ def _releases(
 ) -> FloatArray:
     """Releases ``(runs, rounds)`` along the unit `axis` in which the two worlds differ."""
     runs = drawn.size
-    mask = drawn.reshape((runs,) + (1,) * record.ndim)
+    present = drawn.reshape((runs,) + (1,) * record.ndim)
     out = np.empty((runs, rounds))
     for t in range(rounds):
-        records = mask * record if t == 0 else np.zeros((runs, *record.shape))
         if direction is None:
-            releaser.add(records)
+            releaser.add(np.where(present, record, 0.0) if t == 0 else np.zeros((runs, *record.shape)))
         else:
-            vector = np.asarray(direction, dtype=np.float64)
-            # a value of 0 may lie outside the segment: without a direction it counts for nothing
-            absent = 0.0 * vector if t else vector
-            records = np.where(drawn, record, record) if t == 0 else records
-            vectors = np.where(drawn[:, None], absent, 0.0)
-            releaser.add(records, vectors)
+            # 0 may lie outside the segment of values; along no direction any value adds nothing
+            here = np.where(drawn[:, None], direction, 0.0)
+            releaser.add(np.full(runs, float(record)), here if t == 0 else 0.0 * here)
         released = releaser.release()
         out[:, t] = (released.reshape(runs, -1) * axis.ravel()).sum(axis=1)
     return out
@@ -197,7 +193,3 @@ def attained(releaser: Releaser, rounds: int, distance: float, sigma: float) -> 
         return 0.0
     matrix, signal = mapped
     return float(distance / sigma * np.sqrt(signal @ np.linalg.solve(matrix @ matrix.T, signal)))
-
-
-__all__ = ["attained", "audit_sum", "noise_map", "optimal_weights", "tree_map"]
-_ = Mapping  # typing only
