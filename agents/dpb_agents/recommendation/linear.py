@@ -176,11 +176,11 @@ class LinearPolicy(Agent):
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
                 f"0..{context.features.shape[1] - 1}"
             )
+        self.releaser.add(feedback.reward - self._shift, self._chosen)
         if self.rule == "ts":
             kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)
         else:
             kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
-        self.releaser.add(feedback.reward - self._shift, self._chosen)
         self._rounds += 1
         if self._rounds % self._interval == 0:
             self._response = self.releaser.release()

@@ -68,7 +68,7 @@ def test_prices_follow_from_the_records(play, name, demand):
                 updates[b] += 1
             if t >= 10 and (due or t % 20 == 0):
                 values = grid_objective(run.features[t, b], theta, demand, gamma, trusted)
-                at = int(round(run.prices[t, b] * (len(GRID) - 1)))
+                at = round(run.prices[t, b] * (len(GRID) - 1))
                 assert values[at] > values.max() - 2e-5
     # The last record may have triggered one more renewal after the last price.
     assert ((run.agent.updates == updates) | (run.agent.updates == updates + 1)).all()

@@ -1,0 +1,107 @@
+"""A lockstep run that keeps what happened, and a releaser that records or plays back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dpb_gym import make_agent, make_problem
+from dpb_gym.agent import Agent
+from dpb_gym.privacy import Budget
+from dpb_gym.streams import AgentStreams
+
+
+def play(
+    agent,
+    seeds,
+    horizon,
+    budget: Budget | None = None,
+    params=None,
+    env_id="DPB/Recommendation-v0",
+    prepare=None,
+    tamper=None,
+    **env,
+):
+    """Plays one agent (or registered name); arrays of the result lead with the round.
+
+    Args:
+        prepare: Called with the agent after `begin`.
+        tamper: ``tamper(t, reward)`` replaces the rewards that the agent is told.
+    """
+    problem = make_problem(env_id, horizon=horizon, **env)
+    agent = agent if isinstance(agent, Agent) else make_agent(agent, **(params or {}))
+    instance = problem.instance(seeds)
+    agent.begin(problem.info, AgentStreams(seeds), budget)
+    if prepare is not None:
+        prepare(agent)
+    features, actions, rewards, observed, regret = [], [], [], [], []
+    for t in range(horizon):
+        context = instance.context()
+        action = agent.act(context)
+        outcome = instance.respond(action)
+        feedback = outcome.feedback
+        if tamper is not None:
+            feedback = feedback._replace(reward=tamper(t, feedback.reward))
+        agent.observe(context, action, feedback)
+        features.append(context.features.copy())
+        actions.append(action.copy())
+        rewards.append(feedback.reward.copy())
+        seen = feedback.observed
+        observed.append(np.ones(len(seeds), bool) if seen is None else seen.copy())
+        regret.append(outcome.regret)
+        if t < horizon - 1:
+            instance.advance()
+    return SimpleNamespace(
+        agent=agent,
+        problem=problem,
+        features=np.array(features),
+        actions=np.array(actions),
+        rewards=np.array(rewards),
+        observed=np.array(observed),
+        regret=np.array(regret).sum(axis=0),
+    )
+
+
+class Recorder:
+    """Passes everything on to a releaser and keeps its releases."""
+
+    def __init__(self, releaser):
+        self.inner = releaser
+        self.releases = []
+
+    def add(self, records, directions=None):
+        self.inner.add(records, directions)
+
+    def release(self):
+        self.releases.append(self.inner.release())
+        return self.releases[-1].copy()
+
+
+class Playback:
+    """Ignores the records and hands out earlier releases."""
+
+    def __init__(self, releases):
+        self.releases = list(releases)
+
+    def add(self, records, directions=None):
+        pass
+
+    def release(self):
+        return self.releases.pop(0).copy()
+
+
+@pytest.fixture(name="play")
+def play_fixture():
+    return play
+
+
+@pytest.fixture(name="recorder")
+def recorder_fixture():
+    return Recorder
+
+
+@pytest.fixture(name="playback")
+def playback_fixture():
+    return Playback
