@@ -20,11 +20,14 @@ OK, NOT_FINITE, NOT_SYMMETRIC, NOT_PSD = 0, 1, 2, 3
 SYMMETRY_TOLERANCE = 1e-9
 PSD_TOLERANCE = 1e-12
 ROUNDING = 1e-12
+COUNTED = 1e-6
 
 
 @jit
 def add_clipped(rows: Floats, radius: float, grid: float, pending: Floats, clipped: Ints) -> int:
     """Adds rows (B, W), scaled down to norm `radius`, to `pending`; counts the scaled ones.
+
+    Rows that exceed the radius by single-precision rounding only are scaled but not counted.
 
     With ``grid > 0`` each row is rounded to multiples of it after clipping. Nothing is added
     unless every number is finite.
@@ -48,6 +51,7 @@ def add_clipped(rows: Floats, radius: float, grid: float, pending: Floats, clipp
             if norm > radius * (1.0 + ROUNDING):
                 # two steps, as the norm itself may overflow
                 scale = radius / largest / math.sqrt(squares)
+            if norm > radius * (1.0 + COUNTED):
                 clipped[b] += 1
         for w in range(width):
             value = rows[b, w] * scale
@@ -132,8 +136,10 @@ def scale_directions(
             for w in range(width):
                 part = directions[b, w] / largest
                 squares += part * part
-            if largest * math.sqrt(squares) > longest * (1.0 + ROUNDING):
+            norm = largest * math.sqrt(squares)
+            if norm > longest * (1.0 + ROUNDING):
                 scale = longest / largest / math.sqrt(squares)
+            if norm > longest * (1.0 + COUNTED):
                 changed = True
         for w in range(width):
             rows[b, w] = value * (directions[b, w] * scale)

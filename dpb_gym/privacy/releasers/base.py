@@ -8,8 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.kernels import continual as kernels
 from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
@@ -111,11 +111,13 @@ class Intake:
         elif self.shape.symmetric:
             rows = self._rows
             matrices = _array("records", value, (self.replicates, *self.shape.shape))
-            shift = kernels.PSD_TOLERANCE * min(self._radius, 1e300)
-            _raise_for(kernels.pack_symmetric(matrices, self._psd, shift, rows))
+            shift = kernels.continual.PSD_TOLERANCE * min(self._radius, 1e300)
+            _raise_for(kernels.continual.pack_symmetric(matrices, self._psd, shift, rows))
         else:
             rows = _array("records", value, (self.replicates, self.shape.width))
-        _raise_for(kernels.add_clipped(rows, self._radius, self.grid, into, self.clipped_count))
+        _raise_for(
+            kernels.continual.add_clipped(rows, self._radius, self.grid, into, self.clipped_count)
+        )
         self.rounds += 1
 
     def _scaled(self, value: ArrayLike, directions: ArrayLike) -> FloatArray:
@@ -127,7 +129,7 @@ class Intake:
         if isinstance(self.clip, Segment):
             low, high, longest = self.clip.low, self.clip.high, 1.0
         _raise_for(
-            kernels.scale_directions(
+            kernels.continual.scale_directions(
                 values, vectors, low, high, longest, self._rows, self.clipped_count
             )
         )
@@ -147,19 +149,17 @@ class Intake:
         self.rounds, self.clipped_count = int(state["rounds"]), clipped
 
 
-_PROBLEMS = {
-    kernels.NOT_FINITE: "records must be finite; got NaN or infinity",
-    kernels.NOT_SYMMETRIC: "matrix records must be symmetric (to 1e-9 of the largest entry)",
-    kernels.NOT_PSD: (
-        "a matrix record is not positive semidefinite, as its bound promises; use Ball for "
-        "general symmetric matrices"
-    ),
-}
-
-
 def _raise_for(status: int) -> None:
-    if status != kernels.OK:
-        raise ParameterError(_PROBLEMS[status])
+    codes = kernels.continual
+    if status == codes.NOT_FINITE:
+        raise ParameterError("records must be finite; got NaN or infinity")
+    if status == codes.NOT_SYMMETRIC:
+        raise ParameterError("matrix records must be symmetric (to 1e-9 of the largest entry)")
+    if status == codes.NOT_PSD:
+        raise ParameterError(
+            "a matrix record is not positive semidefinite, as its bound promises; use Ball for "
+            "general symmetric matrices"
+        )
 
 
 def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:

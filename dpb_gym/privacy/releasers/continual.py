@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpb_gym import kernels
 from dpb_gym.errors import ParameterError
-from dpb_gym.kernels import continual as kernels
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.events import Event, GaussianEvent
@@ -132,7 +132,7 @@ class ContinualSum:
         self._intake.take(records, directions, self._pending)
         if self._intake.rounds % self.every == 0:
             self._mechanism.advance()
-            kernels.fold(self._pending, self._total)
+            kernels.continual.fold(self._pending, self._total)
 
     def release(self) -> FloatArray:
         """The noisy sum as of the last full interval, (B, *shape); before that, zeros.

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpb_gym import kernels
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.kernels import continual as kernels
 from dpb_gym.privacy import toeplitz
 from dpb_gym.privacy.checks import FloatArray
 from dpb_gym.privacy.noise import NoiseSource, NormalStream
@@ -109,7 +109,7 @@ class BinaryTree(_Streaming):
     def advance(self) -> None:
         self.step += 1
         index = self._stream.advance()
-        kernels.tree_step(self._stream.block, index, self.step, self._prefix, self.noise)
+        kernels.continual.tree_step(self._stream.block, index, self.step, self._prefix, self.noise)
 
     def std(self, step: int) -> float:
         return math.sqrt(step.bit_count())
@@ -144,7 +144,7 @@ class BufferedToeplitz(_Streaming):
 
     def advance(self) -> None:
         index = self._stream.advance()
-        kernels.blt_step(
+        kernels.continual.blt_step(
             self._stream.block,
             index,
             self.theta,

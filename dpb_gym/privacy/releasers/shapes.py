@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpb_gym import kernels
 from dpb_gym.errors import ParameterError
-from dpb_gym.kernels import continual as kernels
 from dpb_gym.privacy.checks import FloatArray, count
 
 
@@ -55,7 +55,7 @@ class RecordShape:
         """``rows + scale * noise``, both (B, width), as fresh records (B, *shape)."""
         out = np.empty((rows.shape[0], *self.shape))
         if self.symmetric:
-            kernels.emit_symmetric(rows, noise, scale, out)
+            kernels.continual.emit_symmetric(rows, noise, scale, out)
         else:
-            kernels.emit(rows, noise, scale, out)
+            kernels.continual.emit(rows, noise, scale, out)
         return out
