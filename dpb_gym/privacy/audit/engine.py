@@ -29,6 +29,8 @@ from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 THRESHOLD_SHARE = 0.3
 FIT_SHARE = 0.3
 CAUTION = 0.9995
+SMALL = 1e-3
+FAR = 0.5
 DELTAS = (REPORT_DELTA, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.5)
 MIN_RUNS = 50
 EXACT = "exact log-likelihood ratio"
@@ -80,17 +82,19 @@ class Claim:
         return tuple(found)
 
     def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
-        """How far error rates go beyond the claim: what a threshold should maximise."""
-        if self.mu is not None or not any(e is not None for e in self.epsilons.values()):
-            return mu_bound(fpr, fnr)
+        """Bounds in units of the claim, the largest of them; without a claim, mu."""
+        if self.mu is not None:
+            return mu_bound(fpr, fnr) / max(self.mu, SMALL)
         ratios = [
-            epsilon_bound(fpr, fnr, delta) / (claim + 1e-3)
+            epsilon_bound(fpr, fnr, delta) / max(claim, SMALL)
             for delta, claim in self.epsilons.items()
             if claim is not None
         ]
-        if self.rho is not None and self.rho > 0:
-            ratios.append(np.array([rho_bound(a, b, self.max_order) for a, b in zip(fpr, fnr)]))
-            ratios[-1] /= self.rho
+        if self.rho is not None:
+            rhos = [rho_bound(a, b, self.max_order) for a, b in zip(fpr, fnr)]
+            ratios.append(np.array(rhos) / max(self.rho, SMALL))
+        if not ratios:
+            return mu_bound(fpr, fnr)
         best: FloatArray = np.max(ratios, axis=0)
         return best
 
@@ -257,6 +261,11 @@ def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
     limits = [clopper_pearson_upper(k, zero.size, CAUTION) for k in (above, below)]
     merit = claim.excess(limits[0], limits[1])
     k = int(np.argmax(merit))
+    if merit[k] < FAR:  # nothing near the claim: show the largest mu instead
+        mu = mu_bound(limits[0], limits[1])
+        k = int(np.argmax(mu))
+        if mu[k] == 0:
+            return 0.5 * float(zero.mean() + one.mean()), 0.0
     return 0.5 * float(values[k] + values[k + 1]), float(merit[k])
 
 

@@ -123,7 +123,9 @@ def _releases(
     out = np.empty((runs, rounds))
     for t in range(rounds):
         if direction is None:
-            releaser.add(np.where(present, record, 0.0) if t == 0 else np.zeros((runs, *record.shape)))
+            releaser.add(
+                np.where(present, record, 0.0) if t == 0 else np.zeros((runs, *record.shape))
+            )
         else:
             # 0 may lie outside the segment of values; along no direction any value adds nothing
             here = np.where(drawn[:, None], direction, 0.0)
