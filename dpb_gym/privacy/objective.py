@@ -196,7 +196,8 @@ def calibrate_objective(
             link scale zeta: zeta^2/4).
         calls: Largest number of releases.
         records: Largest number of records, for the solver's tolerance.
-        method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4).
+        method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4: far more
+            noise; the event, which takes the smaller bound, then costs less than was asked).
         orders: For ``"verified"``: ``"truncated"`` states zCDP for orders up to
             ``1 + ridge/(2 beta)`` with the smallest ridge; ``"all"`` states it for every order,
             with a larger ridge and the same noise.

@@ -140,16 +140,22 @@ def test_count_trap_of_randomized_response() -> None:
     from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent, SelfComposedDpEvent
     from dp_accounting.pld import PLDAccountant
 
-    epsilon, k = 0.37, 2
-    uniform = k / (math.exp(epsilon) + k - 1)
+    uniform, k = 0.9, 4
+    epsilon = math.log((uniform / k + 1 - uniform) / (uniform / k))
     peer = PLDAccountant(NeighboringRelation.REPLACE_ONE)
     peer.compose(SelfComposedDpEvent(RandomizedResponseDpEvent(uniform, k), 10))
+    assert peer.get_epsilon(DELTA) == pytest.approx(0.368, abs=5e-4)
     ours = accounting.epsilon(of(RandomizedResponseEvent(epsilon, k, count=10)), DELTA)
-    assert ours > 5 * peer.get_epsilon(DELTA)
+    assert ours == pytest.approx(3.279, abs=5e-4)
     one_by_one = PLDAccountant(NeighboringRelation.REPLACE_ONE)
     for _ in range(10):
         one_by_one.compose(RandomizedResponseDpEvent(uniform, k))
     assert ours == pytest.approx(one_by_one.get_epsilon(DELTA), rel=1e-3)
+
+
+def test_binary_randomized_response_composes_exactly() -> None:
+    epsilon = 0.37
+    ours = accounting.epsilon(of(RandomizedResponseEvent(epsilon, 2, count=10)), DELTA)
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     kept = stats.binom.pmf(np.arange(11), 10, p)
     lost = stats.binom.pmf(np.arange(11), 10, 1 - p)

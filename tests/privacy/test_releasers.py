@@ -342,6 +342,21 @@ def test_custom_event_is_charged() -> None:
     assert plain.sigma == pytest.approx(4.0)
 
 
+def test_users_with_several_records() -> None:
+    """Erratum R10: replacing a user with k records moves a sum by up to k times as much."""
+    ledger = Ledger(None, unit="user")
+    with pytest.raises(ParameterError, match="participations"):
+        gaussian(ledger=ledger)
+    with pytest.raises(ParameterError, match="participations"):
+        ContinualSum(
+            horizon=5, dim=2, clip=1.0, sigma=1.0, noise=NoiseSource.from_seed(0), ledger=ledger
+        )
+    assert gaussian(ledger=ledger, participations=5).sensitivity == 10.0
+    assert gaussian(ledger=ledger, sensitivity=3.0).sensitivity == 3.0
+    with pytest.raises(ParameterError):
+        gaussian(participations=0)
+
+
 @pytest.mark.parametrize("kwargs", [{"sigma": None}, {"sigma": 1.0, "rho": 1.0}, {"sigma": 0.0}])
 def test_bad_scales(kwargs: dict[str, object]) -> None:
     with pytest.raises(ParameterError):

@@ -174,10 +174,26 @@ def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     return array
 
 
-def sensitivity_of(clip: Bound | None, given: float | None, ledger: Ledger | None) -> float:
-    """The sensitivity to charge: given by the caller, who then vouches for it, or the bound's."""
+def sensitivity_of(
+    clip: Bound | None, given: float | None, ledger: Ledger, participations: int | None
+) -> float:
+    """The sensitivity to charge: given by the caller, who then vouches for it, or the bound's.
+
+    A unit of protection with k records moves the sums by at most k times what one moves them.
+
+    Raises:
+        ParameterError: If there is neither, or the ledger protects users and it is not said
+            how many records a user may have (erratum R10).
+    """
     if given is not None:
-        return positive("sensitivity", given)
-    if clip is None:
+        base = positive("sensitivity", given)
+    elif clip is None:
         raise ParameterError("give clip (a bound of the records) or an explicit sensitivity")
-    return clip.sensitivity("replace-one" if ledger is None else ledger.relation)
+    else:
+        base = clip.sensitivity(ledger.relation)
+        if ledger.unit == "user" and participations is None:
+            raise ParameterError(
+                "the ledger protects users, who may have several records: give participations "
+                "(the most records of one user), or an explicit sensitivity"
+            )
+    return base * (1 if participations is None else count("participations", participations))

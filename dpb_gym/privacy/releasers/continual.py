@@ -24,10 +24,11 @@ from dpb_gym.privacy.secure import SecureNoise, noise_for
 class ContinualSum:
     """The running sum of a stream of records, released at any step.
 
-    Each record enters once. The whole sequence of releases is one Gaussian mechanism of
-    sensitivity ``sensitivity * sens`` (`sens`: of the mechanism, at unit distance), charged
-    when the releaser is made; it stays private when records depend on earlier releases
-    (Denisov, McMahan, Rush, Smith & Thakurta 2022, Theorem 2.1).
+    Each record enters once, and every record is another unit's. The whole sequence of
+    releases is one Gaussian mechanism of sensitivity ``sensitivity * sens`` (`sens`: of the
+    mechanism, at unit distance), charged when the releaser is made; it stays private when
+    records depend on earlier releases (Denisov, McMahan, Rush, Smith & Thakurta 2022,
+    Theorem 2.1).
 
     Args:
         mechanism: ``"blt"`` (buffered linear Toeplitz, constant memory), ``"sqrt-toeplitz"``
@@ -39,6 +40,8 @@ class ContinualSum:
         replicates: Number of replicates B.
         clip: Bound of the records; a number is the radius of a ball.
         sensitivity: Overrides the bound's sensitivity; the caller vouches for it.
+        participations: Most records that one unit of protection has; needed if the ledger
+            protects users (its default is one record). Multiplies the sensitivity.
         rho: zCDP to spend on the whole stream: sigma = sensitivity * sens / sqrt(2 rho), or
         sigma: Standard deviation of the underlying independent normals.
         every: Release interval in rounds: noise is drawn, and the release moves, only every so
@@ -73,6 +76,7 @@ class ContinualSum:
         replicates: int = 1,
         clip: Bound | float | None = None,
         sensitivity: float | None = None,
+        participations: int | None = None,
         rho: float | None = None,
         sigma: float | None = None,
         every: int = 1,
@@ -91,7 +95,7 @@ class ContinualSum:
         if self.every > horizon:
             raise ParameterError(f"every must be at most the horizon {horizon}; got {every}")
         self.steps = horizon // self.every
-        self.sensitivity = sensitivity_of(self._intake.clip, sensitivity, ledger)
+        self.sensitivity = sensitivity_of(self._intake.clip, sensitivity, ledger, participations)
         source = noise_for(noise, self.replicates)
         self._mechanism: Mechanism = make_mechanism(
             mechanism, self.steps, source, self.replicates, self._shape.width

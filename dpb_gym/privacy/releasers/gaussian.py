@@ -35,6 +35,8 @@ class GaussianSum:
         sigma: Noise standard deviation per coordinate (of the isometric row), or
         rho: zCDP to spend: sigma = sensitivity / sqrt(2 rho).
         sensitivity: Overrides the bound's sensitivity; the caller vouches for it.
+        participations: Most records that one unit of protection has; needed if the ledger
+            protects users (its default is one record). Multiplies the sensitivity.
         noise: Source of the noise; the releaser spawns its own stream from it. ``"secure"``
             draws discrete Gaussians from the operating system's entropy (see `SecureNoise`).
         ledger: Charged once per batch.
@@ -62,6 +64,7 @@ class GaussianSum:
         sigma: float | None = None,
         rho: float | None = None,
         sensitivity: float | None = None,
+        participations: int | None = None,
         noise: NoiseSource | SecureNoise | str,
         ledger: Ledger,
         horizon: int | None = None,
@@ -75,7 +78,7 @@ class GaussianSum:
         self._shape = RecordShape.of(dim, symmetric)
         self._intake = Intake(self._shape, replicates, clip, horizon)
         self.replicates = self._intake.replicates
-        self.sensitivity = sensitivity_of(self._intake.clip, sensitivity, ledger)
+        self.sensitivity = sensitivity_of(self._intake.clip, sensitivity, ledger, participations)
         if sigma is None:
             assert rho is not None
             sigma = gaussian_sigma(rho, self.sensitivity)
