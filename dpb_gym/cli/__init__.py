@@ -45,7 +45,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             status = get_command(app).main(words, prog_name="dpb", standalone_mode=False)
             sys.stdout.flush()
-            return int(status or 0)
+            # Typer turns Ctrl-C into this status, click into an exception.
+            return _interrupted(words) if status == INTERRUPTED else int(status or 0)
         except BaseException as error:
             if debug and not isinstance(error, SystemExit):
                 import traceback
@@ -60,13 +61,7 @@ def _status(error: BaseException, words: list[str]) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILURE
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        resume = ""
-        if words[0] == "run":
-            import shlex
-
-            resume = ": finished results are kept; resume with: dpb " + shlex.join(words)
-        print(f"dpb: interrupted{resume}", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted(words)
     if isinstance(error, BrokenPipeError):
         # The reader has gone (dpb list agents | head); silence the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -84,6 +79,16 @@ def _status(error: BaseException, words: list[str]) -> int:
         return FAILURE
     _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)")
     return FAILURE
+
+
+def _interrupted(words: list[str]) -> int:
+    resume = ""
+    if words[0] == "run":
+        import shlex
+
+        resume = ": finished results are kept; resume with: dpb " + shlex.join(words)
+    print(f"dpb: interrupted{resume}", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _complain(message: str) -> None:

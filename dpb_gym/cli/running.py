@@ -17,6 +17,7 @@ from dpb_gym.evaluation.yamlfile import parse_yaml
 from dpb_gym.privacy import Budget
 
 DEFAULT_REPLICATES = 10
+PROGRESS_DELAY = 0.5
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def run(suite_name: str | None, ad_hoc: AdHoc, options: RunOptions) -> int:
         backend=options.backend,
         scheduler=options.scheduler,
         show=options.progress,
-        delay=0.5,
+        delay=PROGRESS_DELAY,
     )
     _say(suite, report)
     return 1 if report.failures else 0

@@ -112,7 +112,7 @@ def plain(value: Any, what: str) -> Any:
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise ParameterError(f"{what}: keys must be text to be stored, got {list(value)!r}")
-        return {key: plain(item, what) for key, item in value.items()}
+        return {key: plain(item, f"{what}[{key!r}]") for key, item in value.items()}
     raise ParameterError(
         f"{what}: {value!r} cannot be stored; allowed are None, booleans, numbers, text, arrays, "
         "lists and mappings"

@@ -28,8 +28,13 @@ def make_folder(path: Path) -> None:
         raise unwritable(path, error) from error
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Writes a file under a temporary name, forces it to disk, and renames it.
+
+    Args:
+        path: The file; folders are made.
+        content: All of it.
+        durable: False does not wait for the disk: for what may be lost with the power.
 
     Raises:
         ResultError: If it cannot be written; what stood at `path` stands still.
@@ -41,7 +46,8 @@ def write_file(path: Path, content: bytes) -> None:
             with open(temporary, "xb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -49,12 +55,14 @@ def write_file(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise unwritable(path, error) from error
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Writes indented JSON; see `write_file`."""
-    write_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    write_file(path, text.encode(), durable=durable)
 
 
 def unwritable(path: Path, error: OSError) -> ResultError:

@@ -159,8 +159,8 @@ def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
 
 
 def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
-    import joblib
     import distributed
+    import joblib
 
     connect: Any = distributed.Client
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -181,6 +181,7 @@ class Result:
         store = Store.create(path, self.suite, self.suite.to_yaml())
         run = {
             "command": self.command,
+            "agents": self.labels,
             "computed": len(self.cells),
             "failures": [f"{task}: {failure.message}" for task, failure in self.failures],
         }
@@ -205,9 +206,10 @@ class Result:
         runs = store.manifest["runs"]
         last = runs[-1] if runs else {}
         notes = [f"Failed: {text}" for text in last.get("failures", ())]
+        labels = [label for run in runs for label in run.get("agents", ())]
         return cls(
             store.suite,
-            cells,
+            sorted(cells, key=_order(store.suite, labels)),
             created=store.manifest["updated"],
             command=str(last.get("command", "")),
             revision=last.get("revision"),
@@ -218,6 +220,23 @@ class Result:
     def __repr__(self) -> str:
         tasks = ", ".join(dict.fromkeys(s.task for s in self.series))
         return f"Result({self.suite.name!r}: tasks {tasks}; agents {', '.join(self.labels)})"
+
+
+def _order(suite: Suite, labels: Sequence[str]) -> Callable[[CellResult], Any]:
+    """Sorts cells by task, by label in the order of the runs, and by size of the budget."""
+    tasks = {task.name: i for i, task in enumerate(suite.tasks)}
+    agents: dict[str, int] = {}
+    for label in [*(agent.label for agent in suite.agents), *labels]:
+        agents.setdefault(label, len(agents))
+
+    def key(result: CellResult) -> tuple[Any, ...]:
+        cell = result.cell
+        budget = cell.config["budget"] or {}
+        size = (budget.get("kind", ""), budget.get("rho") or budget.get("epsilon") or 0.0)
+        place = agents.get(cell.agent, len(agents))
+        return tasks.get(cell.task, len(tasks)), place, cell.agent, size, cell.replicates.start
+
+    return key
 
 
 def raise_if_all_failed(failures: Sequence[tuple[str, Failure]], results: int) -> None:

@@ -99,7 +99,7 @@ def run_plan(
         "workers": workers,
         "backend": backend,
         "replicates": replicates or suite.replicates,
-        "agents": sorted({cell.agent for cell in cells}),
+        "agents": list(dict.fromkeys(cell.agent for cell in cells)),
     }
     start = time.monotonic()
     with store.writing(run) as record:

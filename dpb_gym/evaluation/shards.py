@@ -65,6 +65,7 @@ def shard_bytes(result: CellResult) -> bytes:
         table.schema,
         compression="zstd",
         use_dictionary=list(COLUMNS[:6]),
+        write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
@@ -88,7 +89,6 @@ def read_shard(path: Path) -> CellResult:
         DamagedShard: If it is truncated, altered, of another schema, or misnamed.
         FileNotFoundError: If there is none.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
@@ -98,7 +98,7 @@ def read_shard(path: Path) -> CellResult:
             table = parquet.read()
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except Exception as error:  # a damaged footer may raise anything inside the reader
         first = str(error).strip().split("\n")[0]
         raise DamagedShard(f"{path}: not a readable Parquet file ({first})") from error
     meta = _metadata(path, raw)
@@ -137,7 +137,8 @@ def read_shard(path: Path) -> CellResult:
 
 
 def _metadata(path: Path, raw: dict[bytes, bytes] | None) -> dict[str, Any]:
-    found = {k.decode(): v.decode() for k, v in (raw or {}).items() if k.startswith(b"dpb.")}
+    pairs = {k.decode("latin-1"): v for k, v in (raw or {}).items()}
+    found = {k: v.decode(errors="replace") for k, v in pairs.items() if k.startswith(_META)}
     schema = found.get(_META + "schema")
     if schema is None:
         raise DamagedShard(f"{path}: not a shard of dpb-gym (its metadata are missing)")

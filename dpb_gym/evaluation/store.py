@@ -233,7 +233,7 @@ class Store:
         path = self.shard_path(result.cell)
         write_file(path, shard_bytes(result))
         if result.timing is not None:
-            write_json(self._timing_path(path), asdict(result.timing))
+            write_json(self._timing_path(path), asdict(result.timing), durable=False)
         return path
 
     def _timing_path(self, shard: Path) -> Path:

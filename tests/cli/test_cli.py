@@ -1,0 +1,381 @@
+"""The ``dpb`` command: what it prints, its exit status, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dpb_gym
+from dpb_gym import cli
+from dpb_gym.cli.app import app
+
+SUITE = """
+name: tiny-v0
+title: Tiny suite
+replicates: 3
+block: 2
+checkpoints: 3
+budgets:
+  default: [{epsilon: 1, delta: 1e-5}]
+tasks:
+  - {name: items, env: DPB/Recommendation-v0, env_kwargs: {dim: 3, n_arms: 12}, horizon: 30}
+  - {name: prices, env: DPB/Pricing-v0, horizon: 30}
+agents:
+  - {name: random, label: Random}
+  - {name: lin-ts, label: LinTS}
+  - {name: adaprivate-ts, label: Private, params: {batch: 10}}
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SUITE)
+    return str(path)
+
+
+@pytest.fixture
+def out(suite: str, tmp_path: Path, capfd: Any) -> str:
+    folder = str(tmp_path / "out")
+    assert cli.run(["run", suite, "--out", folder, "--workers", "1", "--quiet"]) == 0
+    capfd.readouterr()
+    return folder
+
+
+class Call:
+    """One command: exit status, output and errors."""
+
+    def __init__(self, capfd: Any, *words: str) -> None:
+        self.status = cli.run(list(words))
+        self.out, self.err = capfd.readouterr()
+
+
+@pytest.fixture
+def dpb(capfd: Any) -> Any:
+    return lambda *words: Call(capfd, *words)
+
+
+COMMANDS = ["list", "show", "run", "leaderboard", "verify"]
+DATA_COMMANDS = ["list", "fetch", "path", "check"]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["data"], *[[c] for c in COMMANDS], *[["data", c] for c in DATA_COMMANDS]]
+)
+def test_every_command_has_help_with_an_example(words: list[str]) -> None:
+    done = CliRunner().invoke(app, [*words, "--help"], prog_name="dpb")
+    assert done.exit_code == 0
+    if words and words != ["data"]:
+        assert f"Example: dpb {' '.join(words)} " in done.output + " "
+
+
+def test_the_commands_are_those_of_the_documentation(dpb: Any) -> None:
+    text = dpb().out
+    for command in [*COMMANDS, "data"]:
+        assert f" {command} " in text
+    assert dpb("--version").out == f"dpb-gym {dpb_gym.__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom dpb_gym.cli import run\nrun(['--help'])\n"
+        "heavy = {'numba', 'duckdb', 'pyarrow', 'matplotlib', 'torch', 'dp_accounting', 'scipy',"
+        " 'pandas', 'joblib', 'yaml', 'dpb_agents', 'dpb_gym.evaluation', 'dpb_data'}\n"
+        "found = sorted(heavy & set(sys.modules))\nprint(found, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "expected"),
+    [
+        ("envs", "id", "DPB/Assortment-v0"),
+        ("agents", "name", "lin-ts"),
+        ("suites", "name", "smoke"),
+        ("data", "name", "ml-latest-small"),
+    ],
+)
+def test_listings_and_their_json(kind: str, key: str, expected: str, dpb: Any) -> None:
+    table, listing = dpb("list", kind), dpb("list", kind, "--json")
+    assert table.status == listing.status == 0
+    names = [record[key] for record in json.loads(listing.out)]
+    assert expected in names and expected in table.out
+    for name in names:
+        assert name in table.out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("DPB/Assortment-v0", ["n_items", "100", "context_norm", "obs_mode", "horizon"]),
+        ("adaprivate-ts", ["recommendation", "required", "batch", "300"]),
+        ("smoke", ["assortment", "Random", "skipped", "supports"]),
+        ("synthetic-movielens", ["300 users"]),
+        ("ml-latest-small", ["Redistribution".lower(), "ratings.csv"]),
+    ],
+)
+def test_showing(name: str, words: list[str], dpb: Any) -> None:
+    shown, as_json = dpb("show", name), dpb("show", name, "--json")
+    assert shown.status == as_json.status == 0
+    json.loads(as_json.out)
+    for word in words:
+        assert word in shown.out
+
+
+def test_a_suite_from_run_to_verify(suite: str, tmp_path: Path, dpb: Any) -> None:
+    out = str(tmp_path / "out")
+    run = dpb("run", suite, "--out", out, "--workers", "1")
+    assert run.status == 0 and "tiny-v0: 8 cells computed" in run.out
+    assert f"dpb leaderboard {out}" in run.out
+    assert "8 were there already" in dpb("run", suite, "--out", out).out
+    page, plot = tmp_path / "page.html", tmp_path / "regret.svg"
+    board = dpb("leaderboard", out, "--html", str(page), "--plot", str(plot))
+    assert board.status == 0
+    for word in ("LinTS", "Private", "non-private", str(page), str(plot)):
+        assert word in board.out
+    assert b"Private" in page.read_bytes() and plot.stat().st_size > 1000
+    data = json.loads(dpb("leaderboard", out, "--json").out)
+    regret = dpb_gym.Result.load(out).final_regret("LinTS").mean()
+    (row,) = [r for t in data["tasks"] for r in t["rows"] if r["agent"] == "LinTS"]
+    assert row["regret"]["mean"] == pytest.approx(regret)
+    checked = dpb("verify", out, "--sample", "8")
+    assert checked.status == 0 and "8 of 8 shards" in checked.out
+    assert "8 of 8 cells computed again are the same bit for bit" in checked.out
+    assert json.loads(dpb("verify", out, "--json", "--sample", "1").out)["ok"] is True
+
+
+def test_verify_fails_on_damage(out: str, dpb: Any) -> None:
+    victim = next(Path(out).rglob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-10])
+    checked = dpb("verify", out)
+    assert checked.status == 1 and "damaged" in checked.out and victim.name in checked.out
+    assert dpb("leaderboard", out).status == 2
+
+
+def test_a_suite_may_be_restricted(suite: str, tmp_path: Path, dpb: Any) -> None:
+    out = str(tmp_path / "out")
+    run = dpb("run", suite, "--out", out, "--agents", "LinTS, lin-ucb", "--tasks", "items",
+              "--replicates", "1", "--workers", "1")  # fmt: skip
+    assert run.status == 0 and "2 cells computed" in run.out
+    assert dpb_gym.Result.load(out).labels == ["LinTS", "lin-ucb"]
+
+
+def test_ad_hoc_runs(tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "lin-ts", "--agent",
+             "adaprivate-ts", "--epsilon", "1", "--delta", "1e-5", "--horizon", "40",
+             "--replicates", "3", "--seed", "7", "--set", "dim=3", "--set", "n_arms=12",
+             "--set", "adaprivate-ts.batch=10", "--workers", "1", "--quiet"]  # fmt: skip
+    run = dpb(*words)
+    assert run.status == 0 and "2 cells computed" in run.out
+    (out,) = (tmp_path / "results").iterdir()
+    assert out.name.startswith("recommendation-")
+    same = dpb_gym.evaluate(
+        "DPB/Recommendation-v0",
+        {"lin-ts": "lin-ts",
+         "adaprivate-ts": ("adaprivate-ts", dpb_gym.Budget.approx(1, 1e-5), {"batch": 10})},
+        horizon=40, replicates=3, seed=7, env_kwargs={"dim": 3, "n_arms": 12},
+    )  # fmt: skip
+    assert dpb_gym.Result.load(out).records() == same.records()
+
+
+def test_failures_are_named_and_exit_with_1(
+    suite: str, tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls: Any = dpb_gym.agent_spec("lin-ts").load()
+
+    def broken(self: Any, context: Any) -> Any:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(cls, "act", broken)
+    run = dpb("run", suite, "--out", str(tmp_path / "out"), "--workers", "1", "--quiet")
+    assert run.status == 1
+    assert "items: agent 'LinTS' failed in round 1 (act)" in run.err and "boom" in run.err
+    assert "Traceback" not in run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lst"], "No such command"),
+        (["list"], "Missing argument"),
+        (["list", "agent"], "did you mean 'agents'"),
+        (["show", "lin-tss"], "did you mean 'lin-ts'"),
+        (["show", "DPB/Pricng-v0"], "did you mean 'DPB/Pricing-v0'"),
+        (["run"], "give either a suite"),
+        (["run", "smok"], "did you mean 'smoke'"),
+        (["run", "none.yaml"], "cannot read the suite"),
+        (["run", "smoke", "--env", "DPB/Pricing-v0"], "give either a suite"),
+        (["run", "smoke", "--rho", "1"], "--rho belongs to a run with --env"),
+        (["run", "smoke", "--set", "a=1"], "--set belongs to a run with --env"),
+        (["run", "smoke", "--agents", "lin-tss"], "did you mean 'lin-ts'"),
+        (["run", "smoke", "--tasks", "pricng"], "did you mean 'pricing'"),
+        (["run", "smoke", "--replicates", "0"], "replicates must be an integer"),
+        (["run", "smoke", "--replicates", "x"], "Invalid value for '--replicates'"),
+        (["run", "smoke", "--workers", "0"], "workers must be an integer"),
+        (["run", "smoke", "--backend", "ray"], "backend must be one of loky, dask"),
+        (["run", "smoke", "--backend", "dask"], "scheduler"),
+        (["run", "smoke", "--foo"], "No such option"),
+        (["run", "--env", "DPB/Pricing-v0"], "at least one --agent"),
+        (["run", "--env", "DPB/Pricng-v0", "--agent", "random"], "did you mean"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "lin-ts"], "not pricing"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--rho", "1"], "takes a budget"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon", "1"], "horizon"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim"], "KEY=VALUE"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim=["], "not a value"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dims=3"], "'dims'"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim=.nan"], "dim"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "x.a=1"], "'x' is not"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "random.a=1"], "'a'"),
+        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--agent", "random"], "twice"),
+        (
+            ["run", "--env", "DPB/Assortment-v0", "--agent", "random", "--set", "n_items=3",
+             "--set", "capacity=4"],
+            "capacity must be an integer in 1..3",
+        ),
+        (["run", "--env", "DPB/Recommendation-v0", "--agent", "adaprivate-ts"], "needs a budget"),
+        (
+            ["run", "--env", "DPB/Recommendation-v0", "--agent", "adaprivate-ts", "--epsilon", "1"],
+            "belong together",
+        ),
+        (
+            ["run", "--env", "DPB/Recommendation-v0", "--agent", "adaprivate-ts", "--rho", "-1"],
+            "rho",
+        ),
+        (["leaderboard", "nowhere"], "no such result directory"),
+        (["verify", "nowhere"], "no such result directory"),
+        (["data", "path", "ml-latest-smal"], "did you mean 'ml-latest-small'"),
+        (["data", "check", "no/such/file.csv"], "no such file"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_exits_with_2(
+    words: list[str], message: str, dpb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = dpb(*words)
+    assert done.status == 2, done.err
+    assert done.err.startswith("dpb: error: ") and done.err.count("\n") == 1, done.err
+    assert message in done.err
+    assert done.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_the_traceback(dpb: Any) -> None:
+    assert "Traceback" in dpb("--debug", "show", "x").err
+    assert "Traceback" in dpb("show", "x", "--debug").err
+    assert "Traceback" not in dpb("show", "x").err
+
+
+def test_results_of_another_suite_are_refused(out: str, dpb: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(SUITE.replace("horizon: 30", "horizon: 31"))
+    done = dpb("run", str(other), "--out", out)
+    assert done.status == 2 and "holds results of suite 'tiny-v0'" in done.err
+
+
+def test_damaged_shards_are_a_warning_of_one_line(suite: str, out: str, dpb: Any) -> None:
+    victim = next(Path(out).rglob("*.parquet"))
+    victim.write_bytes(b"x")
+    done = dpb("run", suite, "--out", out, "--workers", "1", "--quiet")
+    assert done.status == 0 and "1 cells computed" in done.out
+    assert done.err.startswith("dpb: warning: ") and done.err.count("\n") == 1
+
+
+def test_unexpected_errors_have_no_traceback(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_gym.cli import listing
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("bug")
+
+    monkeypatch.setattr(listing, "list_kind", broken)
+    done = dpb("list", "envs")
+    assert done.status == 1
+    assert done.err == "dpb: error: unexpected ZeroDivisionError: bug (--debug shows where)\n"
+
+
+def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_gym.cli import listing
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(listing, "list_kind", interrupted)
+    done = dpb("list", "envs")
+    assert (done.status, done.err) == (130, "dpb: interrupted\n")
+
+
+def test_progress_goes_to_a_log_when_there_is_no_terminal(
+    tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpb_gym.cli import running
+    from dpb_gym.evaluation import progress
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "PROGRESS_DELAY", 0.0)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.02)
+    words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "lin-ts", "--horizon", "12000",
+             "--replicates", "4", "--workers", "1"]  # fmt: skip
+    lines = dpb(*words).err.splitlines()
+    assert any("rounds/s" in line and "left" in line for line in lines)
+    assert dpb(*words, "--out", str(tmp_path / "q"), "--quiet").err == ""
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    program = "from dpb_gym.cli import main; main()"
+    command = f'"{sys.executable}" -c "{program}" list agents --json | head -n 1'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout == "[\n" and done.stderr == ""
+
+
+def test_the_console_script_runs(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("dpb")
+    if not program.exists():
+        pytest.skip(f"the console script is not installed beside {sys.executable}")
+    done = subprocess.run([program, "run", "smok"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "did you mean 'smoke'" in done.stderr
+    done = subprocess.run([program, "list", "envs", "--json"], capture_output=True, check=True)
+    assert len(json.loads(done.stdout)) >= 5
+
+
+WORDS = st.sampled_from(
+    ["list", "show", "leaderboard", "verify", "data", "path", "check", "run", "envs", "smoke",
+     "--json", "--sample", "--env", "DPB/Pricing-v0", "--agent", "--rho", "--set", "a=b", "-1",
+     "nan", "", "\x00", "--", "--seed", "--horizon", "--agents", "nobody", "--help"]
+)  # fmt: skip
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(words=st.lists(st.one_of(WORDS, st.text(max_size=6)), max_size=6))
+def test_no_words_give_a_traceback(
+    words: list[str], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    from dpb_gym.cli import running
+
+    # Whatever is valid need not be run.
+    monkeypatch.setattr(running, "run_plan", _no_run)
+    status = cli.run(words)
+    _, err = capfd.readouterr()
+    assert status in (0, 1, 2)
+    assert "Traceback" not in err and "error: unexpected" not in err, err
+    if status == 2 and "--debug" not in words:
+        assert err.startswith("dpb: error: ")
+
+
+def _no_run(*_: Any, **__: Any) -> Any:
+    raise dpb_gym.errors.ParameterError("not run")  # type: ignore[attr-defined]

@@ -1,0 +1,87 @@
+"""Small tasks, agents that misbehave on request, and a suite to store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpb_gym.agent import Agent, AgentSpec
+from dpb_gym.evaluation.entries import Entry
+from dpb_gym.evaluation.suite import Suite, parse_suite
+
+SUITE = """
+name: tiny-v0
+title: Tiny suite
+replicates: 5
+block: 2
+checkpoints: 4
+budgets:
+  default: [{epsilon: 1, delta: 1e-5}, {epsilon: 5, delta: 1e-5}]
+tasks:
+  - name: offers
+    env: DPB/Assortment-v0
+    env_kwargs: {n_items: 6, capacity: 2, dim: 2}
+    horizon: 40
+    normalisation: {random: 10.0, oracle: 30.0}
+  - name: items
+    env: DPB/Recommendation-v0
+    env_kwargs: {dim: 3, n_arms: 12}
+    horizon: 60
+agents:
+  - random
+  - {name: oracle, label: Oracle}
+  - {name: adaprivate-ts, label: Private, params: {batch: 20}}
+"""
+
+
+@pytest.fixture
+def suite() -> Suite:
+    return parse_suite(SUITE, "test suite")
+
+
+class Fixed(Agent):
+    """Plays whatever it is told; breaks down where it is told to."""
+
+    def __init__(
+        self, action: Any = None, fail_at: str = "", round: int = 3, error: Any = None
+    ) -> None:
+        self.action, self.fail_at, self.round = action, fail_at, round
+        self.error = RuntimeError("told to fail") if error is None else error
+
+    def begin(self, problem: Any, streams: Any, budget: Any = None) -> None:
+        self.replicates = streams.replicates
+        self.problem = problem
+        if self.fail_at == "begin":
+            raise self.error
+
+    def act(self, context: Any) -> Any:
+        if self.fail_at == "act" and context.t == self.round:
+            raise self.error
+        if self.fail_at == "write":
+            context.features[...] = 0.0
+        if self.action is not None and context.t == self.round:
+            return self.action(self.replicates)
+        shape = (self.replicates,)
+        if self.problem.kind == "pricing":
+            return np.full(shape, 0.5)
+        if self.problem.kind == "assortment":
+            return np.tile(np.arange(self.problem.capacity), (self.replicates, 1))
+        return np.zeros(shape, np.int64)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        if self.fail_at == "observe" and context.t == self.round:
+            raise self.error
+
+
+@pytest.fixture
+def fixed_entry() -> Callable[..., Entry]:
+    """An entry of `Fixed` with parameters."""
+
+    def make(label: str = "Fixed", **params: Any) -> Entry:
+        kinds = ("assortment", "pricing", "recommendation")
+        return Entry(label, AgentSpec("fixed", "tests:Fixed", kinds, params=params), None, Fixed)
+
+    return make

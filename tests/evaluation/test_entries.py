@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dpb_gym
+from dpb_gym.agent import Agent, AgentSpec, SingleAgent, agent_spec
+from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
+from dpb_gym.evaluation.entries import Entry, resolve_agents, slug
+from dpb_gym.privacy import Budget
+
+RHO = Budget.zcdp(1.0)
+KIND = "recommendation"
+
+
+class Mine(SingleAgent):
+    """First candidate."""
+
+    def __init__(self, place: int = 0) -> None:
+        self.place = place
+
+    def act(self, context: Any) -> int:
+        return self.place
+
+
+def titles(agents: Any, budgets: Any = None) -> list[tuple[str, str, str, dict[str, Any]]]:
+    entries = resolve_agents(agents, KIND, budgets)
+    return [(e.label, e.spec.name, e.budget_label, dict(e.spec.params)) for e in entries]
+
+
+def test_every_documented_form() -> None:
+    default = dict(agent_spec("adaprivate-ts").params)
+    assert titles("random") == [("random", "random", "none", {})]
+    assert titles(["random", "oracle"]) == [
+        ("random", "random", "none", {}),
+        ("oracle", "oracle", "none", {}),
+    ]
+    assert titles({"A": ("adaprivate-ts", RHO)}) == [("A", "adaprivate-ts", "rho=1", default)]
+    assert titles({"A": ("adaprivate-ts", RHO, {"batch": 7})}) == [
+        ("A", "adaprivate-ts", "rho=1", {**default, "batch": 7})
+    ]
+    assert titles({"A": ("random",)}) == [("A", "random", "none", {})]
+    assert titles({"A": ("random", None, None)}) == [("A", "random", "none", {})]
+    assert titles({"A": agent_spec("random")}) == [("A", "random", "none", {})]
+    assert titles({"A": Mine}) == [("A", "mine", "none", {})]
+    assert titles([Mine]) == [("mine", "mine", "none", {})]
+    assert titles({"A": (Mine, None, {"place": 2})}) == [("A", "mine", "none", {"place": 2})]
+    (entry,) = resolve_agents({"A": lambda: Mine(3)}, KIND)
+    assert (entry.label, entry.spec.name) == ("A", "a")
+    assert entry.spec.entry_point.startswith("factory:")
+
+
+def test_private_agents_without_a_budget_take_the_grid() -> None:
+    grid = [Budget.zcdp(1.0), Budget.approx(1.0, 1e-5)]
+    found = [row[:3] for row in titles({"R": "random", "A": "adaprivate-ts"}, grid)]
+    assert found == [
+        ("R", "random", "none"),
+        ("A", "adaprivate-ts", "rho=1"),
+        ("A", "adaprivate-ts", "eps=1, delta=1e-05"),
+    ]
+    own = titles({"A": ("adaprivate-ts", Budget.zcdp(2.0))}, grid)
+    assert [row[2] for row in own] == ["rho=2"]
+    assert [row[2] for row in titles({"A": "adaprivate-ts"}, RHO)] == ["rho=1"]
+
+
+def test_a_class_registered_once_is_found_and_twice_is_ambiguous() -> None:
+    @dpb_gym.register_agent("entries-test-once", supports=[KIND], place=1)
+    class Once(Mine):
+        pass
+
+    @dpb_gym.register_agent("entries-test-b", supports=[KIND])
+    @dpb_gym.register_agent("entries-test-a", supports=[KIND])
+    class Twice(Mine):
+        pass
+
+    assert titles({"A": Once}) == [("A", "entries-test-once", "none", {"place": 1})]
+    with pytest.raises(AgentError, match="entries-test-a, entries-test-b"):
+        resolve_agents([Twice], KIND)
+
+
+@pytest.mark.parametrize("value", ["random", Mine, lambda: Mine(1), (Mine, None, {"place": 1})])
+def test_each_entry_makes_fresh_agents(value: Any) -> None:
+    (entry,) = resolve_agents({"A": value}, KIND)
+    first, second = entry.make(), entry.make()
+    assert isinstance(first, Agent) and isinstance(second, Agent) and first is not second
+
+
+@pytest.mark.parametrize(
+    ("agents", "error", "words"),
+    [
+        ({}, ParameterError, "at least one"),
+        ([], ParameterError, "at least one"),
+        ("lin-tss", UnknownNameError, "did you mean 'lin-ts'"),
+        (3, ParameterError, "registered name"),
+        (None, ParameterError, "registered name"),
+        ({"A": 3}, ParameterError, "registered name"),
+        ({"": "random"}, ParameterError, "label"),
+        ({"a\nb": "random"}, ParameterError, "label"),
+        ({3: "random"}, ParameterError, "label"),
+        ({"A": ("random", 1.0)}, BudgetError, r"Budget.zcdp\(rho\)"),
+        ({"A": ("random", "rho=1")}, BudgetError, "Budget"),
+        ({"A": ("random", None, [1])}, ParameterError, "map names to values"),
+        ({"A": ("random", None, {1: 2})}, ParameterError, "map names to values"),
+        ({"A": ("random", None, {}, 4)}, ParameterError, "registered name"),
+        ({"A": ()}, ParameterError, "registered name"),
+        ({"A": Mine()}, ParameterError, "class Mine"),
+        ({"A": int}, ParameterError, "registered name"),
+        (["random", "random"], ParameterError, "given twice: random"),
+    ],
+)
+def test_everything_else_is_refused(agents: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        resolve_agents(agents, KIND)
+
+
+def test_bad_budgets_are_refused() -> None:
+    with pytest.raises(BudgetError, match="Budget"):
+        resolve_agents("adaprivate-ts", KIND, [1.0])  # type: ignore[list-item]
+
+
+def test_unknown_parameters_and_bad_makers_are_refused_when_made() -> None:
+    (entry,) = resolve_agents({"A": (Mine, None, {"plaice": 1})}, KIND)
+    with pytest.raises(ParameterError, match="no parameter 'plaice'; it takes place"):
+        entry.make()
+    (entry,) = resolve_agents({"A": lambda: 3}, KIND)
+    with pytest.raises(AgentError, match="made a int"):
+        entry.make()
+
+
+def test_the_version_is_that_of_the_class() -> None:
+    class Versioned(Mine):
+        version = "2.1"
+
+    spec = AgentSpec("x", "m:Versioned", (KIND,))
+    assert Entry("A", spec, None, Versioned).version == "2.1"
+    assert Entry("A", spec, None, Mine).version == ""
+    assert resolve_agents({"A": lambda: Versioned()}, KIND)[0].version == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("DP-MNL (rho=1)", "dp-mnl-rho-1"), ("ÄÖ", "x"), ("--a  b--", "a-b"), ("UCB", "ucb")],
+)
+def test_slugs_are_safe_file_names(text: str, expected: str) -> None:
+    assert slug(text) == expected

@@ -1,0 +1,107 @@
+"""Rows made from cells: joined blocks, weakest guarantees, scores, notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpb_gym.errors import ResultError
+from dpb_gym.evaluation import metrics
+from dpb_gym.evaluation.cells import CellResult, make_cell
+from dpb_gym.evaluation.entries import named_entry
+from dpb_gym.evaluation.leaderboard import collect, describe_guarantee, to_leaderboard
+from dpb_gym.evaluation.runner import Timing
+from dpb_gym.evaluation.suite import Suite
+from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
+
+ROUNDS = (5, 40)
+
+
+def promise(rho: float) -> dict[str, Any]:
+    event = GaussianEvent(sigma=(1 / (2 * rho)) ** 0.5, sensitivity=1.0)
+    return Guarantee("joint", "user-round", curve=Composition.of(event)).to_dict()
+
+
+def block(
+    suite: Suite, label: str, start: int, stop: int, shift: float = 0.0, **fields: Any
+) -> CellResult:
+    name = fields.pop("name", "random")
+    cell = make_cell(
+        suite.name, suite.protocol, suite.task_list[0], None, named_entry(label, name),
+        ROUNDS, suite.seed, range(start, stop),
+    )  # fmt: skip
+    regret = np.array([[0.5 * r, 2.0 * r + shift] for r in range(start, stop)])
+    return CellResult(cell, regret, 10.0 + regret, **fields)
+
+
+def board(suite: Suite, results: list[CellResult]) -> Any:
+    return to_leaderboard(suite, collect(results), created="2024-02-29", version="1")
+
+
+def test_blocks_are_joined_in_replicate_order(suite: Suite) -> None:
+    (series,) = collect([block(suite, "A", 2, 4), block(suite, "A", 0, 2), block(suite, "A", 4, 5)])
+    assert series.replicates.tolist() == [0, 1, 2, 3, 4]
+    assert series.regret[:, 1].tolist() == [0, 2, 4, 6, 8]
+    assert series.reward[:, 0].tolist() == [10, 10.5, 11, 11.5, 12]
+    assert series.final_regret == {0: 0, 1: 2, 2: 4, 3: 6, 4: 8}
+
+
+def test_a_replicate_that_occurs_twice_counts_once(suite: Suite) -> None:
+    (series,) = collect([block(suite, "A", 0, 4), block(suite, "A", 2, 6)])
+    assert series.replicates.tolist() == [0, 1, 2, 3, 4, 5]
+    assert series.final_regret[3] == 6
+
+
+def test_rows_of_different_parameters_cannot_be_joined(suite: Suite) -> None:
+    with pytest.raises(ResultError, match="different parameters"):
+        collect([block(suite, "A", 0, 2), block(suite, "A", 2, 4, name="oracle")])
+
+
+def test_speed_is_all_rounds_over_all_seconds(suite: Suite) -> None:
+    timings = [Timing(100, 1.0, 0.5, 1.0, 2), Timing(300, 2.0, 1.0, 0.0, 1)]
+    blocks = [block(suite, "A", 2 * i, 2 * i + 2, timing=t) for i, t in enumerate(timings)]
+    (series,) = collect([*blocks, block(suite, "A", 4, 5)])
+    assert series.rounds_per_second == pytest.approx(400 / (2.0 + 3.0))
+
+
+def test_the_weakest_guarantee_of_the_blocks_is_reported(suite: Suite) -> None:
+    strong, weak = promise(0.1), promise(2.0)
+    a, b = block(suite, "A", 0, 2, guarantee=strong), block(suite, "A", 2, 4, guarantee=weak)
+    (series,) = collect([a, b])
+    assert series.guarantee == weak
+    (series,) = collect([a, block(suite, "A", 2, 4)])
+    assert series.guarantee is None
+
+
+def test_clipped_records_are_added_once_per_replicate(suite: Suite) -> None:
+    a = block(suite, "A", 0, 2, clipped=(3, 4))
+    b = block(suite, "A", 1, 3, clipped=(4, 5))
+    assert collect([a, b])[0].clipped == 12
+    assert collect([a, block(suite, "A", 2, 4)])[0].clipped is None
+
+
+def test_scores_use_the_frozen_constants(suite: Suite) -> None:
+    (task,) = board(suite, [block(suite, "A", 0, 5), block(suite, "B", 0, 5, 7.0)]).tasks
+    a, b = task.rows
+    rewards = 10.0 + 2.0 * np.arange(5)
+    # The suite's constants are random 10 and oracle 30.
+    assert a.score == metrics.bootstrap((rewards - 10.0) / 20.0)
+    assert b.score is not None and b.score.mean == pytest.approx(a.score.mean + 7.0 / 20.0)
+    assert task.normalisation == {"random": 10.0, "oracle": 30.0}
+    assert a.improvement == {"B": 1.0} and b.improvement == {"A": 0.0}
+
+
+def test_incomplete_rows_are_noted(suite: Suite) -> None:
+    data = board(suite, [block(suite, "A", 0, 5), block(suite, "B", 0, 2)])
+    assert data.notes == ("Incomplete: B on offers has 2 of 5 replicates.",)
+    assert [row.replicates for row in data.tasks[0].rows] == [5, 2]
+    assert data.tasks[0].replicates == 5
+
+
+def test_guarantees_in_words() -> None:
+    assert describe_guarantee(None) == ("non-private", None, None)
+    assert describe_guarantee(Guarantee.none().to_dict()) == ("non-private", None, None)
+    text, notion, unit = describe_guarantee(promise(0.5))
+    assert (notion, unit) == ("joint", "user-round") and "rho=0.5" in text

@@ -1,0 +1,175 @@
+"""The same bits on any number of processes and on a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpb_gym
+from dpb_gym.errors import MissingExtraError, ParameterError
+from dpb_gym.evaluation.parallel import WorkerError, check_backend, check_workers
+from dpb_gym.evaluation.planning import plan_suite
+from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.suite import Suite
+from dpb_gym.privacy import Budget
+
+AGENTS: dict[str, Any] = {
+    "Random": "random",
+    "LinTS": "lin-ts",
+    "Private": ("adaprivate-ts", Budget.approx(1.0, 1e-5), {"batch": 20}),
+}
+RUN: dict[str, Any] = {
+    "horizon": 80,
+    "replicates": 5,
+    "seed": 40,
+    "env_kwargs": {"dim": 3, "n_arms": 12},
+    "checkpoints": "all",
+}
+
+
+def shards(out: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in out.rglob("*.parquet")}
+
+
+def test_worker_counts_change_nothing() -> None:
+    one = dpb_gym.evaluate("DPB/Recommendation-v0", AGENTS, **RUN)
+    for workers in (2, 3):
+        many = dpb_gym.evaluate("DPB/Recommendation-v0", AGENTS, **RUN, workers=workers)
+        assert many.records() == one.records()
+        assert many.guarantees() == one.guarantees()
+
+
+def test_loky_writes_the_same_shards_as_one_process(suite: Suite, tmp_path: Path) -> None:
+    plans = plan_suite(suite)
+    seen: list[tuple[int, int]] = []
+    run_plan(suite, plans, tmp_path / "one", workers=1)
+    run_plan(suite, plans, tmp_path / "two", workers=2, show=lambda *done: seen.append(done))
+    assert shards(tmp_path / "two") == shards(tmp_path / "one")
+    total = 5 * (2 * 40 + 4 * 60)
+    assert seen[-1] == (total, total)
+
+
+def test_dask_writes_the_same_shards_as_one_process(suite: Suite, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+    plans = plan_suite(suite)
+    run_plan(suite, plans, tmp_path / "one", workers=1)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        run_plan(
+            suite,
+            plans,
+            tmp_path / "dask",
+            backend="dask",
+            scheduler=cluster.scheduler_address,
+        )
+    assert shards(tmp_path / "dask") == shards(tmp_path / "one")
+
+
+SCRIPT = """
+    import sys
+    import numpy as np
+    import dpb_gym
+
+    @dpb_gym.register_agent("script-agent", supports=["recommendation"])
+    class Mine(dpb_gym.SingleAgent):
+        def __init__(self, place=0):
+            self.place = place
+        def act(self, context):
+            return (context.t + self.place) % len(context.features)
+
+    class Plain(dpb_gym.Agent):
+        def begin(self, problem, streams, budget=None):
+            self.draws = streams.uniforms()
+        def act(self, context):
+            return (self.draws.next() * 5).astype(np.int64)
+        def observe(self, context, action, feedback):
+            pass
+
+    result = dpb_gym.evaluate(
+        "DPB/Recommendation-v0",
+        {"a": "script-agent", "b": ("script-agent", None, {"place": 2}), "c": Plain,
+         "d": lambda: Mine(1)},
+        horizon=30, replicates=4, workers=int(sys.argv[1]),
+    )
+    print([(label, result.final_regret(label).tolist()) for label in "abcd"])
+"""
+
+
+def test_agents_of_a_script_run_in_workers(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    outputs = []
+    for workers in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, str(script), workers], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1] and "'d'" in outputs[0]
+
+
+KILLER = """
+    import os, signal
+    import dpb_gym
+
+    class Killer(dpb_gym.SingleAgent):
+        def act(self, context):
+            if context.t == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return 0
+
+    if __name__ == "__main__":
+        from dpb_gym.evaluation.parallel import WorkerError
+        try:
+            dpb_gym.evaluate("DPB/Recommendation-v0", {"k": Killer}, horizon=30, replicates=4,
+                             workers=2)
+        except WorkerError as error:
+            print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+def test_a_dying_worker_is_a_clear_error(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(KILLER))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a worker process died" in done.stdout and "Finished results are kept" in done.stdout
+
+
+def test_an_unreachable_scheduler_is_a_clear_error(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+
+    def refuse(address: str, **_: Any) -> None:
+        raise OSError(f"Timed out trying to connect to {address}")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(WorkerError, match="cannot reach the dask scheduler at tcp://127"):
+        run_plan(
+            suite, plan_suite(suite), tmp_path / "o", backend="dask", scheduler="tcp://127.0.0.1:9"
+        )
+
+
+def test_workers_and_backends_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_workers(3) == 3
+    assert check_workers(None) >= 1
+    for bad in (0, -1, 1.5, True, "2"):
+        with pytest.raises(ParameterError, match="workers"):
+            check_workers(bad)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="loky, dask"):
+        check_backend("ray", None)
+    with pytest.raises(ParameterError, match="scheduler"):
+        check_backend("loky", "tcp://x")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"dpb-gym\[dask\]"):
+        check_backend("dask", "tcp://x")

@@ -1,0 +1,262 @@
+"""The lockstep runner: bit-exact lanes, paired customers, failures that stay contained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dpb_gym
+from dpb_gym.errors import ParameterError
+from dpb_gym.evaluation.entries import Entry, named_entry
+from dpb_gym.evaluation.runner import Failure, Lane, run_block
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Context, Feedback, Problem
+from dpb_gym.streams import AgentStreams
+
+HORIZON = 45
+SEEDS = range(100, 108)
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "DPB/Assortment-v0": {"n_items": 6, "capacity": 2, "dim": 2, "context_norm": "clip"},
+    "DPB/Pricing-v0": {"dim": 3},
+    "DPB/Recommendation-v0": {"dim": 3, "n_arms": 12},
+    "DPB/MovieLensReplay-v0": {"dim": 4, "protocol": "replay"},
+}
+AGENTS: dict[str, list[tuple[str, Budget | None, dict[str, Any]]]] = {
+    "DPB/Assortment-v0": [("ucb-mnl", None, {}), ("ts-mnl", None, {})],
+    "DPB/Pricing-v0": [("glm-ucb-pricing", None, {}), ("fixed-price", None, {})],
+    "DPB/Recommendation-v0": [
+        ("lin-ts", None, {}),
+        ("adaprivate-ts", Budget.approx(1.0, 1e-5), {"batch": 10}),
+        ("adaprivate-ts", Budget.approx(5.0, 1e-5), {"batch": 10}),
+    ],
+    "DPB/MovieLensReplay-v0": [("lin-ucb", None, {}), ("lin-greedy", None, {})],
+}
+
+
+def problem(env_id: str, horizon: int = HORIZON) -> Problem:
+    return dpb_gym.make_problem(env_id, horizon=horizon, **PROBLEMS[env_id])
+
+
+def entries(env_id: str) -> list[Entry]:
+    found = [named_entry("Random", "random"), named_entry("Oracle", "oracle")]
+    return found + [named_entry(name, name, b, params) for name, b, params in AGENTS[env_id]]
+
+
+@lru_cache
+def alone(env_id: str, title: str, seed: int) -> tuple[bytes, bytes]:
+    """Regret and reward of one entry on one replicate, with nobody beside it."""
+    (entry,) = [e for e in entries(env_id) if e.title == title]
+    (lane,) = run_block(problem(env_id), [entry], [seed], range(1, HORIZON + 1))
+    assert isinstance(lane, Lane)
+    return lane.regret.tobytes(), lane.reward.tobytes()
+
+
+@pytest.mark.parametrize("env_id", PROBLEMS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_batch_and_any_companions_give_the_same_bits(env_id: str, data: Any) -> None:
+    everyone = entries(env_id)
+    chosen = data.draw(
+        st.lists(st.sampled_from(range(len(everyone))), min_size=1, unique=True), label="entries"
+    )
+    seeds = data.draw(
+        st.lists(st.sampled_from(SEEDS), min_size=1, max_size=6, unique=True), label="seeds"
+    )
+    lanes = run_block(
+        problem(env_id), [everyone[i] for i in chosen], seeds, range(1, HORIZON + 1)
+    )
+    for lane in lanes:
+        assert isinstance(lane, Lane), lane
+        for i, seed in enumerate(seeds):
+            single = alone(env_id, lane.entry.title, seed)
+            assert (lane.regret[i].tobytes(), lane.reward[i].tobytes()) == single
+
+
+@pytest.mark.parametrize("env_id", PROBLEMS)
+def test_a_lane_equals_stepping_the_gymnasium_environment_by_hand(env_id: str) -> None:
+    everyone = entries(env_id)
+    lanes = run_block(problem(env_id), everyone, list(SEEDS), range(1, HORIZON + 1))
+    seed, row = SEEDS[3], 3
+    for entry, lane in zip(everyone, lanes):
+        if entry.spec.uses_oracle:
+            continue
+        assert isinstance(lane, Lane)
+        env = gym.make(env_id, horizon=HORIZON, obs_mode="dict", **PROBLEMS[env_id])
+        shape = env.unwrapped.problem.info  # type: ignore[attr-defined]
+        agent = entry.make()
+        agent.begin(shape, AgentStreams([seed]), entry.budget)
+        observation, _ = env.reset(seed=seed)
+        regret = reward = 0.0
+        for t in range(1, HORIZON + 1):
+            arrays = {k: np.asarray(v)[None] for k, v in observation.items()}
+            known = {k: arrays[k] for k in ("features", "revenues", "arms") if k in arrays}
+            context = Context(t, **known)
+            action = agent.act(context)
+            played = np.atleast_1d(action[0]) if shape.kind == "pricing" else action[0]
+            observation, gained, _, _, info = env.unwrapped.step(played)
+            feedback = Feedback(
+                np.array([gained]),
+                choice=np.array([info["choice"]]) if "choice" in info else None,
+                demand=np.array([info["demand"]]) if "demand" in info else None,
+                observed=np.array([info["observed"]]) if "observed" in info else None,
+            )
+            agent.observe(context, action, feedback)
+            regret += info["regret"]
+            reward += gained
+            assert lane.regret[row, t - 1] == regret
+            assert lane.reward[row, t - 1] == reward
+
+
+@pytest.mark.parametrize("env_id", PROBLEMS)
+def test_regret_never_falls_and_the_oracle_has_none(env_id: str) -> None:
+    lanes = run_block(problem(env_id), entries(env_id), list(SEEDS), range(1, HORIZON + 1))
+    for lane in lanes:
+        assert isinstance(lane, Lane)
+        assert (np.diff(lane.regret, axis=1) >= 0).all()
+        if lane.entry.label == "Oracle":
+            assert (lane.regret == 0).all()
+        elif lane.entry.label == "Random":
+            assert (lane.regret[:, -1] > 0).all()
+
+
+def test_checkpoints_are_points_of_the_whole_curve() -> None:
+    env_id = "DPB/Pricing-v0"
+    (whole,) = run_block(problem(env_id), entries(env_id)[:1], [1, 2], range(1, HORIZON + 1))
+    (some,) = run_block(problem(env_id), entries(env_id)[:1], [1, 2], [3, 17, HORIZON])
+    assert isinstance(whole, Lane) and isinstance(some, Lane)
+    np.testing.assert_array_equal(some.regret, whole.regret[:, [2, 16, HORIZON - 1]])
+    np.testing.assert_array_equal(some.reward, whole.reward[:, [2, 16, HORIZON - 1]])
+
+
+def test_guarantees_are_taken_from_private_agents_only() -> None:
+    env_id = "DPB/Recommendation-v0"
+    lanes = run_block(problem(env_id), entries(env_id), [0], [HORIZON])
+    found = {lane.entry.title: lane.guarantee for lane in lanes if isinstance(lane, Lane)}
+    assert found["Random"] is None and found["lin-ts"] is None
+    promise = dpb_gym.Guarantee.from_dict(found["adaprivate-ts (eps=1, delta=1e-05)"] or {})
+    assert promise.private and promise.epsilon(1e-5) <= 1.0 + 1e-6
+
+
+def test_time_and_progress_are_counted() -> None:
+    env_id = "DPB/Assortment-v0"
+    reports: list[int] = []
+    everyone = entries(env_id)
+    lanes = run_block(problem(env_id), everyone, [0, 1], [HORIZON], reports.append)
+    assert reports[-1] == len(everyone) * 2 * HORIZON
+    for lane in lanes:
+        assert isinstance(lane, Lane)
+        timing = lane.timing
+        assert timing.rounds == 2 * (HORIZON - 1) and timing.companions == len(everyone)
+        shared = timing.environment_seconds / len(everyone)
+        assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
+
+
+Make = Callable[..., Entry]
+
+
+@pytest.mark.parametrize("stage", ["begin", "act", "observe"])
+def test_an_agent_that_raises_fails_alone(stage: str, fixed_entry: Make) -> None:
+    env_id = "DPB/Pricing-v0"
+    good = entries(env_id)
+    broken = fixed_entry("Broken", fail_at=stage)
+    outcomes = run_block(problem(env_id), [good[0], broken, good[2]], [5, 6], [HORIZON])
+    failure = outcomes[1]
+    assert isinstance(failure, Failure)
+    assert failure.stage == stage and failure.round == (0 if stage == "begin" else 3)
+    assert failure.seed is None
+    for part in ("'Broken'", "RuntimeError", "told to fail", "seeds 5 to 6"):
+        assert part in failure.message
+    assert "told to fail" in failure.details and "Traceback" in failure.details
+    for lane, entry in ((outcomes[0], good[0]), (outcomes[2], good[2])):
+        assert isinstance(lane, Lane)
+        for i, seed in enumerate((5, 6)):
+            (single,) = run_block(problem(env_id), [entry], [seed], [HORIZON])
+            assert isinstance(single, Lane)
+            assert lane.regret[i].tobytes() == single.regret[0].tobytes()
+
+
+def _with(value: Any, row: int) -> Callable[[int], Any]:
+    def action(replicates: int) -> Any:
+        prices = np.full(replicates, 0.5)
+        prices[row] = value
+        return prices
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("env_id", "action", "seed"),
+    [
+        ("DPB/Pricing-v0", _with(np.nan, 1), 6),
+        ("DPB/Pricing-v0", _with(np.inf, 1), 6),
+        ("DPB/Pricing-v0", _with(1.5, 2), 7),
+        ("DPB/Pricing-v0", _with(-0.1, 0), 5),
+        ("DPB/Pricing-v0", lambda B: np.full((B, 2), 0.5), None),
+        ("DPB/Pricing-v0", lambda B: np.array(["a"] * B), None),
+        ("DPB/Pricing-v0", lambda B: None, None),
+        ("DPB/Assortment-v0", lambda B: np.full((B, 2), 6), 5),
+        ("DPB/Assortment-v0", lambda B: np.full((B, 3), 0), None),
+        ("DPB/Assortment-v0", lambda B: np.full((B, 2), 0.5), None),
+        ("DPB/Recommendation-v0", lambda B: np.full(B, -1), 5),
+        ("DPB/Recommendation-v0", lambda B: np.full(B, 5), 5),
+        ("DPB/Recommendation-v0", lambda B: np.zeros(B), None),
+        ("DPB/Recommendation-v0", lambda B: np.zeros(B + 1, np.int64), None),
+    ],
+)
+def test_bad_actions_fail_their_agent_and_name_the_replicate(
+    env_id: str, action: Any, seed: int | None, fixed_entry: Make
+) -> None:
+    outcomes = run_block(
+        problem(env_id), [fixed_entry(action=action), entries(env_id)[0]], [5, 6, 7], [HORIZON]
+    )
+    failure, lane = outcomes
+    assert isinstance(failure, Failure) and isinstance(lane, Lane)
+    assert failure.stage == "action" and failure.round == 3
+    assert failure.seed == seed
+    assert "round 3" in failure.message
+    if seed is not None:
+        assert f"seed {seed}" in failure.message
+
+
+def test_an_agent_cannot_change_the_customers_of_others(fixed_entry: Make) -> None:
+    env_id = "DPB/Recommendation-v0"
+    vandal = fixed_entry("Vandal", fail_at="write")
+    outcomes = run_block(problem(env_id), [vandal, entries(env_id)[2]], [0], range(1, HORIZON + 1))
+    assert isinstance(outcomes[0], Failure) and "read-only" in outcomes[0].message
+    assert isinstance(outcomes[1], Lane)
+    assert outcomes[1].regret[0].tobytes() == alone(env_id, "lin-ts", 0)[0]
+
+
+def test_an_agent_that_does_not_fit_fails_before_the_first_round() -> None:
+    misfit = named_entry("Misfit", "lin-ts")
+    (failure,) = run_block(problem("DPB/Pricing-v0"), [misfit], [0], [HORIZON])
+    assert isinstance(failure, Failure) and failure.round == 0
+    assert "supports recommendation, not pricing" in failure.message
+
+
+def test_interruptions_are_not_swallowed(fixed_entry: Make) -> None:
+    entry = fixed_entry(fail_at="act", error=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        run_block(problem("DPB/Pricing-v0"), [entry], [0], [HORIZON])
+
+
+@pytest.mark.parametrize("rounds", [[], [10], [HORIZON, HORIZON], [0, HORIZON], [HORIZON + 1]])
+def test_bad_checkpoints_are_refused(rounds: list[int]) -> None:
+    env_id = "DPB/Pricing-v0"
+    with pytest.raises(ParameterError):
+        run_block(problem(env_id), entries(env_id)[:1], [0], rounds)
+
+
+def test_nobody_and_nothing_are_refused() -> None:
+    env_id = "DPB/Pricing-v0"
+    with pytest.raises(ParameterError, match="entry"):
+        run_block(problem(env_id), [], [0], [HORIZON])
+    with pytest.raises(ParameterError, match="seed"):
+        run_block(problem(env_id), entries(env_id)[:1], [], [HORIZON])

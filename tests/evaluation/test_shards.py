@@ -1,0 +1,222 @@
+"""Shards: the same bytes for the same cell, and damage never goes unnoticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpb_gym.errors import ParameterError, ResultError
+from dpb_gym.evaluation.cells import SCHEMA_VERSION, Cell, CellResult, canonical, plain
+from dpb_gym.evaluation.shards import COLUMNS, DamagedShard, read_shard, shard_bytes, shard_name
+
+ROUNDS = [1, 5, 20]
+
+
+def cell(**changes: Any) -> Cell:
+    config = {
+        "schema": SCHEMA_VERSION,
+        "algorithm": 1,
+        "suite": "s-v0",
+        "protocol": "abc",
+        "task": {"name": "t", "env_id": "DPB/Pricing-v0", "env_kwargs": {}, "horizon": 20},
+        "data": None,
+        "agent": {
+            "label": "Über/agent",
+            "name": "random",
+            "entry_point": "m:C",
+            "params": {},
+            "version": "",
+        },
+        "budget": {"kind": "zcdp", "rho": 0.5},
+        "checkpoints": ROUNDS,
+        "seed": 7,
+        "replicates": [2, 6],
+    }
+    return Cell({**config, **changes})
+
+
+def result(seed: int = 0, **changes: Any) -> CellResult:
+    rng = np.random.default_rng(seed)
+    values = np.cumsum(rng.random((2, 4, len(ROUNDS))), axis=2)
+    guarantee = {"notion": "joint", "unit": "user-round", "relation": "replace-one", "curve": None}
+    return CellResult(cell(**changes), values[0], values[1], guarantee, (0, 3, 0, 1))
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    path = tmp_path / shard_name(cell())
+    path.parent.mkdir()
+    path.write_bytes(shard_bytes(result()))
+    return path
+
+
+def test_everything_comes_back(shard: Path) -> None:
+    back, original = read_shard(shard), result()
+    np.testing.assert_array_equal(back.regret, original.regret)
+    np.testing.assert_array_equal(back.reward, original.reward)
+    assert back.guarantee == original.guarantee and back.clipped == original.clipped
+    assert back.cell.config == original.cell.config and back.digest == original.digest
+
+
+def test_the_columns_are_plain_parquet(shard: Path) -> None:
+    rows = pq.ParquetFile(shard).read().to_pylist()
+    assert tuple(rows[0]) == COLUMNS
+    assert len(rows) == 4 * len(ROUNDS)
+    first = rows[0]
+    assert (first["task"], first["agent"], first["budget"]) == ("t", "Über/agent", "rho=0.5")
+    assert [(r["replicate"], r["seed"]) for r in rows[:: len(ROUNDS)]] == [
+        (2, 9), (3, 10), (4, 11), (5, 12)
+    ]  # fmt: skip
+    assert [r["round"] for r in rows[: len(ROUNDS)]] == ROUNDS
+    assert rows[-1]["regret"] == result().regret[-1, -1]
+
+
+def test_the_same_cell_gives_the_same_bytes() -> None:
+    assert shard_bytes(result()) == shard_bytes(result())
+    assert shard_bytes(result()) != shard_bytes(result(1))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(position=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+def test_any_changed_byte_is_noticed_or_harmless(
+    shard: Path, tmp_path: Path, position: float, flip: int
+) -> None:
+    content = bytearray(shard.read_bytes())
+    content[int(position * len(content))] ^= flip
+    copy = tmp_path / "copy" / shard.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(bytes(content))
+    try:
+        back = read_shard(copy)
+    except DamagedShard:
+        return
+    assert back.digest == result().digest
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_truncation_is_noticed(shard: Path, tmp_path: Path, share: float) -> None:
+    content = shard.read_bytes()
+    copy = tmp_path / "copy" / shard.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(DamagedShard, match="not a readable Parquet"):
+        read_shard(copy)
+
+
+def rewritten(shard: Path, change: Any) -> None:
+    """Rewrites a shard as valid Parquet with other content and the old metadata."""
+    file = pq.ParquetFile(shard)
+    table, metadata = change(file.read(), dict(file.metadata.metadata))
+    with pq.ParquetWriter(shard, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(metadata)
+
+
+def _set(name: str, row: int, value: Any) -> Any:
+    def change(table: Any, metadata: Any) -> Any:
+        rows = table.to_pylist()
+        rows[row][name] = value
+        return type(table).from_pylist(rows, schema=table.schema), metadata
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("regret", 3, 99.0),
+        _set("reward", 0, 99.0),
+        _set("replicate", 2, 0),
+        _set("seed", 5, 1),
+        _set("round", 1, 6),
+        _set("agent", 1, "other"),
+        _set("task", 0, "other"),
+        _set("budget", 0, "none"),
+        lambda t, m: (t.slice(0, 9), m),
+        lambda t, m: (t.drop_columns(["reward"]), m),
+        lambda t, m: (t.rename_columns([*COLUMNS[:-1], "rewards"]), m),
+        lambda t, m: (t, {}),
+        lambda t, m: (t, {**m, b"dpb.schema": b"999"}),
+        lambda t, m: (t, {**m, b"dpb.cell": b"{"}),
+        lambda t, m: (t, {**m, b"dpb.cell": b"{}"}),
+        lambda t, m: (t, {**m, b"dpb.cell": b"[]"}),
+        lambda t, m: (t, {**m, b"dpb.guarantee": b"null"}),
+        lambda t, m: (t, {**m, b"dpb.clipped": b"[0,0,0,0]"}),
+        lambda t, m: (t, {k: v for k, v in m.items() if k != b"dpb.sha256"}),
+    ],
+)
+def test_valid_parquet_with_other_content_is_damage(shard: Path, change: Any) -> None:
+    rewritten(shard, change)
+    with pytest.raises(DamagedShard) as caught:
+        read_shard(shard)
+    assert shard.name in str(caught.value)
+
+
+def test_a_renamed_shard_is_damage(shard: Path) -> None:
+    other = shard.with_name(Path(shard_name(cell(seed=8))).name)
+    shutil.copy(shard, other)
+    with pytest.raises(DamagedShard, match="renamed or copied"):
+        read_shard(other)
+
+
+def test_other_files_are_damage_and_missing_ones_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    with pytest.raises(FileNotFoundError):
+        read_shard(path)
+    path.write_bytes(b"")
+    with pytest.raises(DamagedShard):
+        read_shard(path)
+    path.write_bytes(os.urandom(2000))
+    with pytest.raises(DamagedShard):
+        read_shard(path)
+
+
+def test_wrong_shapes_are_refused() -> None:
+    good = result()
+    with pytest.raises(ResultError, match="shape"):
+        shard_bytes(CellResult(good.cell, good.regret[:2], good.reward))
+
+
+def test_the_key_is_the_configuration() -> None:
+    base = cell()
+    assert cell().key == base.key and len(base.key) == 64
+    changes: list[dict[str, Any]] = [
+        {"seed": 8}, {"budget": None}, {"replicates": [2, 5]}, {"checkpoints": [1, 20]},
+        {"algorithm": 2}, {"data": "x"}, {"agent": {**base.config["agent"], "version": "2"}},
+        {"agent": {**base.config["agent"], "params": {"a": 1}}},
+        {"task": {**base.config["task"], "horizon": 21}},
+    ]  # fmt: skip
+    keys = {cell(**change).key for change in changes}
+    assert len(keys | {base.key}) == len(changes) + 1
+    shuffled = Cell(dict(reversed(list(base.config.items()))))
+    assert shuffled.key == base.key
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text()
+        | st.floats(allow_nan=False, allow_infinity=False),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=6,
+    )
+)
+def test_plain_values_stay_what_they_are(value: Any) -> None:
+    assert plain(value, "x") == value
+    assert canonical(plain(value, "x")) == canonical(value)
+
+
+def test_numpy_values_become_plain_and_others_are_refused() -> None:
+    value = {"a": np.float64(1.5), "b": np.arange(3), "c": (np.int32(2), True)}
+    assert plain(value, "x") == {"a": 1.5, "b": [0, 1, 2], "c": [2, True]}
+    for bad in (object(), float("nan"), np.inf, {1: 2}, {"a": {2}}, np.array([np.nan]), 1j):
+        with pytest.raises(ParameterError, match=r"^x"):
+            plain(bad, "x")

@@ -1,0 +1,153 @@
+"""`verify` confirms honest results and names the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.errors import ParameterError, ResultError
+from dpb_gym.evaluation import cells
+from dpb_gym.evaluation import verify as verify_module
+from dpb_gym.evaluation.cells import CellResult
+from dpb_gym.evaluation.normalise import main as normalise
+from dpb_gym.evaluation.normalise import measure
+from dpb_gym.evaluation.planning import plan_suite
+from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.shards import read_shard, shard_bytes
+from dpb_gym.evaluation.suite import Suite
+from dpb_gym.evaluation.verify import verify
+
+CELLS = 18
+
+
+@pytest.fixture
+def out(suite: Suite, tmp_path: Path) -> Path:
+    run_plan(suite, plan_suite(suite), tmp_path / "out", workers=1)
+    return tmp_path / "out"
+
+
+def forge(path: Path, change: Any) -> None:
+    """Replaces a shard's numbers and gives it a valid digest."""
+    result = read_shard(path)
+    fields = {"regret": result.regret.copy(), "reward": result.reward.copy(),
+              "guarantee": result.guarantee, "clipped": result.clipped}  # fmt: skip
+    change(fields)
+    path.write_bytes(shard_bytes(CellResult(result.cell, **fields)))
+
+
+def test_honest_results_are_confirmed(out: Path) -> None:
+    lines: list[str] = []
+    found = verify(out, sample=CELLS + 5, report=lines.append)
+    assert found.ok and found.shards == CELLS
+    assert len(found.again) == CELLS == len(lines)
+    assert not found.damaged and not found.differing and not found.impossible
+
+
+def test_the_sample_is_what_was_asked_for(out: Path) -> None:
+    assert verify(out, sample=0).again == []
+    a, b = verify(out, sample=4, seed=1), verify(out, sample=4, seed=1)
+    assert a.again == b.again and len(a.again) == 4
+    samples = {tuple(verify(out, sample=2, seed=s).again) for s in range(6)}
+    assert len(samples) > 1
+
+
+def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
+    victim = sorted(out.glob("shards/items/private-*.parquet"))[1]
+
+    def nudge(fields: dict[str, Any]) -> None:
+        fields["regret"][1, 2] = np.nextafter(fields["regret"][1, 2], 0)
+
+    forge(victim, nudge)
+    cell = read_shard(victim).cell
+    found = verify(out, sample=CELLS)
+    assert not found.ok and not found.damaged
+    (line,) = found.differing
+    assert line.startswith(str(cell))
+    assert f"regret of replicate {cell.replicates[1]} at round {cell.checkpoints[2]}" in line
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.update(guarantee=None), "guarantee"),
+        (lambda f: f.update(clipped=(9, 9)), "clipped"),
+        (lambda f: f["reward"].__setitem__((0, 0), -0.0), "reward"),
+    ],
+)
+def test_other_forgeries_are_named(out: Path, change: Any, words: str) -> None:
+    victim = sorted(out.glob("shards/items/private-*.parquet"))[0]
+    forge(victim, change)
+    (line,) = verify(out, sample=CELLS).differing
+    assert words in line
+
+
+def test_damage_is_named(out: Path) -> None:
+    victim = sorted(out.glob("shards/items/*.parquet"))[0]
+    victim.write_bytes(victim.read_bytes()[:-20])
+    found = verify(out, sample=0)
+    assert not found.ok and len(found.damaged) == 1 and victim.name in found.damaged[0]
+
+
+def test_what_cannot_be_computed_again_is_named(
+    out: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verify_module, "ALGORITHM_VERSION", cells.ALGORITHM_VERSION + 1)
+    found = verify(out, sample=1)
+    assert not found.ok and "algorithm version" in found.impossible[0]
+    monkeypatch.undo()
+    made = dpb_gym.evaluate(
+        "DPB/Pricing-v0", {"f": lambda: dpb_gym.make_agent("random")}, 20, 1
+    )  # fmt: skip
+    found = verify(made.save(tmp_path / "factory"), sample=1)
+    assert not found.ok and "made by a function" in found.impossible[0]
+
+
+def test_changed_data_and_versions_are_named(
+    out: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    replay = dpb_gym.evaluate("DPB/MovieLensReplay-v0", "lin-ts", 20, 1, env_kwargs={"dim": 4})
+    path = replay.save(tmp_path / "replay")
+    assert verify(path).ok
+    monkeypatch.setattr(cells.Task, "data_digest", lambda self: "other")
+    found = verify(path)
+    assert "the data are not those" in found.impossible[0]
+    monkeypatch.undo()
+    cls = dpb_gym.agent_spec("lin-ts").load()
+    monkeypatch.setattr(cls, "version", "next", raising=False)
+    assert "version 'next' here" in verify(path).impossible[0]
+
+
+def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="no such"):
+        verify(tmp_path / "none")
+    with pytest.raises(ParameterError, match="sample"):
+        verify(out, sample=-1)
+    for path in out.rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(ResultError, match="no results"):
+        verify(out)
+
+
+def test_constants_are_means_over_the_reserved_seeds(
+    suite: Suite, tmp_path: Path, capsys: Any
+) -> None:
+    task = suite.task_list[1]
+    found = measure(task, suite.normalisation_seed, 7, block=3)
+    direct = dpb_gym.evaluate(
+        task.env_id, ["random", "oracle"], task.horizon, 7, seed=suite.normalisation_seed,
+        env_kwargs=task.env_kwargs,
+    )  # fmt: skip
+    for name in ("random", "oracle"):
+        rewards = direct.final_reward(name)
+        assert found[name] == pytest.approx(rewards.mean())
+        assert found[f"{name}_se"] == pytest.approx(rewards.std(ddof=1) / 7**0.5)
+    path = tmp_path / "s.yaml"
+    path.write_text(suite.to_yaml())
+    assert normalise([str(path), "--replicates", "2"]) == 0
+    assert capsys.readouterr().out.count("normalisation: {random: ") == 2
+    assert normalise(["no-such-suite"]) == 2
+    assert "unknown suite" in capsys.readouterr().err
