@@ -169,13 +169,11 @@ def main():
         kwargs = {"n_items": 20, "capacity": 4, "dim": 5} if "Assortment" in env_id else {}
         old = Lockstep(env_id, agent, 16, late + 20_000, **kwargs)
         old.run(late)
-        young = Lockstep(env_id, agent, 16, late + 20_000, **kwargs)
-        young.run(1000)
         costs = []
         for _ in range(repeats):
-            # Fresh young lanes are kept near t = 1,000 by short slices.
-            a, b = old.run(250), young.run(250)
-            costs.append(b / a)
+            young = Lockstep(env_id, agent, 16, late + 20_000, **kwargs)
+            young.run(1000)
+            costs.append(young.run(2000) / old.run(2000))
         report(
             rows,
             f"{agent}: cost per round at t={late:,} / at t=1,000",

@@ -112,8 +112,16 @@ def multiply_one(matrix, vector, out):
     d = matrix.shape[0]
     for j in range(d):
         out[j] = 0.0
-    # Row by row, which is contiguous and lets the inner loop use vector instructions.
-    for i in range(d):
+    # Row by row, which is contiguous and lets the inner loop use vector instructions;
+    # four rows at a time, which loads and stores `out` a quarter as often.
+    n = d - d % 4
+    for i in range(0, n, 4):
+        x0, x1, x2, x3 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+        for j in range(d):
+            out[j] += (x0 * matrix[i, j] + x1 * matrix[i + 1, j]) + (
+                x2 * matrix[i + 2, j] + x3 * matrix[i + 3, j]
+            )
+    for i in range(n, d):
         x = vector[i]
         for j in range(d):
             out[j] += x * matrix[i, j]

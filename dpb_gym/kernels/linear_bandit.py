@@ -50,6 +50,14 @@ def take(features, action, observed, out):
 
 
 @jit
+def _quadratic_forms(matrix, rows, out):
+    """out[k] = x_k' matrix x_k. A function of its own compiles to better loops."""
+    scratch = np.empty(rows.shape[1])
+    for k in range(rows.shape[0]):
+        out[k] = quadratic_form_one(matrix, rows[k], scratch)
+
+
+@jit
 def choose_optimistic(features, inverse, response, alpha, action):
     """argmax_k <x_k, theta> + alpha ||x_k||_{A^-1} with theta = A^-1 b (alpha = 0: greedy).
 
@@ -62,17 +70,18 @@ def choose_optimistic(features, inverse, response, alpha, action):
     """
     B, m, d = features.shape
     theta = np.empty(d)
-    row = np.empty(d)
-    scratch = np.empty(d)
+    rows = np.empty((m, d))
+    variance = np.zeros(m)
     for b in range(B):
         multiply_one(inverse[b], response[b], theta)
+        for k in range(m):
+            _clipped_row(features, b, k, rows[k])
+        if alpha > 0.0:
+            _quadratic_forms(inverse[b], rows, variance)
         best = -np.inf
         action[b] = 0
         for k in range(m):
-            _clipped_row(features, b, k, row)
-            score = dot_one(row, theta)
-            if alpha > 0.0:
-                score += alpha * np.sqrt(max(0.0, quadratic_form_one(inverse[b], row, scratch)))
+            score = dot_one(rows[k], theta) + alpha * np.sqrt(max(0.0, variance[k]))
             if score > best:
                 best = score
                 action[b] = k

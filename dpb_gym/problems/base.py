@@ -317,7 +317,11 @@ class Instance:
         self.seeds[i] = check_seed(seed)
         self.episodes[i] = episode
         self._begin(i)
-        self._synced = bool((self._cursor == self._cursor[0]).all())
+        self._synced = self._in_step()
+
+    def _in_step(self) -> bool:
+        same = (self._cursor == self._cursor[0]) & (self.t == self.t[0])
+        return bool(same.all())
 
     def round(self) -> Round:
         """Returns the current round."""
@@ -364,12 +368,16 @@ class Instance:
             HorizonExceeded: If a replicate is past its horizon already.
         """
         moving = slice(None) if lanes is None else lanes
-        if (self.t[moving] >= self.problem.horizon).any():
+        in_step = self._synced and lanes is None
+        last = self.t[0] if in_step else self.t[moving].max(initial=0)
+        if last >= self.problem.horizon:
             raise HorizonExceeded(f"the horizon of {self.problem.horizon} rounds is over")
         self._round = self._best = None
         self.t[moving] += 1
         self._cursor[moving] += 1
+        if in_step and self._cursor[0] < self._rounds:
+            return
         for i in np.flatnonzero(self._cursor == self._rounds):
             self._refill(int(i))
         if lanes is not None:
-            self._synced = bool((self._cursor == self._cursor[0]).all())
+            self._synced = self._in_step()

@@ -28,7 +28,7 @@ RULES = ("greedy", "ucb", "ts")
 SUPPORTS = ["recommendation"]
 
 
-@register_agent("lin-greedy", supports=SUPPORTS, rule="greedy")
+@register_agent("lin-greedy", supports=SUPPORTS, rule="greedy", centre=True)
 @register_agent("lin-ucb", supports=SUPPORTS, rule="ucb")
 @register_agent("lin-ts", supports=SUPPORTS, rule="ts")
 @register_agent("adaprivate-ucb", supports=SUPPORTS, budget="required", rule="ucb", batch=300)
@@ -61,8 +61,9 @@ class LinearPolicy(Agent):
         batch: Rounds between releases of b; where only one in n_candidates rounds is
             observed (rejection replay), n_candidates times as many.
         centre: Subtract the middle of the reward's range. The features have no
-            intercept, so this removes a large bias at no cost in privacy (erratum R9);
-            the papers' agents do not.
+            intercept, so this removes a large bias at no cost in privacy (erratum R9).
+            The papers' agents do not; ``lin-greedy`` does, because without exploration
+            the bias can keep it on a wrong candidate for ever.
 
     Attributes:
         ledger: What was released, None without a budget.
