@@ -11,10 +11,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -69,6 +71,23 @@ class Agent(ABC):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         """Takes the raw responses to `action`; a private agent passes them on to its
         releasers and nowhere else."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a checkpoint that `load` continues bit for bit; see `dpb_gym.checkpoint`.
+
+        Raises:
+            AgentError: If the agent holds something that cannot be saved.
+        """
+        from dpb_gym import checkpoint
+
+        checkpoint.save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
+        """Continues from a checkpoint; see `dpb_gym.checkpoint.load`."""
+        from dpb_gym import checkpoint
+
+        return checkpoint.load(path, rehearsal=rehearsal)
 
 
 class SingleAgent:
@@ -225,7 +244,7 @@ class AgentSpec:
         if issubclass(cls, SingleAgent):
             single = cls
             single(**merged)
-            return BatchedSingle(lambda: single(**merged))
+            return BatchedSingle(partial(single, **merged))
         return cls(**merged)
 
 

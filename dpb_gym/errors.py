@@ -57,6 +57,10 @@ class AgentError(DPBError, ValueError):
     """An agent is misregistered, unsupported on a problem, or broke its protocol."""
 
 
+class CheckpointError(DPBError, RuntimeError):
+    """A checkpoint is damaged, of another version, or was loaded before."""
+
+
 class MissingExtraError(DPBError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

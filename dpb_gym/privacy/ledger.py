@@ -192,6 +192,17 @@ class Ledger:
 
     # -------------------------------------------------------------- checkpoints
 
+    def resume(self, reuse: str | None = None) -> None:
+        """Notes that the agent was loaded from a checkpoint.
+
+        Args:
+            reuse: Why what follows is not private (the same noise on a second
+                continuation), or None for the one continuation that the budget covers.
+        """
+        self.resumed += 1
+        if reuse is not None:
+            self._disclosed.append(reuse)
+
     def state_dict(self) -> dict[str, Any]:
         """The whole ledger as plain JSON values, for a checkpoint."""
         return {
