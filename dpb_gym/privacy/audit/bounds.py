@@ -57,8 +57,9 @@ def epsilon_bound(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         near = np.log(np.maximum(1.0 - delta - fn, 0.0)) - np.log(fp)
         far = np.log(np.maximum(1.0 - delta - fp, 0.0)) - np.log(fn)
-    best = np.maximum(np.nan_to_num(near, nan=0.0), np.nan_to_num(far, nan=0.0))
-    return np.maximum(best, 0.0)
+    best: FloatArray = np.maximum(np.nan_to_num(near, nan=0.0), np.nan_to_num(far, nan=0.0))
+    positive: FloatArray = np.maximum(best, 0.0)
+    return positive
 
 
 def rho_bound(fpr: float, fnr: float, max_order: float = math.inf) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import toeplitz
@@ -81,7 +81,7 @@ def audit_sum(
     axis = one - zero
     if direction is not None:
         axis = float(axis) * np.asarray(direction, dtype=np.float64)
-    length = np.sqrt((axis**2).sum())
+    length = float(np.sqrt((axis**2).sum()))
     if not length > 0:
         raise ParameterError("the two records are equal: nothing to tell apart")
     streams = np.random.SeedSequence(seed).spawn(4)
@@ -113,7 +113,7 @@ def _releases(
     releaser: Releaser,
     record: FloatArray,
     direction: ArrayLike | None,
-    drawn: FloatArray,
+    drawn: NDArray[np.bool_],
     rounds: int,
     axis: FloatArray,
 ) -> FloatArray:
@@ -161,7 +161,7 @@ def noise_map(releaser: Releaser, rounds: int) -> tuple[FloatArray, FloatArray] 
     if releaser.mechanism == "binary-tree":
         return tree_map(rounds), np.ones(rounds)
     if releaser.mechanism == "sqrt-toeplitz":
-        column = toeplitz.square_root_coefficients(releaser.steps)
+        column: FloatArray = toeplitz.square_root_coefficients(releaser.steps)
     elif releaser.mechanism == "blt":
         theta, omega = toeplitz.blt_parameters(releaser.steps)
         column = toeplitz.blt_noise_coefficients(np.array(theta), np.array(omega), releaser.steps)

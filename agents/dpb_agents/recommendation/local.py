@@ -1,0 +1,166 @@
+"""Locally private recommendation: linear bandits behind messages of the users."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_gym import kernels, validation
+from dpb_gym.agent import Agent, register_agent
+from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.local import LocalPrivacy, message_ledger, message_numbers
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.feedback import GaussianStatistics
+    from dpb_gym.privacy import Budget, Ledger
+
+SUPPORTS = ["recommendation"]
+RULES = ("greedy", "ucb")
+
+register_agent(
+    "local-reward-lin-ucb",
+    supports=SUPPORTS,
+    budget="required",
+    agent="lin-ucb",
+    mechanism="gaussian",
+)(LocalPrivacy)
+register_agent(
+    "local-reward-lin-ts",
+    supports=SUPPORTS,
+    budget="required",
+    agent="lin-ts",
+    mechanism="gaussian",
+)(LocalPrivacy)
+
+
+class Statistics:
+    """The users' side: sends x x' and r x of the recommended candidate as one message.
+
+    Args:
+        mechanism: What a message is.
+        centre: Subtracted from every reward.
+        seeds: Seeds of the replicates.
+    """
+
+    def __init__(
+        self, mechanism: GaussianStatistics, centre: float, seeds: tuple[int, ...]
+    ) -> None:
+        self.mechanism, self.centre = mechanism, centre
+        self._numbers = message_numbers(mechanism, seeds)
+        self._chosen = np.empty((len(seeds), mechanism.dim))
+
+    def send(self, context: Context, action: Array, feedback: Feedback) -> tuple[Array, Array]:
+        """The messages of one round, ``(B, d, d)`` and ``(B, d)``; zeros where nothing was
+        observed.
+
+        Raises:
+            ActionError: If a candidate does not exist.
+        """
+        B = len(action)
+        observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
+        bad = kernels.linear_bandit.take(context.features, action, observed, self._chosen)
+        if bad:
+            raise ActionError(
+                f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
+                f"0..{context.features.shape[1] - 1}"
+            )
+        gram, response = self.mechanism.privatise(
+            self._chosen, feedback.reward - self.centre, self._numbers.next()
+        )
+        return observed[:, None, None] * gram, observed[:, None] * response
+
+
+@register_agent("local-lin-ucb", supports=SUPPORTS, budget="required", rule="ucb")
+@register_agent("local-lin-greedy", supports=SUPPORTS, budget="required", rule="greedy")
+class LocalLinear(Agent):
+    """Linear bandit on locally private statistics x x' and r x (LDP-LinUCB).
+
+    Each user learns A and theta, chooses by her own features, and sends one Gaussian message
+    (`dpb_gym.feedback.GaussianStatistics`); the server only ever adds up messages. After Zheng,
+    Cai, Huang, Li & Wang (2020) and Han, Zhu, Wang, Sun, Tan & Du (2021), with an exact
+    sensitivity, rewards centred at the middle of their range, and a shift of the noisy Gram
+    matrix, ``shift`` times the mean operator norm sigma sqrt(2 d t) of its noise.
+
+    The guarantee is local, for the features and the reward of one user-round.
+
+    Args:
+        rule: ``"ucb"`` or ``"greedy"``.
+        alpha: Width of the bonus of ``ucb``, >= 0.
+        ridge: Least ridge, > 0.
+        shift: Multiple of the noise's operator norm that is added to the diagonal, >= 0.
+        refresh: Rounds between updates of theta.
+
+    Attributes:
+        ledger: Charged with one message.
+
+    Raises:
+        AgentError: If the rewards are not bounded.
+    """
+
+    def __init__(
+        self,
+        rule: str = "ucb",
+        alpha: float = 0.1,
+        ridge: float = 1.0,
+        shift: float = 4.0,
+        refresh: int = 25,
+    ) -> None:
+        self.rule = validation.choice("rule", rule, RULES)
+        self.alpha = validation.real("alpha", alpha, 0.0)
+        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+        self.shift = validation.real("shift", shift, 0.0)
+        self.refresh = validation.integer("refresh", refresh, 1)
+        self.ledger: Ledger | None = None
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        from dpb_gym.feedback import GaussianStatistics
+
+        if budget is None:
+            raise AgentError("local-lin-ucb is private and needs a budget")
+        low, high = problem.reward_range
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise AgentError(f"rewards must be bounded, got the range [{low}, {high}]")
+        B, d = streams.replicates, problem.dim
+        half = 0.5 * (high - low)
+        mechanism = GaussianStatistics.for_budget(budget, d, -half, half)
+        self.statistics = Statistics(mechanism, low + half, streams.seeds)
+        self.ledger = message_ledger(mechanism, budget)
+        self.guarantee = self.ledger.guarantee
+        self._noise = mechanism.sigma * math.sqrt(2 * d)
+        self._gram, self._response = np.zeros((B, d, d)), np.zeros((B, d))
+        self._inverse = np.broadcast_to(np.eye(d), (B, d, d)) / self.ridge
+        self._trusted = np.zeros((B, d))
+        self._rounds = 0
+
+    def act(self, context: Context) -> Array:
+        action = np.empty(len(self._response), np.int64)
+        alpha = self.alpha if self.rule == "ucb" else 0.0
+        kernels.linear_bandit.choose_optimistic(
+            context.features, self._inverse, self._trusted, alpha, action
+        )
+        return action
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        gram, response = self.statistics.send(context, action, feedback)
+        self._gram += gram
+        self._response += response
+        self._rounds += 1
+        if self._rounds % self.refresh == 0:
+            self._update()
+
+    def _update(self) -> None:
+        shift = self.ridge + self.shift * self._noise * math.sqrt(self._rounds)
+        values, vectors = np.linalg.eigh(self._gram)
+        weights = 1.0 / np.maximum(values + shift, 0.5 * shift)
+        inverse = np.zeros_like(self._gram)
+        for k in range(values.shape[1]):
+            column = vectors[:, :, k]
+            inverse += weights[:, k, None, None] * column[:, :, None] * column[:, None, :]
+        self._inverse = inverse
+        self._trusted = self._response.copy()

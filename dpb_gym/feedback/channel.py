@@ -1,0 +1,197 @@
+"""What a private response means in each kind of problem, for wrappers and harness alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.feedback.mechanisms import (
+    GaussianResponse,
+    LaplaceResponse,
+    RandomizedResponse,
+    ResponseMechanism,
+)
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Array, Feedback, ProblemInfo
+
+RESPONSE_MECHANISMS = ("randomized-response", "binary", "gaussian", "laplace")
+
+
+class PrivateFeedback(NamedTuple):
+    """What arrives instead of the truth.
+
+    Attributes:
+        feedback: Privatised feedback; its reward follows from the message and public data.
+        estimate: Unbiased estimate of the true reward ``(B,)``.
+    """
+
+    feedback: Feedback
+    estimate: Array
+
+
+class ResponseChannel:
+    """Passes the responses of one problem through a local mechanism.
+
+    The user's message is about her response alone:
+
+    * recommendation: the reward, a number or 0/1,
+    * pricing: the demand; the reward becomes price times the message,
+    * assortment with K + 1 categories: the choice, one of K positions or none; the reward
+      becomes the revenue at the position in the message (a position that is empty means no
+      purchase),
+    * assortment with two categories: whether anything was bought (equal revenues only),
+    * assortment with a number: the revenue; the choice is withheld.
+
+    Nothing else that depends on the response leaves.
+
+    Args:
+        mechanism: A `RandomizedResponse`, `GaussianResponse` or `LaplaceResponse`.
+        problem: What is known of the problem.
+
+    Raises:
+        ParameterError: If the mechanism does not fit the problem.
+    """
+
+    def __init__(self, mechanism: ResponseMechanism, problem: ProblemInfo) -> None:
+        if not isinstance(mechanism, ResponseMechanism):
+            raise ParameterError(
+                "a response needs RandomizedResponse, GaussianResponse or LaplaceResponse, "
+                f"got {mechanism!r}"
+            )
+        self.mechanism = mechanism
+        self.problem = problem
+        self._choice = False
+        if isinstance(mechanism, RandomizedResponse):
+            self._check_categories(mechanism)
+
+    def _check_categories(self, mechanism: RandomizedResponse) -> None:
+        info = self.problem
+        if info.kind != "assortment":
+            if mechanism.categories != 2:
+                raise ParameterError(
+                    f"responses of {info.kind} problems have two categories, "
+                    f"got {mechanism.categories}"
+                )
+            if info.kind == "pricing" and info.demand != "logistic":
+                raise ParameterError(
+                    f"randomized response needs demands of 0 or 1; demand={info.demand!r} "
+                    "needs a Gaussian or Laplace response"
+                )
+            return
+        assert info.capacity is not None
+        self._choice = mechanism.categories == info.capacity + 1
+        if mechanism.categories != 2 and not self._choice:
+            raise ParameterError(
+                f"the choice from at most {info.capacity} items has {info.capacity + 1} "
+                f"categories (or 2: bought or not), got {mechanism.categories}"
+            )
+        if not self._choice and not info.equal_revenues:
+            raise ParameterError(
+                "two categories say whether anything was bought; with unequal revenues the "
+                "reward would say what, so use one category per position"
+            )
+
+    @property
+    def reward_bounds(self) -> tuple[float, float]:
+        """Finite range of the estimates of a recommendation's reward."""
+        return self.mechanism.bounds
+
+    def send(
+        self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
+    ) -> PrivateFeedback:
+        """Privatises the responses of one round.
+
+        Args:
+            revenues: Assortment: ``(B, N)``.
+            action: The problem's actions.
+            feedback: The truth.
+            numbers: The mechanism's random numbers ``(B, width)``.
+
+        Raises:
+            ParameterError: If a response is none that the mechanism knows.
+        """
+        mechanism = self.mechanism
+        kind = self.problem.kind
+        if kind == "pricing":
+            message = mechanism.privatise(feedback.demand, numbers)  # type: ignore[arg-type]
+            demand = np.asarray(message, dtype=np.float64)
+            estimate = action * mechanism.scalar(message)
+            return PrivateFeedback(Feedback(action * demand, demand=demand), estimate)
+        if kind == "recommendation":
+            message = mechanism.privatise(feedback.reward, numbers)
+            reward, estimate = np.asarray(message, np.float64), mechanism.scalar(message)
+            if feedback.observed is not None:
+                reward = np.where(feedback.observed, reward, 0.0)
+                estimate = np.where(feedback.observed, estimate, 0.0)
+            return PrivateFeedback(Feedback(reward, observed=feedback.observed), estimate)
+        if self._choice:
+            assert isinstance(mechanism, RandomizedResponse)
+            return self._send_choice(mechanism, revenues, action, feedback, numbers)
+        if isinstance(mechanism, RandomizedResponse):
+            assert feedback.choice is not None
+            bought = mechanism.privatise(feedback.choice >= 0, numbers)
+            revenue = self.problem.reward_range[1]
+            estimate = revenue * mechanism.scalar(bought)
+            return PrivateFeedback(Feedback(revenue * bought), estimate)
+        reward = np.asarray(mechanism.privatise(feedback.reward, numbers), np.float64)
+        return PrivateFeedback(Feedback(reward), mechanism.scalar(reward))
+
+    def _send_choice(
+        self,
+        mechanism: RandomizedResponse,
+        revenues: Array | None,
+        action: Array,
+        feedback: Feedback,
+        numbers: Array,
+    ) -> PrivateFeedback:
+        assert revenues is not None and feedback.choice is not None
+        B, K = action.shape
+        message = mechanism.privatise(feedback.choice + 1, numbers) - 1
+        lanes = np.arange(B)
+        here = np.maximum(action, 0)
+        offered = action >= 0
+        for k in range(1, K):
+            # a repeated item counts at its first position only
+            offered[:, k] &= ~(action[:, :k] == action[:, k : k + 1]).any(axis=1)
+        worth = np.where(offered, revenues[lanes[:, None], here].astype(np.float64), 0.0)
+        sold = (message >= 0) & offered[lanes, np.maximum(message, 0)]
+        reward = np.where(sold, worth[lanes, np.maximum(message, 0)], 0.0)
+        choice = np.where(sold, message, -1)
+        parts = mechanism.estimate(message + 1)
+        estimate = np.zeros(B)
+        for k in range(K):
+            estimate += parts[:, k + 1] * worth[:, k]
+        return PrivateFeedback(Feedback(reward, choice=choice), estimate)
+
+
+def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> ResponseMechanism:
+    """The named response mechanism of a problem at a budget.
+
+    Args:
+        name: ``"randomized-response"`` (of the choice, or of a 0/1 response), ``"binary"``
+            (assortment: whether anything was bought), ``"gaussian"`` or ``"laplace"``.
+        budget: What one message may cost.
+        problem: What is known of the problem.
+
+    Raises:
+        ParameterError: If the name is unknown or the response has no finite range.
+    """
+    validation.choice("mechanism", name, RESPONSE_MECHANISMS)
+    if name in ("randomized-response", "binary"):
+        categories = 2
+        if problem.kind == "assortment" and name == "randomized-response":
+            assert problem.capacity is not None
+            categories = problem.capacity + 1
+        return RandomizedResponse.for_budget(budget, categories)
+    low, high = (0.0, 1.0) if problem.demand == "logistic" else problem.reward_range
+    if not np.isfinite([low, high]).all():
+        raise ParameterError(
+            f"responses without bounds cannot be privatised by name: the range is "
+            f"[{low}, {high}]; make the mechanism with explicit low and high"
+        )
+    if name == "gaussian":
+        return GaussianResponse.for_budget(budget, low, high)
+    return LaplaceResponse.for_budget(budget, low, high)

@@ -1,0 +1,278 @@
+"""Local mechanisms for responses: one private message per user-round, a batch at a time.
+
+A mechanism is immutable. It says how many random numbers of which kind a message needs, and
+turns true answers plus those numbers into messages, replicate by replicate. Noise is simulation
+grade (see `dpb_gym.privacy.NoiseSource`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy import (
+    Budget,
+    Composition,
+    Event,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    RandomizedResponseEvent,
+    Release,
+    calibrate,
+    calibrate_scale,
+)
+
+FloatArray = NDArray[np.float64]
+# Standard normals beyond it have probability below 1e-32; messages are clamped there, which is
+# post-processing, so that they have finite bounds.
+NORMAL_BOUND = 12.0
+UNIFORM, NORMAL = "uniform", "normal"
+
+
+class LocalMechanism(ABC):
+    """What one user sends instead of the truth.
+
+    Attributes:
+        numbers: Kind of random numbers, ``"uniform"`` on [0, 1) or ``"normal"``.
+        width: How many of them one message needs.
+        unit: What the message protects, see `Guarantee`.
+        event: The accounting event of one message.
+    """
+
+    numbers: ClassVar[str] = UNIFORM
+    unit: ClassVar[str] = "reward"
+    width: int
+    event: Event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The local guarantee of one message."""
+        return Guarantee("local", self.unit, "replace-one", Composition.of(self.event))
+
+    def _noise(self, numbers: ArrayLike, replicates: int) -> FloatArray:
+        return validation.array("numbers", numbers, (replicates, self.width))
+
+
+class ResponseMechanism(LocalMechanism):
+    """A local mechanism for a single answer: a category or a number."""
+
+    @abstractmethod
+    def privatise(self, values: ArrayLike, numbers: ArrayLike) -> FloatArray | NDArray[np.int64]:
+        """Messages ``(B,)`` for true answers ``(B,)``, given random numbers ``(B, width)``."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """Finite range of what `scalar` returns."""
+
+    @abstractmethod
+    def scalar(self, messages: ArrayLike) -> FloatArray:
+        """Unbiased estimates ``(B,)`` of the (clipped) true answers."""
+
+
+class RandomizedResponse(ResponseMechanism):
+    """k-ary randomized response: pure epsilon-DP for one of k answers (Warner 1965).
+
+    The true answer is sent with probability ``e^eps / (e^eps + k - 1)``, otherwise one of the
+    k - 1 others, uniformly. For a click or a purchase k = 2; for the choice from an assortment
+    of at most K items k = K + 1.
+
+    Args:
+        epsilon: Local epsilon, positive.
+        categories: k, at least 2.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+
+    Example:
+        >>> rr = RandomizedResponse(math.log(3.0))
+        >>> round(rr.keep, 2), str(rr.guarantee)
+        (0.75, 'local DP eps=1.099 per reward (replace-one)')
+        >>> rr.privatise([1, 1], [[0.7, 0.0], [0.8, 0.0]]).tolist()
+        [1, 0]
+    """
+
+    def __init__(self, epsilon: float, categories: int = 2) -> None:
+        self.epsilon = validation.real("epsilon", epsilon, 0.0, open_low=True)
+        self.categories = validation.integer("categories", categories, 2)
+        self.width = 2
+        self.event = RandomizedResponseEvent(self.epsilon, self.categories)
+
+    @classmethod
+    def for_budget(cls, budget: Budget, categories: int = 2) -> RandomizedResponse:
+        """The mechanism of largest epsilon within a budget."""
+        scale = calibrate_scale(budget, lambda s: [RandomizedResponseEvent(1 / s, categories)])
+        return cls(1 / scale, categories)
+
+    @property
+    def keep(self) -> float:
+        """Probability that the true answer is sent."""
+        return 1.0 / (1.0 + (self.categories - 1) * math.exp(-self.epsilon))
+
+    @property
+    def other(self) -> float:
+        """Probability of each particular wrong answer."""
+        return math.exp(-self.epsilon) * self.keep
+
+    def transition(self) -> FloatArray:
+        """Probability of each message (columns) for each true answer (rows), ``(k, k)``."""
+        matrix = np.full((self.categories, self.categories), self.other)
+        np.fill_diagonal(matrix, self.keep)
+        return matrix
+
+    def privatise(self, values: ArrayLike, numbers: ArrayLike) -> NDArray[np.int64]:
+        """Messages ``(B,)`` in 0..k-1; see `ResponseMechanism.privatise`.
+
+        Raises:
+            ParameterError: If an answer is none of 0..k-1, or the numbers have a wrong shape.
+        """
+        given = np.asarray(values)
+        if given.ndim != 1 or given.dtype.kind not in "biuf":
+            raise ParameterError(f"answers must be a vector of integers, got {values!r}")
+        truth = np.clip(np.nan_to_num(given), 0, self.categories - 1).astype(np.int64)
+        if (truth != given).any():
+            i = int(np.argmax(truth != given))
+            raise ParameterError(
+                f"answers must be whole numbers in 0..{self.categories - 1}, "
+                f"got {given[i]} in replicate {i}"
+            )
+        uniform = self._noise(numbers, len(truth))
+        wrong = np.minimum(uniform[:, 1] * (self.categories - 1), self.categories - 2)
+        wrong = wrong.astype(np.int64)
+        wrong += wrong >= truth
+        return np.where(uniform[:, 0] < self.keep, truth, wrong)
+
+    def estimate(self, messages: ArrayLike) -> FloatArray:
+        """Unbiased estimates ``(B, k)`` of the one-hot encoded true answers."""
+        sent = np.asarray(messages, dtype=np.int64)
+        hot = sent[:, None] == np.arange(self.categories)
+        debiased: FloatArray = (hot - self.other) / (self.keep - self.other)
+        return debiased
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if self.categories != 2:
+            raise ParameterError("only two categories, 0 and 1, make a number")
+        gap = self.keep - self.other
+        return -self.other / gap, self.keep / gap
+
+    def scalar(self, messages: ArrayLike) -> FloatArray:
+        """Unbiased estimates ``(B,)`` of answers in {0, 1}."""
+        low, high = self.bounds
+        return np.where(np.asarray(messages) != 0, high, low)
+
+
+class _Additive(ResponseMechanism):
+    """A number, clipped to [low, high], plus noise."""
+
+    def __init__(self, scale: float, low: float, high: float) -> None:
+        self.scale = validation.real("the noise scale", scale, 0.0, open_low=True)
+        self.low, self.high = validation.real("low", low), validation.real("high", high)
+        if not self.low < self.high:
+            raise ParameterError(f"low must be below high, got [{low}, {high}]")
+        self.width = 1
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest difference of two answers."""
+        return self.high - self.low
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        reach = self._reach * self.scale
+        return self.low - reach, self.high + reach
+
+    _reach: ClassVar[float]
+
+    def privatise(self, values: ArrayLike, numbers: ArrayLike) -> FloatArray:
+        """Messages ``(B,)``; see `ResponseMechanism.privatise`.
+
+        Raises:
+            ParameterError: If an answer is not finite, or the numbers have a wrong shape.
+        """
+        truth = np.clip(validation.array("answers", values, (None,)), self.low, self.high)
+        noise = self._quantile(self._noise(numbers, len(truth))[:, 0])
+        return np.clip(truth + self.scale * noise, *self.bounds)
+
+    @abstractmethod
+    def _quantile(self, numbers: FloatArray) -> FloatArray:
+        """Standard noise from the random numbers."""
+
+    def scalar(self, messages: ArrayLike) -> FloatArray:
+        """The messages themselves: the noise has mean zero."""
+        return np.asarray(messages, dtype=np.float64)
+
+
+class GaussianResponse(_Additive):
+    """A number in [low, high] plus N(0, sigma^2).
+
+    Args:
+        sigma: Standard deviation, positive.
+        low: Smaller answers are raised to it.
+        high: Larger answers are lowered to it.
+
+    Example:
+        >>> str(GaussianResponse(sigma=1.0).guarantee).split(";")[0]
+        'local zCDP rho=0.5 per reward (replace-one)'
+    """
+
+    numbers = NORMAL
+    _reach = NORMAL_BOUND
+
+    def __init__(self, sigma: float, low: float = 0.0, high: float = 1.0) -> None:
+        super().__init__(sigma, low, high)
+        self.event = GaussianEvent(self.scale, self.sensitivity)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise."""
+        return self.scale
+
+    @classmethod
+    def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> GaussianResponse:
+        """The mechanism of least noise within a budget."""
+        (sigma,) = calibrate(budget, Release(high - low))
+        return cls(sigma, low, high)
+
+    def _quantile(self, numbers: FloatArray) -> FloatArray:
+        return numbers
+
+
+class LaplaceResponse(_Additive):
+    """A number in [low, high] plus Laplace noise: pure epsilon = (high - low) / scale.
+
+    Args:
+        scale: Mean absolute noise, positive.
+        low: Smaller answers are raised to it.
+        high: Larger answers are lowered to it.
+
+    Example:
+        >>> LaplaceResponse(scale=0.5).guarantee.epsilon(0.0)
+        2.0
+    """
+
+    # 53-bit uniforms give no larger Laplace numbers
+    _reach = 37.0
+
+    def __init__(self, scale: float, low: float = 0.0, high: float = 1.0) -> None:
+        super().__init__(scale, low, high)
+        self.event = LaplaceEvent(self.scale, self.sensitivity)
+
+    @classmethod
+    def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> LaplaceResponse:
+        """The mechanism of least noise within a budget."""
+        width = validation.real("high - low", high - low, 0.0, open_low=True)
+        return cls(calibrate_scale(budget, lambda s: [LaplaceEvent(s, width)]), low, high)
+
+    def _quantile(self, numbers: FloatArray) -> FloatArray:
+        # half a grid step keeps a uniform of exactly 0 away from minus infinity
+        centred = (numbers + 2.0**-54) - 0.5
+        noise: FloatArray = -np.sign(centred) * np.log1p(-2.0 * np.abs(centred))
+        return noise
