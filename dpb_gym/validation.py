@@ -39,7 +39,9 @@ def real(
         if ok:
             return number
     left, right = "(" if open_low else "[", ")" if open_high else "]"
-    interval = "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
+    interval = (
+        "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
+    )
     raise ParameterError(f"{name} must be a finite number {interval}, got {value!r}")
 
 
@@ -54,7 +56,9 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
     """Returns `value` if it is one of `options` or raises `ParameterError`."""
     allowed = tuple(options)
     if not isinstance(value, str) or value not in allowed:
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise ParameterError(
+            f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}"
+        )
     return value
 
 

@@ -1,0 +1,105 @@
+"""The best price that is the same for every customer, learned online."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent, register_agent
+from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+RULES = ("ts", "ucb")
+# Demand in {0, 1} is 1/2-sub-Gaussian (Hoeffding); Gaussian demand has unit noise around a
+# mean that moves within [-1, 1] with the customer.
+SCALES = {"logistic": 0.5, "gaussian": math.sqrt(2.0)}
+
+
+@register_agent("fixed-price", supports=["pricing"])
+class FixedPrice(Agent):
+    """One price for everybody: a bandit over a price grid that ignores the customers.
+
+    The control that any personalised policy must beat (erratum P7). The grid has
+    ceil((T / log T)^(1/4)) equally spaced prices up to 1, where its gap to the best
+    price costs as much as learning it (Kleinberg & Leighton 2003). Each price keeps the
+    mean demand it met; ``ts`` draws from N(mean, s^2 / n) (Agrawal & Goyal 2013), ``ucb``
+    adds s sqrt(2 log(1 + t log^2 t) / n) (Lattimore & Szepesvari 2020, Algorithm 6); the
+    price of largest price times that is offered. Every price is tried once first.
+
+    Args:
+        rule: ``"ts"`` or ``"ucb"``.
+        n_prices: Size of the grid, by default as above.
+        price: Offer this price in [0, 1] in every round instead of learning one.
+        scale: s, > 0. By default the Beta posterior for ``ts`` on logistic demand, else
+            1/2 for logistic and sqrt(2) for Gaussian demand, for which the demand of a
+            random customer is s-sub-Gaussian.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self,
+        rule: str = "ts",
+        n_prices: int | None = None,
+        price: float | None = None,
+        scale: float | None = None,
+    ) -> None:
+        self.rule = validation.choice("rule", rule, RULES)
+        self.n_prices = None if n_prices is None else validation.integer("n_prices", n_prices, 1)
+        self.price = None if price is None else validation.real("price", price, 0.0, 1.0)
+        self.scale = None if scale is None else validation.real("scale", scale, 0.0, open_low=True)
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        if problem.kind != "pricing" or problem.demand is None:
+            raise AgentError(f"fixed-price plays pricing problems, not {problem.kind}")
+        T = problem.horizon
+        if self.price is not None:
+            self.prices = np.array([self.price])
+        else:
+            K = self.n_prices or math.ceil((T / math.log(max(T, 3))) ** 0.25)
+            self.prices = np.arange(1, K + 1) / K
+        K = len(self.prices)
+        self._binary = problem.demand == "logistic" and self.scale is None
+        self._scale = SCALES[problem.demand] if self.scale is None else self.scale
+        self._counts = np.zeros((streams.replicates, K))
+        self._sums = np.zeros((streams.replicates, K))
+        self._rounds = 0
+        self._lanes = np.arange(streams.replicates)
+        self._normals = streams.normals(K)
+
+    def act(self, context: Context) -> Array:
+        B, K = self._counts.shape
+        if self._rounds < K:
+            return np.full(B, self.prices[self._rounds])
+        counts = np.maximum(self._counts, 1.0)
+        mean, width = self._sums / counts, self._scale / np.sqrt(counts)
+        if self.rule == "ucb":
+            t = self._rounds + 1
+            width *= math.sqrt(2.0 * math.log(1.0 + t * math.log(t) ** 2))
+        else:
+            if self._binary:
+                mean = (self._sums + 1.0) / (counts + 2.0)
+                width = np.sqrt(mean * (1.0 - mean) / (counts + 3.0))
+            width *= self._normals.next()
+        chosen: Array = self.prices[(self.prices * (mean + width)).argmax(axis=1)]
+        return chosen
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        assert feedback.demand is not None
+        place = np.minimum(np.searchsorted(self.prices, action), len(self.prices) - 1)
+        wrong = self.prices[place] != action
+        if wrong.any():
+            raise ActionError(
+                f"price {action[wrong.argmax()]} of replicate {wrong.argmax()} is not on the "
+                f"grid of {len(self.prices)} prices"
+            )
+        self._counts[self._lanes, place] += 1.0
+        self._sums[self._lanes, place] += feedback.demand
+        self._rounds += 1
