@@ -1,0 +1,190 @@
+"""`reproduce`: run the figures of a paper and judge what the paper claims."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation.cells import plain
+from dpb_gym.evaluation.filesystem import write_file
+from dpb_gym.evaluation.leaderboard import collect
+from dpb_gym.evaluation.planning import make_jobs, plan_suite
+from dpb_gym.evaluation.reproduce.curves import Curve, place
+from dpb_gym.evaluation.reproduce.figure import Figure, load_figures
+from dpb_gym.evaluation.reproduce.outputs import PAGE, PICTURE, html, write_outputs
+from dpb_gym.evaluation.reproduce.tables import print_figure
+from dpb_gym.evaluation.reproduce.verdicts import Judgement, judge
+from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.store import Store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RESULTS = "results"
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """One reproduced figure.
+
+    Attributes:
+        figure: What was run and judged.
+        judgements: Its claims, decided.
+        curves: Its curves.
+        failures: Messages of the cells that failed.
+        facts: What was run: replicates, seeds, command, versions.
+        files: Picture, pages, data, verdicts.
+        seconds: Wall time of what was computed now.
+        rounds: Agent rounds computed now.
+    """
+
+    figure: Figure
+    judgements: tuple[Judgement, ...]
+    curves: tuple[Curve, ...]
+    failures: tuple[str, ...]
+    facts: dict[str, str]
+    files: tuple[Path, ...]
+    seconds: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A reproduced paper, or one figure of it.
+
+    Attributes:
+        target: What was asked for.
+        folder: Where everything lies.
+        figures: The figures.
+        page: One page with all of them.
+    """
+
+    target: str
+    folder: Path
+    figures: tuple[FigureResult, ...]
+    page: Path
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict of every claim, by ``figure/claim``."""
+        return {
+            f"{one.figure.figure}/{judgement.claim.id}": judgement.verdict
+            for one in self.figures
+            for judgement in one.judgements
+        }
+
+    @property
+    def failures(self) -> list[str]:
+        """Messages of all cells that failed."""
+        return [message for one in self.figures for message in one.failures]
+
+    def table(self, console: Console | None = None) -> None:
+        """Prints verdicts and true guarantees of every figure."""
+        for one in self.figures:
+            print_figure(one.figure, one.judgements, one.curves, console)
+
+
+def reproduce(
+    target: str,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    replicates: int | None = None,
+    quick: bool = False,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> Reproduction:
+    """Runs the figures of a paper, judges its claims, and writes pictures, data and verdicts.
+
+    What is in the folder already is not computed again, so that an interrupted run resumes.
+
+    Args:
+        target: A paper (``"private-assortment"``) or a figure (``"private-assortment/fig4"``).
+        out: Folder; ``reproductions/PAPER`` by default. Each figure has a folder in it.
+        replicates: Instead of those of the figures.
+        quick: The figures' quick versions: a check that everything runs.
+        workers: Processes; the number of usable cores by default.
+        progress: True for progress bars, False for silence, or a function of (rounds done,
+            rounds in all); by default bars on a terminal.
+        env_kwargs: Parameters of the environments that replace those of the figures, e.g. the
+            path of a data file.
+
+    Returns:
+        The reproduction; cells that failed are listed in `failures`, and claims that need
+        them are not decided.
+
+    Raises:
+        UnknownNameError: If there is no such target.
+        ParameterError: If an argument or a parameter is out of range.
+        ResultError: If the folder holds other results, or cannot be written.
+        DataError: If data are missing.
+    """
+    figures = load_figures(target)
+    paper = figures[0].paper
+    folder = Path(f"reproductions/{paper}" if out is None else out)
+    show = sys.stderr.isatty() if progress is None else progress
+    changes = plain(dict(env_kwargs or {}), "env_kwargs")
+    results = []
+    for figure in figures:
+        figure = figure.quickened() if quick else figure
+        figure = figure.with_environment(changes) if changes else figure
+        home = folder / (figure.figure + ("-quick" if quick else ""))
+        results.append(run_figure(figure, home, replicates, workers, show))
+    if len(results) == 1:
+        page = results[0].files[0].with_name(PAGE)
+    else:
+        page = folder / INDEX
+        shown = [
+            (r.figure, r.judgements, r.curves, r.facts, r.files[0].with_name(PICTURE))
+            for r in results
+        ]
+        write_file(page, html(shown, f"Reproduction of {paper}").encode())
+    return Reproduction(target, folder, tuple(results), page)
+
+
+def run_figure(
+    figure: Figure,
+    folder: Path,
+    replicates: int | None = None,
+    workers: int | None = None,
+    show: bool | Callable[[int, int], Any] = False,
+) -> FigureResult:
+    """Runs one figure into its folder and judges it; see `reproduce`."""
+    suite = figure.suite
+    plans = plan_suite(suite)
+    report = run_plan(
+        suite, plans, folder / RESULTS, replicates=replicates, workers=workers, show=show
+    )
+    wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
+    stored = Store.open(folder / RESULTS).results()
+    series = collect(result for result in stored if result.cell.key in wanted)
+    curves = place(series, figure.axes)
+    judgements = tuple(judge(claim, curves, figure.variants) for claim in figure.claims)
+    failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
+    count = suite.replicates if replicates is None else replicates
+    facts = {
+        "command": origin.command_line(),
+        "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
+        "intervals": "95%, paired percentile bootstrap over replicates",
+        "versions": ", ".join(f"{k} {v}" for k, v in origin.versions().items()),
+        "revision": origin.revision() or "unknown",
+    }
+    if failures:
+        facts["failed"] = "; ".join(failures)
+    files = write_outputs(figure, judgements, curves, facts, folder)
+    return FigureResult(
+        figure,
+        judgements,
+        tuple(curves),
+        failures,
+        facts,
+        files,
+        report.seconds,
+        report.rounds,
+    )

@@ -1,0 +1,295 @@
+"""Verdicts: what the paired intervals say about each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import ResultError
+from dpb_gym.evaluation import metrics
+from dpb_gym.evaluation.reproduce.curves import Curve, Measured, counterparts, measure, same
+from dpb_gym.evaluation.reproduce.figure import Claim
+from dpb_gym.report.model import Interval
+
+HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
+VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED)
+SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "undecided"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of a claim.
+
+    Attributes:
+        variant: Value of each variant axis.
+        left: What is compared, in words.
+        right: With what.
+        left_value: The quantity on the left, with its 95% interval.
+        right_value: The same on the right.
+        effect: How far the claim is met, in units of the quantity, with its paired interval;
+            positive speaks for the claim.
+        outcome: ``"supported"``, ``"contradicted"`` or ``"undecided"``.
+        replicates: Shared replicates.
+    """
+
+    variant: Mapping[str, Any]
+    left: str
+    right: str
+    left_value: Interval
+    right_value: Interval
+    effect: Interval
+    outcome: str
+    replicates: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with everything that decides it.
+
+    Attributes:
+        claim: The claim.
+        comparisons: All of them.
+        problem: Why it could not be decided, None if it could.
+    """
+
+    claim: Claim
+    comparisons: tuple[Comparison, ...]
+    problem: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """HOLDS: every comparison supports it. FAILS: some contradict it, and they prevail in
+        every variant. UNDECIDED: nothing supports and nothing contradicts it. CONDITIONAL:
+        the rest."""
+        return verdict(list(self.by_variant.values()))
+
+    @property
+    def by_variant(self) -> dict[str, list[str]]:
+        """Outcomes of the comparisons of each variant."""
+        found: dict[str, list[str]] = {}
+        for comparison in self.comparisons:
+            found.setdefault(name(comparison.variant), []).append(comparison.outcome)
+        return found
+
+    @property
+    def variants(self) -> dict[str, str]:
+        """The verdict in each variant alone."""
+        return {variant: verdict([outcomes]) for variant, outcomes in self.by_variant.items()}
+
+    def count(self, outcome: str) -> int:
+        """How many comparisons have this outcome."""
+        return sum(comparison.outcome == outcome for comparison in self.comparisons)
+
+    @property
+    def summary(self) -> str:
+        """The counts, in one line."""
+        if self.problem is not None:
+            return self.problem
+        total = len(self.comparisons)
+        text = f"{self.count(SUPPORTED)} of {total} comparisons support it"
+        if self.count(CONTRADICTED):
+            text += f", {self.count(CONTRADICTED)} contradict it"
+        if self.count(OPEN):
+            text += f", {self.count(OPEN)} undecided"
+        return text
+
+
+def verdict(variants: Sequence[Sequence[str]]) -> str:
+    """The verdict of comparisons' outcomes, grouped by variant; see `Judgement.verdict`."""
+    outcomes = [outcome for group in variants for outcome in group]
+    if outcomes and all(outcome == SUPPORTED for outcome in outcomes):
+        return HOLDS
+    if all(outcome == OPEN for outcome in outcomes):
+        return UNDECIDED
+    prevails = [group.count(SUPPORTED) > group.count(CONTRADICTED) for group in variants]
+    if CONTRADICTED in outcomes and not any(prevails):
+        return FAILS
+    return CONDITIONAL
+
+
+def name(coordinates: Mapping[str, Any]) -> str:
+    """Coordinates in words, e.g. ``"rho=0.1, contexts=clip"``."""
+    return ", ".join(f"{axis}={_text(v)}" for axis, v in coordinates.items() if v is not None)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def judge(claim: Claim, curves: Sequence[Curve], variants: Sequence[str]) -> Judgement:
+    """Decides a claim from the curves of its figure.
+
+    Args:
+        claim: The claim.
+        curves: All curves of the figure.
+        variants: Axes along which the claim is judged anew.
+    """
+    try:
+        comparisons = _comparisons(claim, curves, variants)
+    except ResultError as error:
+        return Judgement(claim, (), f"not decided: {error}")
+    if not comparisons:
+        return Judgement(claim, (), "not decided: no curves to compare")
+    return Judgement(claim, tuple(comparisons))
+
+
+def _comparisons(
+    claim: Claim, curves: Sequence[Curve], variants: Sequence[str]
+) -> list[Comparison]:
+    left = [curve for curve in curves if curve.matches(claim.where)]
+    if claim.value is not None:
+        return [_with_number(claim, curve, curves, variants) for curve in left]
+    if claim.than is not None:
+        pairs = [(c, other) for c in left for other in counterparts(c, claim.than, curves)]
+        axes = list(claim.than)
+    else:
+        assert claim.along is not None
+        pairs = [(after, before) for before, after in _neighbours(left, claim.along)]
+        axes = [claim.along]
+    return [_with_curve(claim, a, b, axes, curves, variants) for a, b in pairs]
+
+
+def _neighbours(curves: Sequence[Curve], axis: str) -> list[tuple[Curve, Curve]]:
+    groups: list[list[Curve]] = []
+    for curve in curves:
+        if curve.axes[axis] is None:
+            continue
+        others = [a for a in curve.axes if a != axis]
+        for group in groups:
+            if all(same(curve.axes[a], group[0].axes[a]) for a in others):
+                group.append(curve)
+                break
+        else:
+            groups.append([curve])
+    pairs = []
+    for group in groups:
+        ordered = sorted(group, key=lambda curve: curve.axes[axis])
+        values = [curve.axes[axis] for curve in ordered]
+        if any(same(a, b) for a, b in pairwise(values)):
+            raise ResultError(f"several curves have {axis}={_text(values[0])}: give another axis")
+        pairs += list(pairwise(ordered))
+    return pairs
+
+
+def _with_number(
+    claim: Claim, curve: Curve, curves: Sequence[Curve], variants: Sequence[str]
+) -> Comparison:
+    assert claim.value is not None
+    target = claim.value
+    found, replicates = resample([measure(curve, claim.quantity, curves)])
+    value = found[0]
+    if claim.expect == "near":
+        distance = abs(value - target)
+        effect = _interval(claim.tolerance - distance)
+        measured = _interval(value)
+        inside = abs(measured.low - target) <= claim.tolerance >= abs(measured.high - target)
+        outside = min(measured.high, target + claim.tolerance) < max(
+            measured.low, target - claim.tolerance
+        )
+        outcome = SUPPORTED if inside else CONTRADICTED if outside else OPEN
+    else:
+        effect = _interval(_effect(claim, value, np.full_like(value, target)))
+        outcome = _outcome(claim, effect, target, replicates)
+    variant, rest = _split(curve, variants)
+    return Comparison(
+        variant,
+        name(rest),
+        _text(target),
+        _interval(value),
+        Interval(target, target, target),
+        effect,
+        outcome,
+        replicates,
+    )
+
+
+def _with_curve(
+    claim: Claim,
+    curve: Curve,
+    other: Curve,
+    axes: Sequence[str],
+    curves: Sequence[Curve],
+    variants: Sequence[str],
+) -> Comparison:
+    measured = [measure(c, claim.quantity, curves) for c in (curve, other)]
+    (value, reference), replicates = resample(measured)
+    effect = _interval(_effect(claim, value, reference))
+    right = _interval(reference)
+    variant, rest = _split(curve, variants)
+    return Comparison(
+        variant,
+        name(rest),
+        name({axis: other.axes[axis] for axis in axes}),
+        _interval(value),
+        right,
+        effect,
+        _outcome(claim, effect, right.mean, replicates),
+        replicates,
+    )
+
+
+def _effect(claim: Claim, value: Any, reference: Any) -> Any:
+    """How far the claim is met: positive speaks for it."""
+    slack = claim.tolerance * np.abs(reference)
+    falling = claim.expect in ("falls", "below")
+    return reference - value + slack if falling else value - reference + slack
+
+
+def _outcome(claim: Claim, effect: Interval, reference: float, replicates: int) -> str:
+    if replicates == 1:  # no interval, no evidence
+        return OPEN
+    if effect.low > 0:
+        return SUPPORTED
+    return CONTRADICTED if effect.high <= claim.least * abs(reference) else OPEN
+
+
+def resample(measured: Sequence[Measured]) -> tuple[list[Any], int]:
+    """Resamples whole replicates, the same for all quantities.
+
+    Args:
+        measured: Quantities, paired by replicate.
+
+    Returns:
+        Per quantity an array: the value first, its bootstrap resamples after it; and the number
+        of shared replicates.
+
+    Raises:
+        ResultError: If they share no replicate.
+    """
+    columns = [column for one in measured for column in one.columns]
+    if not columns:
+        return [np.array([one.constant]) for one in measured], 0
+    shared = sorted(set.intersection(*(set(column) for column in columns)))
+    if not shared:
+        raise ResultError("the curves share no replicate, so nothing can be paired")
+    table = np.array([[column[i] for i in shared] for column in columns])
+    rng = np.random.default_rng(metrics.SEED)
+    draws = rng.integers(0, len(shared), (metrics.RESAMPLES, len(shared)))
+    means = [np.concatenate([[row.mean()], row[draws].mean(axis=1)]) for row in table]
+    values, at = [], 0
+    for one in measured:
+        width = len(one.columns)
+        value = one.of(means[at : at + width])
+        values.append(np.broadcast_to(value, means[0].shape))
+        at += width
+    return values, len(shared)
+
+
+def _interval(values: Any) -> Interval:
+    if not np.isfinite(values).all():
+        raise ResultError("a quantity is infinite or undefined: nothing to compare")
+    centre = float(values[0])
+    if len(values) == 1:
+        return Interval(centre, centre, centre)
+    tail = 50.0 * (1.0 - metrics.CONFIDENCE)
+    low, high = np.percentile(values[1:], [tail, 100.0 - tail])
+    return Interval(centre, float(min(low, centre)), float(max(high, centre)))
+
+
+def _split(curve: Curve, variants: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    variant = {axis: curve.axes[axis] for axis in variants}
+    return variant, {a: v for a, v in curve.axes.items() if a not in variant}
