@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.api import evaluate
-    from dpb_gym.evaluation.query import query
+    from dpb_gym.evaluation.queries import query
     from dpb_gym.evaluation.result import Result
     from dpb_gym.evaluation.runner import run_block
     from dpb_gym.evaluation.store import Store
@@ -22,7 +22,7 @@ _HOME_OF = {
     "Suite": "suite",
     "evaluate": "api",
     "load_suite": "suite",
-    "query": "query",
+    "query": "queries",
     "run_block": "runner",
     "suite_names": "suite",
 }

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpb_gym.agent import agent_specs
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.cells import CellResult, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Guarantee
 
 NON_PRIVATE = "non-private"
 REPORT_DELTA = 1e-5
@@ -111,9 +115,7 @@ def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | No
             distinct.append(guarantee)
     if len(distinct) == 1:
         return distinct[0]
-    from dpb_gym.privacy import Guarantee
-
-    return max(distinct, key=lambda g: Guarantee.from_dict(g).epsilon(REPORT_DELTA))
+    return max(distinct, key=lambda g: read_guarantee(g).epsilon(REPORT_DELTA))
 
 
 def to_leaderboard(
@@ -188,8 +190,6 @@ def _task(task: Task, series: Sequence[Series], replicates: int) -> TaskResult:
 
 
 def _with_improvement(row: Row, others: dict[str, float]) -> Row:
-    from dataclasses import replace
-
     return replace(row, improvement=others or None)
 
 
@@ -221,11 +221,20 @@ def _row(task: Task, series: Series) -> Row:
     )
 
 
+def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
+    """Rebuilds a stored guarantee, whatever accounting events it is made of."""
+    from dpb_gym import privacy
+
+    # An event type is known once its module is loaded; agents may bring their own.
+    for name in privacy.__all__:
+        getattr(privacy, name)
+    agent_specs()
+    return privacy.Guarantee.from_dict(guarantee)
+
+
 def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | None, str | None]:
     """A stored guarantee in one line, with its notion and unit (None if non-private)."""
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    from dpb_gym.privacy import Guarantee
-
-    read = Guarantee.from_dict(guarantee)
+    read = read_guarantee(guarantee)
     return read.describe(REPORT_DELTA), read.notion, read.unit

@@ -135,22 +135,26 @@ def make_jobs(
     blocks = [
         range(start, min(start + suite.block, count)) for start in range(0, count, suite.block)
     ]
-    jobs = []
+    tasks = []
     for plan in plans:
         if not plan.entries:
             continue
-        task = plan.task
-        task.problem()
+        plan.task.problem()
         for entry in plan.entries:
             entry.make()
-        data = task.data_digest()
-        checkpoints = resolve_checkpoints(suite.checkpoints, task.horizon)
-        for block in blocks:
+        tasks.append((plan, plan.task.data_digest()))
+    jobs = []
+    # Block by block, so that workers start on different tasks and do not all compile the same.
+    for block in blocks:
+        for plan, data in tasks:
+            checkpoints = resolve_checkpoints(suite.checkpoints, plan.task.horizon)
             cells = tuple(
-                make_cell(suite.name, protocol, task, data, entry, checkpoints, suite.seed, block)
+                make_cell(
+                    suite.name, protocol, plan.task, data, entry, checkpoints, suite.seed, block
+                )
                 for entry in plan.entries
             )
-            jobs.append(Job(task, plan.entries, cells))
+            jobs.append(Job(plan.task, plan.entries, cells))
     return jobs
 
 

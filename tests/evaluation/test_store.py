@@ -19,7 +19,7 @@ from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import cells
 from dpb_gym.evaluation.filesystem import exclusive
 from dpb_gym.evaluation.planning import plan_suite
-from dpb_gym.evaluation.query import query
+from dpb_gym.evaluation.queries import query
 from dpb_gym.evaluation.session import RunReport, run_plan
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite
