@@ -72,6 +72,7 @@ _ASSORTMENT = "dpb_gym.problems.assortment:AssortmentProblem"
 _PRICING = "dpb_gym.problems.pricing:PricingProblem"
 _RECOMMENDATION = "dpb_gym.problems.recommendation:RecommendationProblem"
 _REPLAY = "dpb_gym.envs.replay:replay_problem"
+_EXPEDIA = "dpb_gym.envs.expedia:expedia_problem"
 
 ENVIRONMENTS: dict[str, Environment] = {
     e.id: e
@@ -82,6 +83,13 @@ ENVIRONMENTS: dict[str, Environment] = {
             _ASSORTMENT,
             interface=("obs_mode", "action_mode"),
             summary="MNL assortment of at most K of N items (Cho & Sun)",
+        ),
+        Environment(
+            "DPB/ExpediaAssortment-v0",
+            "assortment",
+            _EXPEDIA,
+            interface=("obs_mode", "action_mode"),
+            summary="Assortment of hotels for searches from Expedia's log (data=NAME or path)",
         ),
         Environment(
             "DPB/Pricing-v0",

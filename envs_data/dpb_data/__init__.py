@@ -7,8 +7,11 @@
 """
 
 from dpb_data import catalogue as _catalogue  # fills the registry
+from dpb_data import expedia_catalogue as _expedia_catalogue
 from dpb_data import synthetic
 from dpb_data.checking import CheckReport, FileCheck, check
+from dpb_data.expedia import SearchLog, load_searches
+from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture
 from dpb_data.formats import FORMATS, RatingFormat
@@ -18,7 +21,7 @@ from dpb_data.registry import Counts, DataSet, dataset, datasets, register_datas
 from dpb_data.table import RatingTable
 from dpb_gym.errors import DataError
 
-del _catalogue
+del _catalogue, _expedia_catalogue
 
 __all__ = [
     "FORMATS",
@@ -27,14 +30,18 @@ __all__ = [
     "DataError",
     "DataSet",
     "FileCheck",
+    "HotelChoices",
     "RatingFormat",
     "RatingTable",
+    "SearchLog",
     "cache_dir",
     "check",
     "dataset",
     "datasets",
+    "encode_searches",
     "fetch",
     "load_ratings",
+    "load_searches",
     "path",
     "register_dataset",
     "synthetic",

@@ -105,6 +105,8 @@ def check(name_or_path: str | os.PathLike[str]) -> CheckReport:
         UnknownNameError: A bare word that is neither.
     """
     known = find_dataset(name_or_path) if isinstance(name_or_path, str) else None
+    if known is not None and known.kind == "searches":
+        return _check_searches(known)
     if known is not None and known.generated:
         loaded, _ = load_with_counts(known.name, format=None, strict=True)
         problems = tuple(known.counts.differences(loaded.counts))
@@ -116,6 +118,20 @@ def check(name_or_path: str | os.PathLike[str]) -> CheckReport:
         return check_location(locate(known.name), known)
     location = existing_path(name_or_path)
     return check_location(location, claimed_dataset(location))
+
+
+def _check_searches(known: DataSet) -> CheckReport:
+    """Checks a data set of hotel searches: every value, and how many searches there are."""
+    from dpb_data.expedia import load_searches
+
+    place = "" if known.generated else str(locate(known.name))
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    try:
+        notes = (str(load_searches(known.name)),)
+    except DataError as error:
+        problems = (str(error),)
+    return CheckReport(known.name, place, known.format, (), None, None, problems, notes)
 
 
 def check_location(location: Path, known: DataSet | None) -> CheckReport:

@@ -45,7 +45,8 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
     known = dataset(name)
     if known.generated:
         raise DataError(
-            f"{known.name} is generated on the fly and has no files: load_ratings({known.name!r})"
+            f"{known.name} is generated on the fly and has no files: "
+            f"load_{known.kind}({known.name!r})"
         )
     looked: list[str] = []
     if folder is not None:
@@ -59,9 +60,14 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
         found = found or _inside(cache_dir(), known, looked)
     if found is not None:
         return found
+    how = (
+        f"Download it with: dpb data fetch {known.name}"
+        if known.urls
+        else f"Get it from {known.homepage} and unpack it to one of these places"
+    )
     raise DataError(
-        f"data set {known.name!r} was not found. Looked at: {'; '.join(looked)}. "
-        f"Download it with: dpb data fetch {known.name} (terms: {known.terms})"
+        f"data set {known.name!r} was not found. Looked at: {'; '.join(looked)}. {how} "
+        f"(terms: {known.terms})"
     )
 
 

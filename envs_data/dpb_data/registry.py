@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpb_data.table import RatingTable
 from dpb_gym.errors import ParameterError, unknown_name
 
 
@@ -49,7 +48,8 @@ class DataSet:
     Attributes:
         name: Short lower-case name, as typed on the command line.
         description: One line.
-        kind: ``"ratings"`` for everything `load_ratings` reads.
+        kind: ``"ratings"`` for everything `load_ratings` reads, ``"searches"`` for what
+            `load_searches` reads.
         format: Name of its file format (see `dpb_data.formats`), or ``"generated"``.
         terms: Licence in short.
         citation: What a publication that uses it cites.
@@ -61,7 +61,7 @@ class DataSet:
         files: SHA-256 by member name, of the original files that we have verified.
         counts: Published sizes.
         aliases: Other names of its folder.
-        generate: Makes the table of a data set that needs no files.
+        generate: Makes the table (or log) of a data set that needs no files.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DataSet:
     files: Mapping[str, str] = field(default_factory=dict)
     counts: Counts = Counts()
     aliases: tuple[str, ...] = ()
-    generate: Callable[[], RatingTable] | None = field(default=None, repr=False)
+    generate: Callable[[], Any] | None = field(default=None, repr=False)
 
     @property
     def generated(self) -> bool:

@@ -16,6 +16,7 @@ from dpb_gym.errors import DataError, ParameterError, UnknownNameError
 NAMES = [
     "ml-latest-small", "ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m",
     "jester-1", "jester-2", "jester-3", "synthetic-movielens", "synthetic-jester",
+    "expedia-personalized-sort", "synthetic-expedia",
 ]  # fmt: skip
 
 
@@ -23,11 +24,13 @@ def test_what_is_registered() -> None:
     assert [known.name for known in dpb_data.datasets()] == NAMES
     for known in dpb_data.datasets():
         assert known.description and known.terms and known.citation
-        assert known.generated or (known.urls and known.homepage and known.counts.ratings)
+        assert known.generated or known.homepage
+        if known.kind == "ratings":
+            assert known.generated or (known.urls and known.counts.ratings)
+            assert known.generated or known.format in dpb_data.FORMATS
         assert all(url.startswith("https://") for url in known.urls)
         assert all(len(digest) == 64 for digest in known.files.values())
         assert json.loads(json.dumps(known.to_dict()))["name"] == known.name
-        assert known.generated or known.format in dpb_data.FORMATS
     assert (
         sum(d.counts.ratings for d in dpb_data.datasets() if "jester-" in d.name[:7]) == 4_136_360
     )

@@ -38,6 +38,7 @@ CASES = {
         {**SMALL, "context_norm": "scale", "design": "low-rank"},
     ),
     "assortment-one-item": ("DPB/Assortment-v0", {"n_items": 1, "capacity": 1, "dim": 1}),
+    "expedia": ("DPB/ExpediaAssortment-v0", {"revenues": "price", "context_norm": "bound"}),
     "pricing": ("DPB/Pricing-v0", {}),
     "pricing-dict": ("DPB/Pricing-v0", {"obs_mode": "dict", "customers": "drifting"}),
     "pricing-grid": ("DPB/Pricing-v0", {"n_prices": 11, "dim": 12}),

@@ -1,0 +1,276 @@
+"""From searches to the features of Cho & Sun's Table 1 (section 5.2.1 and appendix S.3.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_data.expedia import SearchLog
+from dpb_data.expedia_tree import impute
+from dpb_gym.errors import DataError, ParameterError
+
+Array = NDArray[Any]
+
+CHOICES = ("booking", "click")
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How a number becomes a level: the lowest level ends below `cuts[0]`, and so on."""
+
+    feature: str
+    column: str
+    cuts: tuple[float, ...]
+    labels: tuple[str, ...]
+
+
+# The paper gives the numbers of levels, not their limits.
+HOTEL_LEVELS = (
+    Levels("star", "prop_starrating", (2.5, 3.5, 4.5), ("1-2", "3", "4", "5")),
+    Levels("review", "prop_review_score", (3.75, 4.25), ("<4", "4", "4.5+")),
+)
+HOTEL_NUMBERS = (
+    ("brand", "prop_brand_bool"),
+    ("location", "prop_location_score1"),
+    ("log_hist_price", "prop_log_historical_price"),
+    ("price", "price_usd"),
+    ("promotion", "promotion_flag"),
+)
+USER_LEVELS = (
+    Levels("length_of_stay", "srch_length_of_stay", (1.5, 2.5, 3.5), ("1", "2", "3", "4+")),
+    Levels(
+        "booking_window", "srch_booking_window", (1.5, 7.5, 30.5), ("0-1", "2-7", "8-30", "31+"),
+    ),
+    Levels("adults", "srch_adults_count", (1.5, 2.5), ("1", "2", "3+")),
+    Levels("children", "srch_children_count", (0.5, 1.5), ("0", "1", "2+")),
+    Levels("rooms", "srch_room_count", (1.5,), ("1", "2+")),
+)  # fmt: skip
+HISTORY_LEVELS = (
+    Levels("hist_star", "visitor_hist_starrating", (3.0, 4.0), ("<3", "3-4", "4+")),
+    Levels(
+        "hist_price", "visitor_hist_adr_usd", (100.0, 150.0, 200.0),
+        ("<100", "100-150", "150-200", "200+"),
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class HotelChoices:
+    """Hotels, searches and what was chosen, with the features of Table 1.
+
+    Every feature has mean 0 and variance 1, hotel features over the hotels, user features over
+    the searches. What is not known of a hotel or search is 0, the mean.
+
+    Attributes:
+        name: Where the searches come from.
+        destination: Its id, or None for all.
+        hotel_ids: Original ids ``(n_hotels,)``, ascending.
+        hotels: Features ``(n_hotels, d2)``.
+        hotel_features: Names, ``"star=4"`` for the dummy of a level.
+        prices: Mean price of each hotel in USD, geometric ``(n_hotels,)``.
+        users: Features ``(n_searches, d1)``.
+        user_features: Names.
+        starts: Search s was shown the hotels ``shown[starts[s]:starts[s + 1]]``.
+        shown: Indices of hotels.
+        choice: Position of the choice among the shown, -1 for none ``(n_searches,)``.
+        dropped: Why features of Table 1 are not there, by name.
+        notes: What was repaired in the file.
+    """
+
+    name: str
+    destination: int | None
+    hotel_ids: Array
+    hotels: Array
+    hotel_features: tuple[str, ...]
+    prices: Array
+    users: Array
+    user_features: tuple[str, ...]
+    starts: Array
+    shown: Array
+    choice: Array
+    dropped: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def encode_searches(
+    log: SearchLog,
+    destination: int | str | None = None,
+    choice: str = "booking",
+    max_missing: float = 0.9,
+) -> HotelChoices:
+    """Encodes the searches of one destination.
+
+    Args:
+        log: The searches.
+        destination: An id, ``"all"``, or None for the most searched one (as the paper; the
+            smallest id on ties).
+        choice: ``"booking"``: the booked hotel, else nothing. ``"click"``: the booked hotel, else
+            the clicked one (the highest on the page of several), else nothing.
+        max_missing: Columns missing in a larger share of the searches are dropped.
+
+    Raises:
+        ParameterError: A parameter is out of its range.
+        DataError: No feature is left.
+    """
+    if choice not in CHOICES:
+        raise ParameterError(f"choice must be one of {', '.join(CHOICES)}, got {choice!r}")
+    if isinstance(max_missing, bool) or not 0.0 <= max_missing <= 1.0:
+        raise ParameterError(f"max_missing must lie in [0, 1], got {max_missing!r}")
+    if isinstance(destination, str) and destination != "all":
+        raise ParameterError(f"destination must be an id, 'all' or None, got {destination!r}")
+    chosen = next(iter(log.destinations)) if destination is None else destination
+    log = log if isinstance(chosen, str) else log.select(chosen)
+    hotel_ids, shown = np.unique(log.columns["prop_id"], return_inverse=True)
+    hotels = _Encoder(log, max_missing)
+    means = _hotel_means(log, shown, len(hotel_ids), hotels)
+    for levels in HOTEL_LEVELS:
+        hotels.add_levels(levels, means.get(levels.column))
+    for feature, column in HOTEL_NUMBERS:
+        hotels.add(feature, column, means.get(column))
+    users = _Encoder(log, max_missing)
+    _add_users(users, log)
+    if not hotels.names:
+        raise DataError(f"{log.name}: no feature tells the {len(hotel_ids)} hotels apart")
+    log_price = means.get("price_usd", np.full(len(hotel_ids), np.nan))
+    known = np.isfinite(log_price)
+    middle = float(np.median(log_price[known])) if known.any() else 0.0
+    return HotelChoices(
+        name=log.name,
+        destination=None if isinstance(chosen, str) else int(chosen),
+        hotel_ids=hotel_ids,
+        hotels=hotels.matrix(len(hotel_ids)),
+        hotel_features=tuple(hotels.names),
+        prices=np.exp(np.where(known, log_price, middle)),
+        users=users.matrix(log.n_searches),
+        user_features=tuple(users.names),
+        starts=log.starts,
+        shown=shown.astype(np.int64),
+        choice=_choices(log, choice == "click"),
+        dropped={**hotels.dropped, **users.dropped},
+        notes=log.notes,
+    )
+
+
+class _Encoder:
+    """Collects standardised features, and the reasons for those left out."""
+
+    def __init__(self, log: SearchLog, max_missing: float) -> None:
+        self._log = log
+        self._max_missing = max_missing
+        self.names: list[str] = []
+        self.dropped: dict[str, str] = {}
+        self._features: list[Array] = []
+
+    def usable(self, feature: str, column: str) -> bool:
+        """Whether a column is there and known in enough searches; else notes why not."""
+        if column not in self._log.columns:
+            self.dropped[feature] = f"the file has no column {column}"
+            return False
+        missing = np.isnan(self._log.columns[column])
+        share = float(np.mean(np.logical_and.reduceat(missing, self._log.starts[:-1])))
+        if share > self._max_missing or missing.all():
+            self.dropped[feature] = f"{column} is missing in {share:.1%} of the searches"
+            return False
+        return True
+
+    def add(self, feature: str, column: str, values: Array | None) -> None:
+        """Adds a number; NaN becomes the mean. `values` None: the column was not usable."""
+        if values is None:
+            return
+        known = np.isfinite(values)
+        filled = np.where(known, values, np.mean(values[known]) if known.any() else 0.0)
+        centred = filled - np.mean(filled)
+        spread = float(np.sqrt(np.mean(centred * centred)))
+        # A constant column leaves rounding errors, not zeros.
+        if spread <= 1e-9 * max(1.0, float(np.abs(filled).max())):
+            self.dropped[feature] = f"{column} never varies"
+            return
+        self.names.append(feature)
+        self._features.append(centred / spread)
+
+    def add_levels(self, levels: Levels, values: Array | None) -> None:
+        """Adds the dummies of all levels that occur but the first of them."""
+        if values is None:
+            return
+        known = np.isfinite(values)
+        level = np.searchsorted(levels.cuts, values, side="right")
+        present = [k for k in range(len(levels.labels)) if bool((level[known] == k).any())]
+        for k, label in enumerate(levels.labels):
+            name = f"{levels.feature}={label}"
+            if k not in present:
+                self.dropped[name] = f"no {levels.column} has this level"
+            elif k != present[0]:
+                self.add(name, levels.column, np.where(known, level == k, np.nan))
+
+    def matrix(self, rows: int) -> Array:
+        """The features collected, ``(rows, d)``."""
+        return np.column_stack(self._features) if self._features else np.empty((rows, 0))
+
+
+def _hotel_means(log: SearchLog, shown: Array, n: int, encoder: _Encoder) -> dict[str, Array]:
+    """Mean of each usable hotel column over the searches that know it, NaN where none does."""
+    means = {}
+    columns = [(levels.feature, levels.column) for levels in HOTEL_LEVELS]
+    for feature, column in (*columns, *HOTEL_NUMBERS):
+        if not encoder.usable(feature, column):
+            continue
+        values = log.columns[column]
+        # Prices span five orders of magnitude (per night, per stay, typing errors).
+        values = np.log(values) if column == "price_usd" else values
+        known = np.isfinite(values)
+        counts = np.bincount(shown[known], minlength=n)
+        sums = np.bincount(shown[known], weights=values[known], minlength=n)
+        means[column] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means
+
+
+def _add_users(users: _Encoder, log: SearchLog) -> None:
+    for levels in USER_LEVELS:
+        usable = users.usable(levels.feature, levels.column)
+        users.add_levels(levels, log.per_search(levels.column) if usable else None)
+    saturday = "srch_saturday_night_bool"
+    usable = users.usable("saturday", saturday)
+    users.add("saturday", saturday, log.per_search(saturday) if usable else None)
+    predictors = [log.per_search(levels.column) for levels in USER_LEVELS]
+    predictors.append(log.per_search(saturday))
+    if users.usable("website", "site_id"):
+        sites = log.per_search("site_id")
+        ids, counts = np.unique(sites[np.isfinite(sites)], return_counts=True)
+        main = np.where(np.isfinite(sites), sites == ids[counts.argmax()], np.nan)
+        users.add("website", "site_id", main)
+        predictors.append(main)
+    for column in ("price_usd", "prop_starrating"):
+        predictors.append(_search_means(log, column))
+    for levels in HISTORY_LEVELS:
+        if users.usable(levels.feature, levels.column):
+            known = log.per_search(levels.column)
+            users.add_levels(levels, impute(known, np.column_stack(predictors)))
+
+
+def _search_means(log: SearchLog, column: str) -> Array:
+    """Mean of a column over the hotels shown in each search, NaN where none is known."""
+    values = log.columns[column]
+    known = np.isfinite(values)
+    sums = np.add.reduceat(np.where(known, values, 0.0), log.starts[:-1])
+    counts = np.add.reduceat(known.astype(np.float64), log.starts[:-1])
+    return np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan)
+
+
+def _choices(log: SearchLog, clicks: bool) -> Array:
+    """Position of each search's choice among its rows, -1 for none."""
+    rank = np.where(log.columns["booking_bool"] == 1.0, 0.0, np.inf)
+    if clicks:
+        if "click_bool" not in log.columns:
+            raise DataError(f"{log.name}: choice='click' needs the column click_bool")
+        page = log.columns.get("position", np.ones(len(log)))
+        clicked = (log.columns["click_bool"] == 1.0) & np.isinf(rank)
+        rank = np.where(clicked, page, rank)
+    choice = np.full(log.n_searches, -1, np.int64)
+    for s, (a, b) in enumerate(zip(log.starts[:-1], log.starts[1:])):
+        best = int(rank[a:b].argmin())
+        if rank[a + best] < np.inf:
+            choice[s] = best
+    return choice
