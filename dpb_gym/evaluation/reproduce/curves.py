@@ -13,7 +13,7 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.leaderboard import Series, describe_guarantee, read_guarantee
-from dpb_gym.evaluation.reproduce.figure import Quantity, Scalar, Selector
+from dpb_gym.evaluation.reproduce.figure import Figure, Quantity, Scalar, Selector
 from dpb_gym.report.model import Interval
 
 Columns = tuple[Mapping[int, float], ...]
@@ -75,17 +75,26 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def place(series: Sequence[Series], axes: Mapping[str, str]) -> list[Curve]:
-    """Reads the coordinates of each row from its configuration."""
-    return [Curve(s, {axis: _coordinate(s, path) for axis, path in axes.items()}) for s in series]
+def place(series: Sequence[Series], figure: Figure) -> list[Curve]:
+    """Reads the coordinates of each row from its configuration; in the suite's order."""
+    agents = [agent.label for agent in figure.suite.agents]
+    tasks = [task.name for task in figure.suite.tasks]
+
+    def order(s: Series) -> tuple[int, int, float]:
+        budget = s.config["budget"] or {}
+        strength = budget.get("rho") or budget.get("epsilon") or 0.0
+        return agents.index(s.agent), tasks.index(s.task), float(strength)
+
+    placed = sorted(series, key=order)
+    return [Curve(s, {a: _coordinate(s, path) for a, path in figure.axes.items()}) for s in placed]
 
 
 def _coordinate(series: Series, path: str) -> Scalar | None:
-    place, _, name = path.partition(".")
+    holder, _, name = path.partition(".")
     config = series.config
-    if place == "budget":
+    if holder == "budget":
         value = series.budget if name == "label" else (config["budget"] or {}).get(name)
-    elif place == "agent":
+    elif holder == "agent":
         agent = config["agent"]
         value = agent[name] if name in ("name", "label") else agent["params"].get(name)
     else:

@@ -45,6 +45,8 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
             if _placed(c, figure)
         ]
     )
+    ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in figure.variants if a not in bare]
+    rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
     columns = distinct(
         [{drawing.columns: v} for c in shown if (v := c.axes[drawing.columns]) is not None],
         ordered=True,

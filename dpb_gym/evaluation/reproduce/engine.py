@@ -164,7 +164,7 @@ def run_figure(
     wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
     stored = Store.open(folder / RESULTS).results()
     series = collect(result for result in stored if result.cell.key in wanted)
-    curves = place(series, figure.axes)
+    curves = place(series, figure)
     judgements = tuple(judge(claim, curves, figure.variants) for claim in figure.claims)
     failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
     count = suite.replicates if replicates is None else replicates

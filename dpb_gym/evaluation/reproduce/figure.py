@@ -316,7 +316,14 @@ def parse_figure(text: str, source: str) -> Figure:
         return Figure.model_validate(data)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}"
+            ": ".join(
+                part
+                for part in (
+                    ".".join(str(key) for key in detail["loc"]),
+                    detail["msg"].removeprefix("Value error, "),
+                )
+                if part
+            )
             for detail in error.errors()[:5]
         ]
         raise SuiteError(f"{source}: {'; '.join(problems)}") from None

@@ -31,13 +31,21 @@ def where(judgement: Judgement) -> str:
         groups.setdefault(verdict, []).append(variant or "all")
     if len(groups) == 1:
         return "the same in every variant"
-    return "; ".join(f"{verdict}: {' / '.join(names)}" for verdict, names in groups.items())
+    return "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in groups.items())
 
 
-def guarantees(curves: Sequence[Curve]) -> list[tuple[str, str, str]]:
-    """Agent, budget asked for, and true guarantee; equal ones once."""
-    rows = [(c.series.agent, c.series.budget, c.guarantee) for c in curves]
-    return list(dict.fromkeys(rows))
+def guarantees(curves: Sequence[Curve]) -> list[tuple[str, str, str, str]]:
+    """Agent, budget asked for, tasks (blank for all), and true guarantee; equal ones once."""
+    tasks: dict[tuple[str, str, str], list[str]] = {}
+    everywhere: dict[tuple[str, str], set[str]] = {}
+    for curve in curves:
+        s = curve.series
+        tasks.setdefault((s.agent, s.budget, curve.guarantee), []).append(s.task)
+        everywhere.setdefault((s.agent, s.budget), set()).add(s.task)
+    return [
+        (agent, budget, "" if set(of) == everywhere[agent, budget] else ", ".join(of), guarantee)
+        for (agent, budget, guarantee), of in tasks.items()
+    ]
 
 
 def print_figure(
@@ -73,7 +81,7 @@ def print_figure(
         table.add_row(verdict, claim, Text(details))
     out.print(table)
     known = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for column in ("agent", "asked for", "true guarantee"):
+    for column in ("agent", "asked for", "on", "true guarantee"):
         known.add_column(column, overflow="fold")
     for row in guarantees(curves):
         known.add_row(*(Text(cell) for cell in row))

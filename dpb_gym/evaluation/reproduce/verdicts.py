@@ -69,10 +69,11 @@ class Judgement:
 
     @property
     def by_variant(self) -> dict[str, list[str]]:
-        """Outcomes of the comparisons of each variant."""
+        """Outcomes of the comparisons of each variant, named by its values."""
         found: dict[str, list[str]] = {}
         for comparison in self.comparisons:
-            found.setdefault(name(comparison.variant), []).append(comparison.outcome)
+            values = [_text(v) for v in comparison.variant.values() if v is not None]
+            found.setdefault(" ".join(values), []).append(comparison.outcome)
         return found
 
     @property
