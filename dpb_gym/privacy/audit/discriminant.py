@@ -52,13 +52,16 @@ def fit_discriminant(first: FloatArray, second: FloatArray) -> Discriminant:
     runs, width = inner.shape
     variance = (inner**2).mean(axis=0)
     size = np.abs(np.concatenate([first, second])).max(axis=0, initial=0.0)
-    floor = np.maximum((1e-9 * size) ** 2, np.finfo(float).tiny)
-    scale = np.sqrt(np.maximum(variance, floor))
+    # rounding is no difference, and what never varied in the fit may still vary later
+    gap[np.abs(gap) <= 1e-9 * size] = 0.0
+    constant = variance <= (1e-9 * size) ** 2
+    scale = np.sqrt(np.where(constant, np.maximum((1e-6 * size) ** 2, 1e-300), variance))
     inner = inner / scale
     correlation = inner.T @ inner / runs
     shrink = 1e-9 if 8 * width <= runs else width / (width + runs)
     correlation[np.diag_indices(width)] += 1e-12
     target = (1 - shrink) * correlation + shrink * np.eye(width)
     weights = np.linalg.lstsq(target, gap / scale, rcond=1e-13)[0] / scale
+    weights[constant & (gap == 0)] = 0.0
     longest = np.abs(weights).max(initial=0.0)
     return Discriminant(weights / longest if longest > 0 else weights)

@@ -1,0 +1,228 @@
+"""`audit`: is an agent as private as it claims?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent, SingleAgent, agent_spec, check_supported
+from dpb_gym.envs.catalogue import environment, make_problem
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.evaluation.audit.lockstep import Observed, play
+from dpb_gym.evaluation.audit.worlds import Pair, pairs_for
+from dpb_gym.evaluation.entries import Entry, resolve_agents
+from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs
+from dpb_gym.privacy.audit.report import AuditReport
+from dpb_gym.problems.base import Problem
+from dpb_gym.streams import check_seed
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, Guarantee
+
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "assortment": (
+        "DPB/Assortment-v0",
+        {"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
+    ),
+    "pricing": ("DPB/Pricing-v0", {"dim": 2}),
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 2, "n_arms": 12, "n_candidates": 3}),
+}
+PILOT_RUNS = 16
+SHORTEST, LONGEST = 32, 2048
+
+
+def audit(
+    agent: str | type[Agent] | type[SingleAgent] | Callable[[], Any],
+    budget: Budget | None = None,
+    runs: int = 2000,
+    *,
+    params: Mapping[str, Any] | None = None,
+    env_id: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    horizon: int | None = None,
+    pair: Pair | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> AuditReport:
+    """Runs an agent on two neighbouring worlds and bounds its privacy loss from below.
+
+    One customer (or all rounds of one user, if that is what is claimed) is exchanged; all
+    others, their contexts and their potential outcomes, are frozen. The attacker sees every
+    action but the target's own (in claims of notion ``"central"`` that one too), and what the
+    agent's releasers give out, or the message that the target sends. A linear discriminant
+    on all of that is the attack; see `docs/audit.md`.
+
+    Audit at a budget at which there is something to see (rho 0.5 to 2), not at the tiny one of
+    a deployment: noise is calibrated by the same code.
+
+    Args:
+        agent: Registered name, agent class, or function that makes an agent.
+        budget: What the agent may spend; None for a non-private agent, which has no claim.
+        runs: Runs in each world, at least 50; 2000 see a noise variance half as large as it
+            should be.
+        params: Parameters of the agent.
+        env_id: Environment; by default a small one of the agent's kind.
+        env_kwargs: Its parameters, over the small ones.
+        horizon: Rounds; by default as few as the agent needs until every releaser has released.
+        pair: The two worlds; by default the built-in pair whose records differ most in what
+            the releasers were charged for.
+        seed: Seed of customers and agents.
+        confidence: Joint confidence of all bounds.
+
+    Returns:
+        The report; ``report.verdict`` is ``"PASS"``, ``"FAIL"`` or ``"NO CLAIM"``.
+
+    Raises:
+        UnknownNameError: If the agent or environment is not registered.
+        AgentError: If the agent cannot play the environment, or sees the truth by design.
+        ParameterError: If a parameter is out of range.
+        BudgetError: If the budget is invalid.
+
+    Example:
+        >>> from dpb_gym import Budget
+        >>> report = audit("adaprivate-ucb", Budget.zcdp(0.5), runs=200, params={"batch": 8})
+        >>> report.verdict
+        'PASS'
+    """
+    runs = validation.integer("runs", runs, MIN_RUNS)
+    seed = check_seed(seed)
+    confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
+    (entry,) = resolve_agents([(agent, budget, dict(params or {}))], kind)
+    if entry.spec.uses_oracle:
+        raise AgentError(f"agent {entry.spec.name!r} sees the truth: there is nothing to audit")
+    fixed = horizon if horizon is not None else kwargs.pop("horizon", None)
+    if fixed is not None:
+        fixed = validation.integer("horizon", fixed, 2)
+
+    def problem(rounds: int) -> Problem:
+        return make_problem(small, **{**kwargs, "horizon": rounds})
+
+    check_supported(entry.spec, problem(fixed or SHORTEST).info, entry.budget)
+    rounds, chosen, targets = _pilot(entry, problem, fixed, pair, seed)
+    observed = play(
+        entry,
+        problem(rounds),
+        chosen,
+        targets,
+        runs=runs,
+        customers=seed,
+        first_seed=_seeds(seed, 1),
+    )
+    views = {"releases": observed.releases, "actions": observed.actions}
+    views = {name: view for name, view in views.items() if view.shape[1]}
+    return audit_outputs(
+        {name: view[:runs] for name, view in views.items()},
+        {name: view[runs:] for name, view in views.items()},
+        observed.guarantee,
+        subject=entry.title if budget is None else f"{entry.label} at {budget}",
+        confidence=confidence,
+        details={
+            "worlds": chosen.name,
+            "rounds": f"{rounds} of {small}, target in round {targets[0]}"
+            + (f" to {targets[-1]}" if len(targets) > 1 else ""),
+            "boundary": _boundary(observed),
+        },
+    )
+
+
+def _setting(
+    agent: Any, env_id: str | None, kwargs: dict[str, Any]
+) -> tuple[str, str, dict[str, Any]]:
+    if env_id is not None:
+        return environment(env_id).kind, env_id, kwargs
+    if not isinstance(agent, str):
+        raise ParameterError("give env_id with an agent that is not a registered name")
+    kind = agent_spec(agent).supports[0]
+    small, defaults = SMALL[kind]
+    return kind, small, {**defaults, **kwargs}
+
+
+def _seeds(seed: int, part: int) -> int:
+    return (2 * seed + part) << 24
+
+
+def _pilot(
+    entry: Entry,
+    problem: Callable[[int], Problem],
+    fixed: int | None,
+    pair: Pair | None,
+    seed: int,
+) -> tuple[int, Pair, list[int]]:
+    """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
+    rounds = fixed or SHORTEST
+    guarantee = _claim(entry, problem(rounds), seed)
+    unit = "user-round" if guarantee is None else guarantee.unit
+
+    def trial(candidate: Pair, targets: list[int]) -> Observed:
+        return play(
+            entry,
+            problem(rounds),
+            candidate,
+            targets,
+            runs=PILOT_RUNS,
+            customers=seed,
+            first_seed=_seeds(seed, 0),
+        )
+
+    candidates = [pair] if pair is not None else pairs_for(problem(rounds).info, unit)
+    while True:
+        targets = _targets(problem(rounds), unit, seed)
+        taps = trial(candidates[0], targets).taps
+        quiet = [tap for tap in taps if not tap.calls]
+        if not quiet or fixed is not None or rounds >= LONGEST:
+            break
+        rounds *= 2
+    if len(candidates) == 1:
+        return rounds, candidates[0], targets
+    power = [_power(trial(candidate, targets)) for candidate in candidates]
+    return rounds, candidates[int(np.argmax(power))], targets
+
+
+def _claim(entry: Entry, problem: Problem, seed: int) -> Guarantee | None:
+    from dpb_gym.streams import AgentStreams
+
+    agent = entry.make()
+    agent.begin(problem.info, AgentStreams([_seeds(seed, 0)]), entry.budget)
+    return agent.guarantee
+
+
+def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
+    """Rounds of the target: the first, or all those of the first round's user."""
+    if unit != "user":
+        return [1]
+    instance = problem.instance([seed])
+    users = []
+    for t in range(1, problem.horizon + 1):
+        found = instance.context().users
+        if found is None:
+            raise ParameterError("a claim about users needs an environment that identifies them")
+        users.append(int(found[0]))
+        if t < problem.horizon:
+            instance.advance()
+    return [t for t, user in enumerate(users, start=1) if user == users[0]]
+
+
+def _power(observed: Observed) -> float:
+    """Sum of squared mu that the pair attains at the releasers that are known sums."""
+    total = 0.0
+    for tap in observed.taps:
+        found = tap.attained
+        if found is not None:
+            total += (tap.mu * min(1.0, found[0] / found[1])) ** 2
+    return total
+
+
+def _boundary(observed: Observed) -> str:
+    if not observed.taps:
+        return "no releaser found: actions only"
+    parts = []
+    for tap in observed.taps:
+        name = tap.name.rpartition(".")[2].lstrip("_")
+        found = tap.attained
+        share = "" if found is None else f", {100 * found[0] / found[1]:.0f}% of its sensitivity"
+        parts.append(f"{name} ({type(tap.thing).__name__}, {tap.calls} calls{share})")
+    return "; ".join(parts)

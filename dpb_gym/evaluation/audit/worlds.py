@@ -1,0 +1,177 @@
+"""Two neighbouring worlds: one customer, or all rounds of one user, exchanged for another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+
+
+@dataclass(frozen=True)
+class World:
+    """The target customer in one world: who she is and how she answers.
+
+    Attributes:
+        features: Her features, of the shape of one replicate's ``context.features``; None keeps
+            what the environment draws (contexts are public).
+        response: Recommendation: the reward. Pricing: the demand. Assortment: 1 to buy, 0 not.
+        taste: Assortment: she buys the offered item with the largest <x, taste>; the first one
+            without it.
+    """
+
+    features: Array | None
+    response: float
+    taste: Array | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbouring worlds.
+
+    Attributes:
+        name: What they are, in words.
+        first: The target in one world.
+        second: The target in the other.
+        others: Everybody else, round after round in turn; empty: whom the environment draws,
+            with frozen potential outcomes.
+    """
+
+    name: str
+    first: World
+    second: World
+    others: tuple[World, ...] = ()
+
+
+def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
+    """Hostile pairs of customers, of which an audit takes the one that attains most.
+
+    Args:
+        problem: What is known of the problem.
+        unit: What the claim protects.
+    """
+    if unit == "reward":
+        low, high = response_range(problem)
+        features = None
+        if problem.kind == "recommendation":
+            # contexts are public: whatever is recommended, its features are e1
+            m = problem.n_candidates or 1
+            features = np.tile(_unit(problem.dim), (m, 1)).astype(np.float32)
+        name = f"response {low:g} or {high:g}"
+        return [Pair(name, World(features, low), World(features, high))]
+    makers = {
+        "assortment": _assortment,
+        "pricing": _pricing,
+        "recommendation": _recommendation,
+    }
+    return makers[problem.kind](problem)
+
+
+def response_range(problem: ProblemInfo) -> tuple[float, float]:
+    """Extreme responses of a problem; ten noise deviations where they are unbounded."""
+    if problem.kind == "assortment" or problem.demand == "logistic":
+        return 0.0, 1.0
+    low, high = problem.reward_range
+    return (low, high) if np.isfinite([low, high]).all() else (-10.0, 10.0)
+
+
+def _unit(dim: int, degrees: float = 0.0) -> Array:
+    """Unit vector at an angle from e1, in the plane of the first two axes."""
+    vector = np.zeros(dim)
+    vector[0] = np.cos(np.radians(degrees))
+    if dim > 1:
+        vector[1] = np.sin(np.radians(degrees))
+    elif degrees > 90:
+        vector[0] = -1.0
+    return vector
+
+
+def _recommendation(problem: ProblemInfo) -> list[Pair]:
+    low, high = response_range(problem)
+    m, d = problem.n_candidates or 1, problem.dim
+
+    def world(degrees: float, reward: float) -> World:
+        return World(np.tile(_unit(d, degrees), (m, 1)).astype(np.float32), reward)
+
+    one = world(0.0, high)
+    return [
+        Pair(f"features {angle} degrees apart, rewards {high:g} and {other:g}", one, w)
+        for angle in (90, 120, 180)
+        for other in (high, low)
+        for w in [world(angle, other)]
+    ]
+
+
+def _assortment(problem: ProblemInfo) -> list[Pair]:
+    n, d = problem.n_items or 1, problem.dim
+    signs = np.where(np.arange(n) % 2, -1.0, 1.0)[:, None]
+
+    def same(degrees: float, buys: float) -> World:
+        return World(np.tile(_unit(d, degrees), (n, 1)).astype(np.float32), buys)
+
+    def mixed(degrees: float, buys: float) -> World:
+        v = _unit(d, degrees)
+        return World((signs * v).astype(np.float32), 1.0, taste=buys * v)
+
+    driven = (mixed(0, 1), mixed(150, 1))
+
+    return [
+        Pair("all items e1 or all items e2, both buy", same(0, 1), same(90, 1)),
+        Pair("all items e1 or all items e2, neither buys", same(0, 0), same(90, 0)),
+        Pair("all items e1 or all items -e1, both buy", same(0, 1), same(180, 1)),
+        Pair("all items e1, buys or not", same(0, 1), same(0, 0)),
+        Pair("items x and -x at 150 degrees, buys -x", mixed(0, -1), mixed(150, -1)),
+        Pair("the same, and all others buy x", mixed(0, -1), mixed(150, -1), driven),
+    ]
+
+
+def _pricing(problem: ProblemInfo) -> list[Pair]:
+    low, high = response_range(problem)
+    corner = np.ones(problem.dim - 1, np.float32)
+    turned = corner * np.where(np.arange(problem.dim - 1) % 2, -1.0, 1.0).astype(np.float32)
+    pairs = [
+        Pair("corner +1 or -1, both buy", World(corner, high), World(-corner, high)),
+        Pair("corner +1 or -1, neither buys", World(corner, low), World(-corner, low)),
+        Pair("corner +1 buys, -1 does not", World(corner, high), World(-corner, low)),
+        Pair("corner +1, buys or not", World(corner, high), World(corner, low)),
+        Pair(
+            "corner +1 or -1 does not buy, all others do",
+            World(corner, low),
+            World(-corner, low),
+            (World(corner, high), World(-corner, high)),
+        ),
+    ]
+    if problem.dim > 2:
+        pairs.append(Pair("orthogonal corners, buy", World(corner, high), World(turned, high)))
+    return pairs
+
+
+def answer(world: World, problem: ProblemInfo, context: Context, action: Array) -> Feedback:
+    """The target's response to every replicate's action."""
+    B = len(action)
+    value = np.full(B, float(world.response))
+    if problem.kind == "recommendation":
+        return Feedback(value)
+    if problem.kind == "pricing":
+        return Feedback(action * value, demand=value)
+    choice = np.full(B, -1)
+    if world.response:
+        taste = np.zeros(problem.dim) if world.taste is None else world.taste
+        liking = (context.features * taste).sum(axis=2)
+        here = np.where(action >= 0, liking[np.arange(B)[:, None], np.maximum(action, 0)], -np.inf)
+        choice = np.where((action >= 0).any(axis=1), here.argmax(axis=1), -1)
+    assert context.revenues is not None
+    item = action[np.arange(B), np.maximum(choice, 0)]
+    revenue = context.revenues[np.arange(B), np.maximum(item, 0)].astype(np.float64)
+    return Feedback(np.where(choice >= 0, revenue, 0.0), choice=choice)
+
+
+def check_pair(pair: Pair, shape: tuple[int, ...]) -> None:
+    """Raises `ParameterError` unless the worlds' features have the problem's shape."""
+    for world in (pair.first, pair.second, *pair.others):
+        if world.features is not None and np.shape(world.features) != shape:
+            raise ParameterError(
+                f"features of a world must have shape {shape}, got {np.shape(world.features)}"
+            )
