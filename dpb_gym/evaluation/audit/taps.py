@@ -114,7 +114,7 @@ class Tap:
         if self.target:
             self._record = rows.copy() if self._record is None else self._record + rows
         elif self.axis is not None:
-            self._others += (rows * self.axis).sum(axis=1)  # type: ignore[operator]
+            self._others += (rows * self.axis).sum(axis=1)
         else:
             self._others = rows.copy() if self._others is None else self._others + rows
 
@@ -179,7 +179,7 @@ class Tap:
         kept = [self._outputs[i] for i in spread(len(self._outputs), most)]
         columns = []
         for j in range(2):
-            values = np.stack([output[j] for output in kept], axis=1)
+            values = np.stack([np.asarray(output[j]) for output in kept], axis=1)
             columns.append(np.diff(values, axis=1, prepend=0.0))
         return np.concatenate(columns, axis=1)
 

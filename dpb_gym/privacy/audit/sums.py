@@ -145,8 +145,7 @@ def optimal_weights(releaser: Releaser, rounds: int) -> FloatArray | None:
     if mapped is None:
         return None
     matrix, signal = mapped
-    weights: FloatArray = np.linalg.solve(matrix @ matrix.T, signal)
-    return weights
+    return np.asarray(np.linalg.solve(matrix @ matrix.T, signal), dtype=np.float64)
 
 
 def noise_map(releaser: Releaser, rounds: int) -> tuple[FloatArray, FloatArray] | None:
@@ -161,10 +160,12 @@ def noise_map(releaser: Releaser, rounds: int) -> tuple[FloatArray, FloatArray] 
     if releaser.mechanism == "binary-tree":
         return tree_map(rounds), np.ones(rounds)
     if releaser.mechanism == "sqrt-toeplitz":
-        column: FloatArray = toeplitz.square_root_coefficients(releaser.steps)
+        column = toeplitz.square_root_coefficients(releaser.steps)
     elif releaser.mechanism == "blt":
         theta, omega = toeplitz.blt_parameters(releaser.steps)
-        column = toeplitz.blt_noise_coefficients(np.array(theta), np.array(omega), releaser.steps)
+        column = toeplitz.blt_noise_coefficients(
+            np.array(theta, np.float64), np.array(omega, np.float64), releaser.steps
+        )
     else:
         return None
     lag = np.subtract.outer(np.arange(rounds), np.arange(rounds))
