@@ -311,6 +311,11 @@ class Store:
                 result = read_shard(path)
                 if result.cell.config["protocol"] != self.manifest["protocol"]:
                     raise ResultError(f"{path} belongs to another suite than {self._describe()}")
+            except DamagedShard as error:
+                if strict:
+                    mend = "running the suite again sets it aside and computes it afresh"
+                    raise ResultError(f"{error}; {mend}") from error
+                continue
             except ResultError:
                 if strict:
                     raise

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -159,7 +161,8 @@ def test_verify_fails_on_damage(out: str, dpb: Any) -> None:
     victim.write_bytes(victim.read_bytes()[:-10])
     checked = dpb("verify", out)
     assert checked.status == 1 and "damaged" in checked.out and victim.name in checked.out
-    assert dpb("leaderboard", out).status == 2
+    board = dpb("leaderboard", out)
+    assert board.status == 2 and "running the suite again" in board.err
 
 
 def test_a_suite_may_be_restricted(suite: str, tmp_path: Path, dpb: Any) -> None:
@@ -329,6 +332,32 @@ def test_progress_goes_to_a_log_when_there_is_no_terminal(
     lines = dpb(*words).err.splitlines()
     assert any("rounds/s" in line and "left" in line for line in lines)
     assert dpb(*words, "--out", str(tmp_path / "q"), "--quiet").err == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_progress_is_bars_on_a_terminal(suite: str, tmp_path: Path) -> None:
+    import pty
+
+    slow = Path(suite).with_name("slow.yaml")
+    slow.write_text(SUITE.replace("horizon: 30", "horizon: 20000"))
+    reader, writer = pty.openpty()
+    program = "from dpb_gym.cli import main; main()"
+    words = ["run", str(slow), "--out", str(tmp_path / "out"), "--workers", "2"]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *words], stderr=writer, stdout=subprocess.PIPE
+    ) as process:
+        os.close(writer)
+        shown = bytearray()
+        with contextlib.suppress(OSError):  # the terminal closes with its last writer
+            while chunk := os.read(reader, 65536):
+                shown += chunk
+        output = process.stdout.read() if process.stdout else b""
+    os.close(reader)
+    assert process.returncode == 0
+    assert b"8 cells computed" in output
+    text = shown.decode(errors="replace")
+    assert "all jobs" in text and "rounds/s" in text and "%" in text
+    assert "Traceback" not in text
 
 
 def test_a_closed_pipe_is_quiet() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.evaluation.parallel import WorkerError, check_backend, check_workers
 from dpb_gym.evaluation.planning import plan_suite
 from dpb_gym.evaluation.session import run_plan
-from dpb_gym.evaluation.suite import Suite
+from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.privacy import Budget
 
 AGENTS: dict[str, Any] = {
@@ -68,6 +72,31 @@ def test_dask_writes_the_same_shards_as_one_process(suite: Suite, tmp_path: Path
             backend="dask",
             scheduler=cluster.scheduler_address,
         )
+    assert shards(tmp_path / "dask") == shards(tmp_path / "one")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+def test_a_killed_dask_worker_loses_nothing(suite: Suite, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 2500"), "longer")
+    plans = plan_suite(longer)
+    run_plan(longer, plans, tmp_path / "one", workers=1)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+
+        def kill() -> None:
+            while not shards(tmp_path / "dask"):
+                time.sleep(0.005)
+            os.kill(victim, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        address = cluster.scheduler_address
+        report = run_plan(longer, plans, tmp_path / "dask", backend="dask", scheduler=address)
+        killer.join(timeout=10)
+    assert report.computed == 18 and not report.failures
     assert shards(tmp_path / "dask") == shards(tmp_path / "one")
 
 
