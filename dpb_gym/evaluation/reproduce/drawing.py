@@ -96,16 +96,12 @@ def distinct(
     """Distinct coordinates in order of appearance, or in their own order."""
     unique: list[Mapping[str, Any]] = []
     for one in found:
-        if not any(all(_equal(one[a], other[a]) for a in one) for other in unique):
+        if not any(all(same(one[a], other[a]) for a in one) for other in unique):
             unique.append(one)
     numeric = all(isinstance(v, (int, float)) for one in unique for v in one.values())
     if ordered and numeric:
         unique.sort(key=lambda one: tuple(one.values()))
     return unique
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return (a is None and b is None) or same(a, b)
 
 
 def _placed(curve: Curve, figure: Figure) -> bool:
@@ -116,7 +112,7 @@ def _placed(curve: Curve, figure: Figure) -> bool:
 
 def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
     return all(
-        curve.axes[a] is None or _equal(curve.axes[a], v) for a, v in coordinates.items()
+        curve.axes[a] is None or same(curve.axes[a], v) for a, v in coordinates.items()
     ) and any(curve.axes[a] is not None for a in coordinates)
 
 

@@ -1,0 +1,173 @@
+"""Figure files: what is accepted, and that those of the package fit together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
+from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.planning import plan_suite
+from dpb_gym.evaluation.reproduce import judge, load_figures, targets
+from dpb_gym.evaluation.reproduce.curves import Curve, place
+from dpb_gym.evaluation.reproduce.figure import Figure, parse_figure
+
+ALL = targets()
+
+
+def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
+    """Curves of a figure with made-up regrets, as its suite would yield them."""
+    series = []
+    for plan in plan_suite(figure.suite):
+        for entry in plan.entries:
+            rng = np.random.default_rng(len(series))
+            regret = np.cumsum(rng.random((replicates, 50)) + 0.1, axis=1)
+            budget = None if entry.budget is None else entry.budget.to_dict()
+            agent = {"name": entry.spec.name, "label": entry.label, "params": entry.spec.params}
+            series.append(
+                Series(
+                    task=plan.task.name,
+                    agent=entry.label,
+                    budget=entry.budget_label,
+                    config={"task": plan.task.to_dict(), "agent": agent, "budget": budget},
+                    replicates=np.arange(replicates),
+                    rounds=np.linspace(0, plan.task.horizon, 51)[1:].astype(int),
+                    regret=regret,
+                    reward=regret,
+                    guarantee=None,
+                    clipped=None,
+                    rounds_per_second=None,
+                )
+            )
+    return place(series, figure)
+
+
+@pytest.mark.parametrize("target", ALL)
+def test_every_claim_finds_what_it_compares(target: str) -> None:
+    (figure,) = load_figures(target)
+    curves = fabricated(figure)
+    for one in figure.claims:
+        found = judge(one, curves, figure.variants)
+        if one.quantity.kind == "spent":  # nothing is promised by made-up curves
+            continue
+        assert found.comparisons, (one.id, found.summary)
+        expected = {a for a in figure.variants if any(c.axes[a] is not None for c in curves)}
+        assert all(set(c.variant) >= expected for c in found.comparisons)
+    assert figure.constants
+    assert all(name in figure.axes for name in figure.drawing.lines)
+
+
+@pytest.mark.parametrize("target", ALL)
+def test_agents_and_quick_versions_can_be_made(target: str) -> None:
+    (figure,) = load_figures(target)
+    for one in (figure, figure.quickened()):
+        for plan in plan_suite(one.suite):
+            assert not plan.skipped
+            for entry in plan.entries:
+                entry.make()
+    quick = figure.quickened().suite
+    assert quick.protocol != figure.suite.protocol
+    assert quick.tasks[0].horizon == figure.quick.horizon < figure.suite.tasks[0].horizon
+    for agent in quick.agents:
+        if "explore" in agent.params:
+            assert agent.params["explore"] < quick.tasks[0].horizon
+
+
+def test_the_constants_of_section_5() -> None:
+    """What CS state, read from the files that are run."""
+    figures = {figure.figure: figure for figure in load_figures("private-assortment")}
+    assert sorted(figures) == ["fig4", "fig5", "fig6", "fig7", "fig8"]
+    sweeps = {
+        "fig4": ("rho", {0.1, 0.5, 1.0}),
+        "fig5": ("dim", {3, 7, 11, 15}),
+        "fig6": ("rho", {0.1, 0.5, 1.0, 5.0}),
+        "fig7": ("rho", {0.1, 0.5, 1.0}),
+        "fig8": ("rho", {0.5, 1.0, 5.0}),
+    }
+    for name, (axis, values) in sweeps.items():
+        figure = figures[name]
+        curves = [c for c in fabricated(figure) if str(c.series.agent) != "Random"]
+        assert {c.axes[axis] for c in curves} == values
+        assert {c.axes["calibration"] for c in curves} == {"paper", "verified"}
+        synthetic = name != "fig8"
+        assert figure.suite.replicates == (30 if synthetic else 10)
+        for agent in figure.suite.agents:
+            if agent.name != "random":
+                assert math.isclose(agent.params["scale"], 1e-4 if synthetic else 1e-7)
+        if synthetic:
+            assert {c.axes["contexts"] for c in curves} == {"raw", "scale", "clip"}
+            assert {c.horizon for c in curves} == {10_000}
+        else:
+            assert {c.horizon for c in curves} == {100_000}
+            assert "synthetic data" in " ".join(figure.notes)
+
+
+def test_unknown_targets_offer_close_ones() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'private-assortment"):
+        load_figures("private-asortment")
+    with pytest.raises(UnknownNameError, match="fig9"):
+        load_figures("private-assortment/fig9")
+
+
+def change(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    *way, last = path.split(".")
+    place_: Any = data
+    for step in way:
+        place_ = place_[int(step) if step.isdigit() else step]
+    if value is None:
+        place_.pop(last)
+    else:
+        place_[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("claims.0.expect", "falls", "expect must be one of below, above"),
+        ("claims.0.along", "explore", "exactly one of along, than and value"),
+        ("claims.0.than", None, "exactly one of along, than and value"),
+        ("claims.0.where", {"agnet": "x"}, "unknown axis 'agnet'; did you mean 'agent'"),
+        ("claims.0.quantity", "regret", "quantity.kind"),
+        ("claims.0.quantity", "relative-regret", "need a reference"),
+        ("claims.0.quantity", {"kind": "slope-ratio", "early": [0.5, 0.2]}, "two increasing"),
+        ("claims.0.tolerance", -1.0, "tolerance"),
+        ("claims.0.id", "No spaces", "id"),
+        ("claims.0.extra", 1, "extra"),
+        ("claims", [], "claims"),
+        ("variants", ["context"], "unknown axis 'context'"),
+        ("drawing.lines", ["x"], "unknown axis 'x'"),
+        ("axes.agent", "budget", "axes.agent"),
+        ("suite.replicates", 0, "replicates"),
+        ("suite.agents.0.parms", {}, "parms: unknown key"),
+        ("title", None, "title"),
+        ("quick.horizon", 1, "quick.horizon"),
+    ],
+)
+def test_invalid_files_name_the_key(
+    figure_data: dict[str, Any], path: str, value: Any, message: str
+) -> None:
+    text = yaml.safe_dump(change(figure_data, path, value))
+    with pytest.raises(SuiteError, match=message) as caught:
+        parse_figure(text, "a-file")
+    assert str(caught.value).startswith("a-file: ")
+    assert isinstance(caught.value, DPBError)
+
+
+def test_claims_are_distinct(figure_data: dict[str, Any]) -> None:
+    figure_data["claims"] *= 2
+    with pytest.raises(SuiteError, match="claim given twice: below-random"):
+        parse_figure(yaml.safe_dump(figure_data), "a-file")
+
+
+def test_other_environments_get_another_name(figure: Figure) -> None:
+    changed = figure.with_environment({"n_items": 9})
+    assert {task.env_kwargs["n_items"] for task in changed.suite.tasks} == {9}
+    assert changed.suite.name != figure.suite.name
+    assert "n_items=9" in changed.notes[0]
+    with pytest.raises(ParameterError, match="horizon"):
+        figure.with_environment({"horizon": 10})
