@@ -84,11 +84,15 @@ class PairFeatures:
 
     def of(self, hotels: Array, searches: Array) -> Array:
         """Features of given pairs, float32 ``(n, d)``: the numbers that a round has."""
-        return self._normalised(self.hotels[hotels] * self.searches[searches])
+        return self._normalised(np.ascontiguousarray(self.hotels[hotels] * self.searches[searches]))
 
     def of_all(self, hotels: Array, searches: Array) -> Array:
         """Features float32 ``(B, N, d)`` of searches ``(B,)`` with hotel rows ``(N, d)``."""
-        return self._normalised(hotels[None, :, :] * self.searches[searches][:, None, :])
+        # Into an array in C order: the product alone may come out in another one, and
+        # `_normalised` works in place on its rows.
+        out = np.empty((len(searches), len(hotels), self.dim), np.float32)
+        np.multiply(hotels[None, :, :], self.searches[searches][:, None, :], out=out)
+        return self._normalised(out)
 
     def _normalised(self, features: Array) -> Array:
         if self.norm in ("clip", "scale"):

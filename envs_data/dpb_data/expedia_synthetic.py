@@ -28,7 +28,7 @@ HEADER = (
 )  # fmt: skip
 # Hotels and share of the searches of each destination; the first has the paper's 124 hotels.
 DESTINATIONS = ((8192, 124, 0.7), (20319, 40, 0.2), (8347, 30, 0.1))
-# In the original nothing ever stands at these places of the page.
+# In the original hardly a hotel stands at these places of the page.
 EMPTY_PLACES = (5, 11, 17, 23)
 _START = datetime(2012, 11, 1)
 _NO_COMPETITOR = ",".join(["NULL"] * 24)
