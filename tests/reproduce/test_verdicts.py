@@ -230,4 +230,6 @@ def test_variants_are_judged_apart() -> None:
     found = judge(claim(), curves, ("contexts",))
     assert found.verdict == CONDITIONAL
     assert found.variants == {"raw": HOLDS, "clip": FAILS}
-    assert found.summary == "1 of 2 comparisons support it, 1 contradict it"
+    assert found.summary == (
+        "1 of 2 comparisons support it, 1 contradict it (clip rho=1 against rho=0.1)"
+    )

@@ -17,6 +17,9 @@ from dpb_gym.report.model import Interval
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
 VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED)
+NAMED = 3
+"""At most so many comparisons that do not support a claim are named in its summary."""
+
 SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "undecided"
 
 
@@ -45,6 +48,17 @@ class Comparison:
     outcome: str
     replicates: int
 
+    @property
+    def place(self) -> str:
+        """Variant, left and right, in words."""
+        parts = (self.variant_name, self.left, "against", self.right)
+        return " ".join(part for part in parts if part)
+
+    @property
+    def variant_name(self) -> str:
+        """The variant by its values."""
+        return " ".join(_text(v) for v in self.variant.values() if v is not None)
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -72,8 +86,7 @@ class Judgement:
         """Outcomes of the comparisons of each variant, named by its values."""
         found: dict[str, list[str]] = {}
         for comparison in self.comparisons:
-            values = [_text(v) for v in comparison.variant.values() if v is not None]
-            found.setdefault(" ".join(values), []).append(comparison.outcome)
+            found.setdefault(comparison.variant_name, []).append(comparison.outcome)
         return found
 
     @property
@@ -87,7 +100,7 @@ class Judgement:
 
     @property
     def summary(self) -> str:
-        """The counts, in one line."""
+        """The counts, in one line; what does not support the claim by name if it is little."""
         if self.problem is not None:
             return self.problem
         total = len(self.comparisons)
@@ -96,6 +109,9 @@ class Judgement:
             text += f", {self.count(CONTRADICTED)} contradict it"
         if self.count(OPEN):
             text += f", {self.count(OPEN)} undecided"
+        others = [c for c in self.comparisons if c.outcome != SUPPORTED]
+        if 0 < len(others) <= min(NAMED, total - 1):
+            text += f" ({'; '.join(c.place for c in others)})"
         return text
 
 
