@@ -85,8 +85,7 @@ def _response(
             ratio: FloatArray = table[int(high), sent] - table[int(low), sent]
             return ratio
         if isinstance(mechanism, LaplaceResponse):
-            distance: FloatArray = np.abs(sent - low) - np.abs(sent - high)
-            return distance
+            return np.asarray(np.abs(sent - low) - np.abs(sent - high), dtype=np.float64)
         return np.asarray(sent, dtype=np.float64)
 
     return _audit(mechanism, score)
@@ -115,6 +114,7 @@ def _statistics(mechanism: GaussianStatistics) -> Audit:
         x = np.repeat(pair[world : world + 1], runs, axis=0)
         gram, response = mechanism.privatise(x, np.full(runs, reward), numbers)
         ratio: FloatArray = (gram * (grams[1] - grams[0])).sum(axis=(1, 2))
-        return ratio + reward * (response * (pair[1] - pair[0])).sum(axis=1)
+        ratio += reward * (response * (pair[1] - pair[0])).sum(axis=1)
+        return ratio
 
     return _audit(mechanism, score)

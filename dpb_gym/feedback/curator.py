@@ -65,8 +65,8 @@ class _Desk:
 class _Plan:
     """Noise and interval of the releases, from a budget."""
 
-    def __init__(self, env: Any, budget: Budget, batch: int) -> None:
-        info = core_of(env).problem.info
+    def __init__(self, core: Any, budget: Budget, batch: int) -> None:
+        info = core.problem.info
         if info.kind != "recommendation":
             raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
         self.budget = budget
@@ -113,12 +113,10 @@ class CentralCurator(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArg
 
     def __init__(self, env: Any, budget: Budget, batch: int = 300) -> None:
         RecordConstructorArgs.__init__(self, budget=budget, batch=batch)
+        self._core = core_of(env, vector=False)
         gymnasium.Wrapper.__init__(self, env)
-        self._core = core_of(env)
-        if self._core.count != 1:
-            raise ParameterError("wrap vector environments with VectorCentralCurator")
         self.check_layers(env)
-        self._plan = _Plan(env, budget, batch)
+        self._plan = _Plan(self._core, budget, batch)
         self.truth: dict[str, Any] = {}
 
     def reset(
@@ -152,13 +150,11 @@ class VectorCentralCurator(VectorWrapper, _Curated):
     """Vector twin of `CentralCurator`: every lane has a curator and a budget of its own."""
 
     def __init__(self, env: Any, budget: Budget, batch: int = 300) -> None:
+        self._core = core_of(env, vector=True)
         super().__init__(env)
-        self._core = core_of(env)
-        self._mode = getattr(env.unwrapped, "autoreset_mode", None)
-        if self._mode is None:
-            raise ParameterError("wrap single environments with CentralCurator")
+        self._mode: AutoresetMode = env.unwrapped.autoreset_mode
         self.check_layers(env)
-        self._plan = _Plan(env, budget, batch)
+        self._plan = _Plan(self._core, budget, batch)
         self._desks: list[_Desk | None] = [None] * self.num_envs
         self._episodes = [-1] * self.num_envs
         self._ended = np.zeros(self.num_envs, bool)

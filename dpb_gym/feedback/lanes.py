@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from dpb_gym.errors import ParameterError
@@ -66,12 +67,19 @@ class LaneNoise:
         return out
 
 
-def core_of(env: Any) -> Any:
+def core_of(env: Any, vector: bool) -> Any:
     """The batch core of a DPB environment, from which wrappers read the current round.
+
+    Args:
+        env: An environment, wrapped or not.
+        vector: Whether it must be a vector environment.
 
     Raises:
         ParameterError: If it is another kind of environment.
     """
+    if isinstance(env, gymnasium.Env if vector else gymnasium.vector.VectorEnv):
+        twin = "without Vector in its name" if vector else "with Vector in its name"
+        raise ParameterError(f"{env} needs the twin of this wrapper {twin}")
     core = getattr(env.unwrapped, "_core", None)
     if core is None or not hasattr(core, "problem"):
         raise ParameterError(

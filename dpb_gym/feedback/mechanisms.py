@@ -272,7 +272,8 @@ class LaplaceResponse(_Additive):
         return cls(calibrate_scale(budget, lambda s: [LaplaceEvent(s, width)]), low, high)
 
     def _quantile(self, numbers: FloatArray) -> FloatArray:
-        # half a grid step keeps a uniform of exactly 0 away from minus infinity
-        centred = (numbers + 2.0**-54) - 0.5
-        noise: FloatArray = -np.sign(centred) * np.log1p(-2.0 * np.abs(centred))
+        centred = numbers - 0.5
+        # a uniform of exactly 0 would give infinite noise
+        twice = np.minimum(2.0 * np.abs(centred), 1.0 - 2.0**-53)
+        noise: FloatArray = -np.sign(centred) * np.log1p(-twice)
         return noise

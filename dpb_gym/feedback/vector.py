@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorWrapper
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.infos import Infos, gather, has, put, without
@@ -28,11 +27,9 @@ class _Vector(VectorWrapper, Layered):
     """
 
     def __init__(self, env: Any, mechanism: LocalMechanism) -> None:
+        self._core = core_of(env, vector=True)
         super().__init__(env)
-        self._core = core_of(env)
-        self._mode = getattr(env.unwrapped, "autoreset_mode", None)
-        if self._mode is None:
-            raise ParameterError("wrap single environments with the twin without Vector...")
+        self._mode: AutoresetMode = env.unwrapped.autoreset_mode
         self.mechanism = mechanism
         self.event = mechanism.event
         self._noise = LaneNoise(mechanism.numbers, mechanism.width, self.check_layers(env))

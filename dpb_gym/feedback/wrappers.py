@@ -44,10 +44,8 @@ class _Single(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs, Laye
 
     def __init__(self, env: Any, mechanism: LocalMechanism, **recorded: Any) -> None:
         RecordConstructorArgs.__init__(self, mechanism=mechanism, **recorded)
+        self._core = core_of(env, vector=False)
         gymnasium.Wrapper.__init__(self, env)
-        self._core = core_of(env)
-        if self._core.count != 1:
-            raise ParameterError("wrap vector environments with the Vector... twin")
         self.mechanism = mechanism
         self.event = mechanism.event
         layer = self.check_layers(env)

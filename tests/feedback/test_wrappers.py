@@ -1,0 +1,305 @@
+"""Wrapped environments: what leaves is the message, and single equals vector."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from dpb_gym import feedback as f
+from dpb_gym.errors import ActionError, HorizonExceeded, ParameterError
+from dpb_gym.feedback.lanes import ORACLE_KEYS
+from dpb_gym.privacy import Budget, Composition, Guarantee
+
+from .conftest import CASES, HORIZON, same, single, vector
+
+
+def lane(value, i):
+    if isinstance(value, dict):
+        return {k: v[i] for k, v in value.items()}
+    return value[i]
+
+
+def actions_for(env, rounds, seed=0):
+    env.action_space.seed(seed)
+    return [env.action_space.sample() for _ in range(rounds)]
+
+
+def test_gymnasiums_checker_has_no_complaint(case):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # it says of every wrapped environment that it is wrapped
+        warnings.filterwarnings("ignore", message=".*is different from the unwrapped version.*")
+        warnings.filterwarnings("ignore", message=".*symmetric and normalized space.*")
+        check_env(single(case))
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_every_lane_is_a_single_environment(case, mode):
+    """Three episodes, bit for bit: observations, rewards, infos and the harness's truth."""
+    lanes, seed = 3, 11
+    vec = vector(case, lanes, mode)
+    singles = [single(case) for _ in range(lanes)]
+    observation, infos = vec.reset(seed=seed)
+    shown = [env.reset(seed=seed + i) for i, env in enumerate(singles)]
+    assert all(same(lane(observation, i), shown[i][0]) for i in range(lanes))
+    ended = np.zeros(lanes, bool)
+    for action in actions_for(vec, 3 * HORIZON + 2):
+        observation, reward, _, truncated, infos = vec.step(action)
+        assert vec.observation_space.contains(observation)
+        truth = vec.truth
+        for i, env in enumerate(singles):
+            if mode == "NextStep" and ended[i]:
+                assert same(lane(observation, i), env.reset()[0])
+                assert reward[i] == 0.0
+                continue
+            one = env.step(action[i])
+            info, seen = infos, observation
+            if mode == "SameStep" and truncated[i]:
+                assert same(infos["final_obs"][i], one[0])
+                info = infos["final_info"]
+            else:
+                assert same(lane(seen, i), one[0])
+            assert reward[i] == one[1] and truncated[i] == one[3]
+            for key, value in one[4].items():
+                assert info[f"_{key}"][i] and same(info[key][i], value), key
+            extra = {k for k in info if k[0] != "_" and info[f"_{k}"][i]} - one[4].keys()
+            assert extra <= {"final_obs", "final_info"}
+            assert {k: float(v[i]) for k, v in truth.items()} == {
+                k: float(v) for k, v in env.truth.items()
+            }
+            if mode == "SameStep" and truncated[i]:
+                assert same(lane(observation, i), env.reset()[0])
+        ended = truncated
+        if mode == "Disabled" and truncated.any():
+            observation, _ = vec.reset(options={"reset_mask": truncated})
+            for i in np.flatnonzero(truncated):
+                assert same(lane(observation, i), singles[i].reset()[0])
+            ended = np.zeros(lanes, bool)
+
+
+def test_oracle_numbers_move_to_the_truth(case):
+    env = single(case)
+    env_id, kwargs, _, _ = CASES[case]
+    bare = gym.make(env_id, horizon=HORIZON, **kwargs)
+    env.reset(seed=3), bare.reset(seed=3)
+    assert env.truth == {}
+    for action in actions_for(env, HORIZON):
+        info = env.step(action)[4]
+        _, reward, _, _, known = bare.step(action)
+        assert not set(info) & set(ORACLE_KEYS)
+        assert all(env.truth[key] == known[key] for key in ORACLE_KEYS)
+        if CASES[case][2] != "contexts":
+            assert env.truth["reward"] == reward
+
+
+@pytest.mark.parametrize("case", ["choice", "purchase", "demand", "click"])
+@pytest.mark.parametrize("debias", [False, True])
+def test_everything_that_leaves_is_epsilon_private(case, debias, monkeypatch):
+    """Enumerates all messages for every true response of a round: observation, reward and info
+    together have likelihood ratios of exactly e^epsilon. Any leak beside them is infinite."""
+    base = CASES[case][3]()
+    k, epsilon = base.categories, base.epsilon
+    wrapped = single(case, debias=debias)
+    assert wrapped.guarantee.epsilon(0.0) == epsilon
+    inner, options = wrapped.env, 4 if CASES[case][0] == "DPB/Assortment-v0" else 2
+    action = actions_for(wrapped, 1, seed=4)[0]
+    if case in ("choice", "purchase"):
+        action = np.array([4, 1, 3])
+    outputs = []
+    n = 600  # cells of the uniform number that decides between truth and lie
+    cells = list(itertools.product((np.arange(n) + 0.5) / n, (np.arange(k - 1) + 0.5) / (k - 1)))
+    for truth in range(options):
+        share: dict[str, float] = {}
+        for numbers in cells[:: 7 if k > 2 else 1]:
+            wrapped.reset(seed=9)
+            genuine = inner.step
+            revenues = wrapped.unwrapped._core.instance.context().revenues
+
+            def step(action, truth=truth, genuine=genuine, revenues=revenues):
+                observation, _, terminated, truncated, info = genuine(action)
+                if "choice" in info:
+                    info["choice"] = truth - 1
+                    reward = float(revenues[0, action[truth - 1]]) if truth else 0.0
+                elif "demand" in info:
+                    info["demand"], reward = float(truth), float(action[0]) * truth
+                else:
+                    reward = float(truth)
+                return observation, reward, terminated, truncated, info
+
+            monkeypatch.setattr(inner, "step", step)
+            monkeypatch.setattr(wrapped._noise, "draw", lambda lanes, u=numbers: np.array([u]))
+            seen = wrapped.step(action)
+            monkeypatch.undo()
+            key = repr((seen[0].tobytes(), seen[1], sorted(seen[4].items())))
+            share[key] = share.get(key, 0.0) + 1.0
+        total = sum(share.values())
+        outputs.append({key: count / total for key, count in share.items()})
+    assert all(o.keys() == outputs[0].keys() for o in outputs), "an output betrays the truth"
+    worst = max(math.log(a[key] / b[key]) for a in outputs for b in outputs for key in outputs[0])
+    assert worst == pytest.approx(epsilon, abs=0.05)
+
+
+def test_noise_is_not_the_environments(case):
+    """Another mechanism, and none, leave what the environment draws alone."""
+    env_id, kwargs, kind, _ = CASES[case]
+    env, bare = single(case), gym.make(env_id, horizon=HORIZON, **kwargs)
+    env.reset(seed=5), bare.reset(seed=5)
+    for action in actions_for(env, HORIZON):
+        seen, plain = env.step(action), bare.step(action)
+        if kind != "contexts":
+            assert same(seen[0], plain[0])
+        assert env.truth["expected_reward"] == plain[4]["expected_reward"]
+
+
+def test_a_refused_action_costs_no_noise(case):
+    env, twin = single(case), single(case)
+    env.reset(seed=1), twin.reset(seed=1)
+    bad = {"DPB/Pricing-v0": [7.0]}.get(CASES[case][0], 10**6)
+    if "n_prices" in CASES[case][1]:
+        bad = 99
+    with pytest.raises(ActionError):
+        env.step(bad)
+    for action in actions_for(env, HORIZON):
+        one, other = env.step(action), twin.step(action)
+        assert same(one[0], other[0]) and one[1] == other[1] and same(one[4], other[4])
+    with pytest.raises(HorizonExceeded):
+        env.step(action)
+
+
+def test_reset_with_the_same_seed_repeats_and_the_next_episode_does_not(case):
+    env = single(case)
+    actions = actions_for(env, HORIZON)
+
+    def episode(**how):
+        first = env.reset(**how)[0]
+        return [first, *[env.step(a) for a in actions]]
+
+    first, second, third = episode(seed=2), episode(), episode(seed=2)
+    assert repr(first) == repr(third)
+    assert repr(first) != repr(second)
+
+
+def test_layers_have_noise_of_their_own():
+    """Two layers on one stream would share their noise, and the composition would be wrong."""
+    env = gym.make("DPB/Pricing-v0", horizon=400, dim=2)
+    env = f.PrivateResponse(env, f.GaussianResponse(1.0))
+    env = f.PrivateContexts(env, f.GaussianContexts(1.0, 1, 1))
+    observation, _ = env.reset(seed=0)
+    features, responses = [], []
+    while True:
+        truth = np.clip(env.unwrapped._core.instance.context().features[0, 0], -1, 1)
+        features.append(observation[0] - truth)
+        observation, _, _, done, info = env.step(np.array([0.5]))
+        responses.append(info["demand"] - env.truth["demand"])
+        if done:
+            break
+    assert np.std(features) == pytest.approx(1.0, rel=0.15)
+    assert np.std(responses) == pytest.approx(1.0, rel=0.15)
+    for shift in (0, 1):
+        pair = features[shift:], responses[: len(responses) - shift]
+        assert abs(np.corrcoef(*pair)[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize("order", ["response first", "context first"])
+def test_response_and_context_compose(order):
+    response, context = f.RandomizedResponse(0.5), f.GaussianContexts(2.0, 1, 2)
+    env = gym.make("DPB/Pricing-v0", horizon=5)
+    vec = gym.make_vec("DPB/Pricing-v0", num_envs=2, horizon=5)
+    both = Composition.of(response.event, context.event)
+    for base, wrap, noise in (
+        (env, f.PrivateResponse, f.PrivateContexts),
+        (vec, f.VectorPrivateResponse, f.VectorPrivateContexts),
+    ):
+        if order == "response first":
+            layered = noise(wrap(base, response), context)
+        else:
+            layered = wrap(noise(base, context), response)
+        expected = Guarantee("local", "user-round", curve=both)
+        assert layered.guarantee.epsilon(1e-5) == pytest.approx(expected.epsilon(1e-5))
+        assert (layered.guarantee.notion, layered.guarantee.unit) == ("local", "user-round")
+        layered.reset(seed=0)
+        info = layered.step(layered.action_space.sample())[4]
+        assert not set(info) & set(ORACLE_KEYS)
+        assert {*ORACLE_KEYS, "reward", "demand"} <= set(layered.truth)
+
+
+def test_contexts_alone_promise_nothing():
+    env = f.PrivateContexts(gym.make("DPB/Pricing-v0"), f.GaussianContexts(1.0, 1, 2))
+    assert not env.guarantee.private
+
+
+def test_the_last_customer_is_shown_once():
+    """A second noisy copy of the same features would double the cost."""
+    for case in ("contexts", "contexts-assortment", "contexts-dict"):
+        env = single(case)
+        observation, _ = env.reset(seed=0)
+        for action in actions_for(env, HORIZON):
+            before = observation
+            observation, _, _, done, _ = env.step(action)
+        assert done and same(before, observation)
+
+
+def test_wrong_combinations_are_refused():
+    pricing = gym.make("DPB/Pricing-v0")
+    assortment = gym.make("DPB/Assortment-v0", n_items=6, capacity=3, revenues="random")
+    rec = gym.make("DPB/Recommendation-v0", dim=3)
+    rr, budget = f.RandomizedResponse(1.0), Budget.zcdp(1.0)
+    with pytest.raises(ParameterError, match="already covers"):
+        f.PrivateResponse(f.PrivateResponse(pricing, rr), rr)
+    with pytest.raises(ParameterError, match="already covers"):
+        f.PrivateStatistics(f.PrivateResponse(rec, rr), f.GaussianStatistics(1.0, 3))
+    with pytest.raises(ParameterError, match="already covers"):
+        f.CentralCurator(f.PrivateResponse(rec, rr), Budget.zcdp(1.0))
+    with pytest.raises(ParameterError, match="unequal revenues"):
+        f.PrivateResponse(assortment, rr)
+    with pytest.raises(ParameterError, match="4 categories"):
+        f.PrivateResponse(assortment, f.RandomizedResponse(1.0, 3))
+    with pytest.raises(ParameterError, match="two categories"):
+        f.PrivateResponse(pricing, f.RandomizedResponse(1.0, 3))
+    with pytest.raises(ParameterError, match="Gaussian or Laplace"):
+        f.PrivateResponse(gym.make("DPB/Pricing-v0", demand="gaussian"), rr)
+    with pytest.raises(ParameterError, match="dim=3"):
+        f.PrivateStatistics(rec, f.GaussianStatistics(1.0, 4))
+    with pytest.raises(ParameterError, match="recommendation"):
+        f.PrivateStatistics(pricing, f.GaussianStatistics(1.0, 3))
+    with pytest.raises(ParameterError, match="recommendation"):
+        f.CentralCurator(pricing, Budget.zcdp(1.0))
+    with pytest.raises(ParameterError, match="vectors=5, dim=3"):
+        f.PrivateContexts(rec, f.GaussianContexts(1.0, 5, 2))
+    with pytest.raises(ParameterError, match="dpb-gym"):
+        f.PrivateResponse(gym.make("CartPole-v1"), rr)
+    with pytest.raises(ParameterError, match="RandomizedResponse"):
+        f.PrivateResponse(pricing, f.GaussianContexts(1.0, 1, 2))
+    vec = gym.make_vec("DPB/Pricing-v0", num_envs=2)
+    vec = gym.make_vec("DPB/Recommendation-v0", num_envs=2, dim=3)
+    for one, many in (
+        (lambda e: f.PrivateResponse(e, rr), lambda e: f.VectorPrivateResponse(e, rr)),
+        (lambda e: f.CentralCurator(e, budget), lambda e: f.VectorCentralCurator(e, budget)),
+    ):
+        with pytest.raises(ParameterError, match="twin"):
+            one(vec)
+        with pytest.raises(ParameterError, match="twin"):
+            many(rec)
+
+
+def test_non_binary_answers_are_refused_by_randomized_response():
+    env = gym.make("DPB/Recommendation-v0", reward="gaussian", horizon=5)
+    env = f.PrivateResponse(env, f.RandomizedResponse(1.0))
+    env.reset(seed=0)
+    with pytest.raises(ParameterError, match="whole numbers"):
+        env.step(0)
+
+
+def test_spec_remembers_the_wrapper():
+    env = single("demand", debias=True)
+    again = gym.make(env.spec)
+    assert isinstance(again, f.PrivateResponse) and again.debias
+    env.reset(seed=8), again.reset(seed=8)
+    action = np.array([0.7])
+    assert env.step(action)[1] == again.step(action)[1]
