@@ -14,7 +14,8 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -141,8 +142,17 @@ class BatchedSingle(Agent):
         self.guarantee = self._copies[0].guarantee
 
     def act(self, context: Context) -> Array:
-        self._actions = [copy.act(_lane(context, i)) for i, copy in enumerate(self._copies)]
+        self._actions = []
+        for i, copy in enumerate(self._copies):
+            with self._blaming(i, "act"):
+                self._actions.append(copy.act(_lane(context, i)))
         if self._problem.kind != "assortment":
+            shapes = [np.shape(action) for action in self._actions]
+            if any(shape not in ((), (1,)) for shape in shapes):
+                raise AgentError(
+                    f"{type(self._copies[0]).__name__}.act must return one number, got an array "
+                    f"of shape {max(shapes, key=len)}"
+                )
             return np.asarray(self._actions).reshape(len(self._copies))
         assert self._problem.capacity is not None
         slates = np.full((len(self._copies), self._problem.capacity), -1, np.int64)
@@ -159,7 +169,19 @@ class BatchedSingle(Agent):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         for i, copy in enumerate(self._copies):
             if feedback.observed is None or feedback.observed[i]:
-                copy.observe(_lane(context, i), self._actions[i], _lane(feedback, i))
+                with self._blaming(i, "observe"):
+                    copy.observe(_lane(context, i), self._actions[i], _lane(feedback, i))
+
+    @contextmanager
+    def _blaming(self, i: int, method: str) -> Iterator[None]:
+        """Names the replicate whose copy broke down."""
+        try:
+            yield
+        except Exception as error:
+            name = type(self._copies[i]).__name__
+            raise AgentError(
+                f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
+            ) from error
 
 
 Batch = TypeVar("Batch", Context, Feedback)

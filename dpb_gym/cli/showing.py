@@ -41,9 +41,11 @@ def _environment(name: str, as_json: bool) -> None:
 
     found = environment(name)
     try:
-        info: Any = found.make_problem().info.to_dict()
+        problem = found.make_problem()
+        info: Any = problem.info.to_dict()
+        fitted = problem.summary()
     except DPBError as error:
-        info = {"unavailable": str(error)}
+        info, fitted = {"unavailable": str(error)}, {}
     parameters = found.parameters()
     record = {
         "id": found.id,
@@ -52,6 +54,7 @@ def _environment(name: str, as_json: bool) -> None:
         "parameters": parameters,
         "interface": list(found.interface),
         "info": info,
+        "fitted": fitted,
     }
     if as_json:
         print_json(record)
@@ -60,6 +63,8 @@ def _environment(name: str, as_json: bool) -> None:
     print_fields("Parameters with their defaults", parameters)
     print_fields("Of the Gymnasium interface alone", dict.fromkeys(found.interface, ""))
     print_fields("What agents know before the first round", info)
+    if fitted:
+        print_fields("How the problem was fitted to its data", fitted)
 
 
 def _agent(name: str, as_json: bool) -> None:

@@ -67,13 +67,16 @@ class Task:
         return make_problem(self.env_id, **{**self.env_kwargs, "horizon": self.horizon})
 
     def data_digest(self) -> str | None:
-        """Identifies the data a replay task stands on; None for the other tasks."""
+        """Identifies the data that a task stands on; None for synthetic tasks."""
         parameters = {**environment(self.env_id).parameters(), **self.env_kwargs}
         source = parameters.get("data")
         if source is None:
             return None
         import dpb_data
 
+        if environment(self.env_id).kind == "assortment":
+            searches = dpb_data.load_searches(str(source), repair=parameters.get("repair"))
+            return str(searches.digest())
         table = dpb_data.load_ratings(str(source))
         digest = hashlib.sha256()
         for values, dtype in ((table.users, "<i8"), (table.items, "<i8"), (table.ratings, "<f8")):

@@ -70,6 +70,9 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
     """
     values = dict(data)
     kind = values.pop("kind", None)
+    if kind not in EVENT_TYPES:
+        # Defined beside its mechanism, and registered when that is loaded.
+        import dpb_gym.privacy.objective  # noqa: F401
     if kind not in EVENT_TYPES or not kind:
         known = ", ".join(sorted(k for k in EVENT_TYPES if k))
         raise ParameterError(f"unknown kind of accounting event {kind!r}; known: {known}")

@@ -210,6 +210,10 @@ class Problem(ABC):
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
         """Loss of the round's record at `theta` ``(B, d)``, for likelihood-based agents."""
 
+    def summary(self) -> dict[str, Any]:
+        """How a problem made from data was fitted; empty for synthetic problems."""
+        return {}
+
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
         """Draws the hidden state of one replicate per seed.
 
