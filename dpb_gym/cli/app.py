@@ -130,6 +130,10 @@ def leaderboard(
     plot: Annotated[
         str | None, typer.Option(help="Draw regret curves to this .png, .pdf or .svg file.")
     ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Audit every private agent first; reports are kept.")
+    ] = False,
+    runs: Annotated[int, typer.Option(help="Runs in each world of an audit.")] = 2000,
     json: Json = False,
 ) -> None:
     """Print the table of a result directory; write the page and the regret curves.
@@ -138,7 +142,7 @@ def leaderboard(
     """
     from dpb_gym.cli import results
 
-    results.leaderboard(directory, html, plot, json)
+    results.leaderboard(directory, html, plot, json, runs if audit else None)
 
 
 @app.command()
@@ -155,6 +159,36 @@ def verify(
     from dpb_gym.cli import results
 
     if not results.verify(directory, sample, seed, json):
+        raise typer.Exit(1)
+
+
+@app.command()
+def audit(
+    agent: Annotated[str, typer.Argument(help="A registered agent.")],
+    rho: Annotated[float | None, typer.Option(help="zCDP budget; 0.5 by default.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="DP budget, with --delta.")] = None,
+    delta: Annotated[float | None, typer.Option(help="DP budget, with --epsilon.")] = None,
+    runs: Annotated[int, typer.Option(help="Runs in each of the two worlds.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of customers and agents.")] = 0,
+    env: Annotated[
+        str | None, typer.Option(help="Environment id; a small one of its kind by default.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the agent; may be repeated."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run an agent on two neighbouring worlds and bound its privacy loss from below.
+
+    Exit status 1 if the claim is refuted. Audit where there is something to see, rho 0.5 to 2.
+
+    Example: dpb audit adaprivate-ts --rho 0.5 --runs 2000
+    """
+    from dpb_gym.cli import auditing, options
+
+    budget = options.read_budget(rho, epsilon, delta)
+    if not auditing.audit(agent, budget, runs, seed, env, set_ or [], json):
         raise typer.Exit(1)
 
 

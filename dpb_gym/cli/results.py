@@ -7,17 +7,29 @@ import sys
 
 from dpb_gym import report
 from dpb_gym.cli.output import print_json
+from dpb_gym.evaluation.audits import audit_series
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.verify import verify as check
 
 
-def leaderboard(directory: str, html: str | None, plot: str | None, as_json: bool) -> None:
+def leaderboard(
+    directory: str, html: str | None, plot: str | None, as_json: bool, runs: int | None
+) -> None:
     """Prints the table of a result directory, and writes page and plot if asked.
+
+    With `runs`, audits every private agent first; the reports stay in the directory.
 
     Raises:
         ResultError: If there are no results, or they are damaged.
     """
-    data = Result.load(directory).to_leaderboard()
+    result = Result.load(directory)
+    if runs is not None:
+        rows = [(series, result.kinds[series.task]) for series in result.series]
+        result.audits = audit_series(directory, rows, runs, _say)
+        for report_ in result.audits.values():
+            if "error" in report_:
+                _say(f"not audited: {report_['error']}")
+    data = result.to_leaderboard()
     if as_json:
         print(report.to_json(data))
     else:
@@ -31,13 +43,14 @@ def leaderboard(directory: str, html: str | None, plot: str | None, as_json: boo
         print(f"regret curves written to {report.plot(data, plot)}", file=messages)
 
 
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def verify(directory: str, sample: int, seed: int | None, as_json: bool) -> bool:
     """Checks a result directory and says what was found; returns whether all is well."""
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    found = check(directory, sample, seed, say)
+    found = check(directory, sample, seed, _say)
     if as_json:
         print_json({**dataclasses.asdict(found), "ok": found.ok})
         return found.ok

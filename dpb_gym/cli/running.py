@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from dpb_gym.cli.options import read_budget, read_settings
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.api import ad_hoc_suite
 from dpb_gym.evaluation.entries import Entry, check_distinct, named_entry
@@ -13,7 +14,6 @@ from dpb_gym.evaluation.planning import TaskPlan, plan_entries, plan_suite
 from dpb_gym.evaluation.progress import duration
 from dpb_gym.evaluation.session import RunReport, run_plan
 from dpb_gym.evaluation.suite import Suite, parse_suite, suite_text
-from dpb_gym.evaluation.yamlfile import parse_yaml
 from dpb_gym.privacy import Budget
 
 DEFAULT_REPLICATES = 10
@@ -98,9 +98,7 @@ def _say(suite: Suite, report: RunReport) -> None:
         print(f"Look at them: dpb leaderboard {report.path} --html leaderboard.html")
 
 
-def _suite(
-    name: str, ad_hoc: AdHoc, options: RunOptions
-) -> tuple[Suite, str, list[TaskPlan]]:
+def _suite(name: str, ad_hoc: AdHoc, options: RunOptions) -> tuple[Suite, str, list[TaskPlan]]:
     given = {
         "--agent": ad_hoc.agents,
         "--rho": ad_hoc.rho,
@@ -145,7 +143,7 @@ def _ad_hoc(ad_hoc: AdHoc, options: RunOptions) -> tuple[Suite, list[TaskPlan]]:
         DEFAULT_REPLICATES if options.replicates is None else options.replicates,
         0 if ad_hoc.seed is None else ad_hoc.seed,
     )
-    budget = _budget(ad_hoc)
+    budget = read_budget(ad_hoc.rho, ad_hoc.epsilon, ad_hoc.delta)
     entries = [_entry(name, budget, agent_kwargs.get(name, {})) for name in names]
     if budget is not None and all(entry.budget is None for entry in entries):
         raise BudgetError(f"none of {', '.join(names)} takes a budget, but {budget} was given")
@@ -160,38 +158,19 @@ def _entry(name: str, budget: Budget | None, params: dict[str, Any]) -> Entry:
     return named_entry(name, name, budget, params)
 
 
-def _budget(ad_hoc: AdHoc) -> Budget | None:
-    if ad_hoc.rho is not None:
-        if ad_hoc.epsilon is not None or ad_hoc.delta is not None:
-            raise BudgetError("give either --rho, or --epsilon and --delta")
-        return Budget.zcdp(ad_hoc.rho)
-    if (ad_hoc.epsilon is None) != (ad_hoc.delta is None):
-        raise BudgetError("--epsilon and --delta belong together")
-    if ad_hoc.epsilon is None or ad_hoc.delta is None:
-        return None
-    return Budget.approx(ad_hoc.epsilon, ad_hoc.delta)
-
-
 def _settings(
     settings: tuple[str, ...], agents: list[str]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Splits KEY=VALUE settings into those of the environment and those of agents."""
     env: dict[str, Any] = {}
     of_agents: dict[str, dict[str, Any]] = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
-            raise ParameterError(f"--set wants KEY=VALUE or AGENT.KEY=VALUE, got {setting!r}")
-        try:
-            value = parse_yaml(text)
-        except ValueError as error:
-            raise ParameterError(f"--set {setting!r}: not a value: {error}") from None
-        owner, dot, name = key.strip().rpartition(".")
+    for key, value in read_settings(settings).items():
+        owner, dot, name = key.rpartition(".")
         target = env
         if dot:
             if owner not in agents:
                 raise ParameterError(
-                    f"--set {setting!r}: {owner!r} is not among the agents {', '.join(agents)}"
+                    f"--set {key!r}: {owner!r} is not among the agents {', '.join(agents)}"
                 )
             target = of_agents.setdefault(owner, {})
         target[name] = value

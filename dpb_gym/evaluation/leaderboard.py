@@ -127,6 +127,7 @@ def to_leaderboard(
     revision: str | None = None,
     command: str = "",
     notes: Sequence[str] = (),
+    audits: Mapping[tuple[str, str, str], Mapping[str, Any]] | None = None,
 ) -> LeaderboardData:
     """Builds the leaderboard of a suite's results.
 
@@ -138,6 +139,7 @@ def to_leaderboard(
         revision: Source revision, if known.
         command: Command that computes them again.
         notes: Remarks.
+        audits: What `Row.audit` says, by task, agent label and budget.
     """
     tasks = []
     remarks = list(notes)
@@ -153,7 +155,7 @@ def to_leaderboard(
                     f"Incomplete: {title} on {task.name} has {len(s.replicates)} of {most} "
                     "replicates."
                 )
-        tasks.append(_task(task, rows, most))
+        tasks.append(_task(task, rows, most, audits or {}))
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
@@ -166,9 +168,14 @@ def to_leaderboard(
     )
 
 
-def _task(task: Task, series: Sequence[Series], replicates: int) -> TaskResult:
+def _task(
+    task: Task,
+    series: Sequence[Series],
+    replicates: int,
+    audits: Mapping[tuple[str, str, str], Mapping[str, Any]],
+) -> TaskResult:
     finals = [s.final_regret for s in series]
-    rows = [_row(task, s) for s in series]
+    rows = [_row(task, s, audits.get((s.task, s.agent, s.budget))) for s in series]
     improved = []
     for i, row in enumerate(rows):
         others = {
@@ -193,7 +200,7 @@ def _with_improvement(row: Row, others: dict[str, float]) -> Row:
     return replace(row, improvement=others or None)
 
 
-def _row(task: Task, series: Series) -> Row:
+def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     text, notion, unit = describe_guarantee(series.guarantee)
     curve = metrics.bands(series.regret)
     reward = series.reward[:, -1]
@@ -217,6 +224,7 @@ def _row(task: Task, series: Series) -> Row:
         ),
         params=series.config["agent"]["params"],
         clipped=series.clipped,
+        audit=audit,
         replicates=len(series.replicates),
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit, read_audits
 from dpb_gym.evaluation.cells import CellResult
 from dpb_gym.evaluation.leaderboard import Series, collect, to_leaderboard
 from dpb_gym.evaluation.runner import Failure
@@ -30,6 +31,7 @@ class Result:
         command: Command that computed them.
         revision: Source revision, None if unknown.
         versions: Versions of Python and the packages.
+        audits: Kept audit reports as dicts, see `dpb_gym.evaluation.audits`.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Result:
         revision: str | None = None,
         versions: dict[str, str] | None = None,
         notes: Sequence[str] = (),
+        audits: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.suite = suite
         self.cells = tuple(cells)
@@ -52,6 +55,7 @@ class Result:
         self.revision = revision
         self.versions = versions or origin.versions()
         self._notes = tuple(notes)
+        self.audits: Mapping[str, Mapping[str, Any]] = dict(audits or {})
 
     @cached_property
     def series(self) -> list[Series]:
@@ -138,6 +142,9 @@ class Result:
     def to_leaderboard(self) -> LeaderboardData:
         """The rows with intervals and scores, as the report room draws them."""
         failed = [f"Failed: {task}: {failure.message}" for task, failure in self.failures]
+        audits = self._row_audits()
+        if audits:
+            failed.append(AUDIT_NOTE)
         return to_leaderboard(
             self.suite,
             self.series,
@@ -146,7 +153,22 @@ class Result:
             revision=self.revision,
             command=self.command,
             notes=[*self._notes, *failed],
+            audits=audits,
         )
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Problem kind of each task."""
+        return {task.name: task.kind for task in self.suite.task_list}
+
+    def _row_audits(self) -> dict[tuple[str, str, str], dict[str, Any]]:
+        kinds, found = self.kinds, {}
+        for s in self.series:
+            report = self.audits.get(audit_key(s.config["agent"], kinds[s.task]))
+            row = None if s.guarantee is None else leaderboard_audit(report)
+            if row is not None:
+                found[s.task, s.agent, s.budget] = row
+        return found
 
     def table(self) -> None:
         """Prints regret, 95% interval, normalised score, guarantee and rounds per second."""
@@ -215,6 +237,7 @@ class Result:
             revision=last.get("revision"),
             versions=last.get("versions"),
             notes=notes,
+            audits=read_audits(store.path),
         )
 
     def __repr__(self) -> str:

@@ -1,0 +1,41 @@
+"""``dpb audit``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dpb_gym.cli.options import read_settings
+from dpb_gym.cli.output import print_json, print_text
+from dpb_gym.privacy import Budget
+
+
+def audit(
+    agent: str,
+    budget: Budget | None,
+    runs: int,
+    seed: int,
+    env: str | None,
+    parameters: Sequence[str],
+    as_json: bool,
+) -> bool:
+    """Audits a registered agent and prints the report; returns False if the claim is refuted."""
+    from dpb_gym.agent import agent_spec
+    from dpb_gym.evaluation.audit import audit as run
+    from dpb_gym.evaluation.audits import AUDIT_BUDGET
+
+    spec = agent_spec(agent)
+    print(f"auditing {agent}: 2 x {runs} runs ...", file=sys.stderr, flush=True)
+    report = run(
+        agent,
+        None if spec.budget == "never" else budget or AUDIT_BUDGET,
+        runs,
+        params=read_settings(parameters),
+        env_id=env,
+        seed=seed,
+    )
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        print_text(str(report))
+    return report.verdict != "FAIL"

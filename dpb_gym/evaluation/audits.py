@@ -1,0 +1,111 @@
+"""Audits beside results: one per private agent of a result directory, kept in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym.errors import DPBError, ResultError
+from dpb_gym.evaluation.filesystem import write_json
+from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.privacy import Budget
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.audit.report import AuditReport
+
+FILE = "audits.json"
+# Deployed budgets are too small for an audit to see anything; the noise of this one is
+# calibrated by the same code.
+AUDIT_BUDGET = Budget.zcdp(0.5)
+AUDIT_NOTE = (
+    f"Audits run each agent at {AUDIT_BUDGET.label} on a small environment of its kind: claimed "
+    "and lower bound are epsilon at delta=1e-05 there, whatever the budget of the row."
+)
+
+
+def audit_key(agent: Mapping[str, Any], kind: str) -> str:
+    """Names what one audit speaks of: an agent with its parameters on a problem kind."""
+    return json.dumps([agent["name"], agent["params"], kind], sort_keys=True)
+
+
+def audit_series(
+    directory: str | os.PathLike[str],
+    series: Sequence[tuple[Series, str]],
+    runs: int = 2000,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Audits every private agent of some results and keeps the reports beside them.
+
+    Each agent (with its parameters) is audited once per problem kind, at
+    `AUDIT_BUDGET`, on a small environment of that kind, whatever budgets it was
+    evaluated at. Reports that are there already with at least as many runs stay.
+
+    Args:
+        directory: Result directory.
+        series: Rows of the results with their problem kinds.
+        runs: Runs in each of the two worlds.
+        say: Called with a line on what is going on.
+
+    Returns:
+        Reports as dicts by `audit_key`; an agent that cannot be audited has
+        ``{"error": why}``.
+    """
+    from dpb_gym.evaluation.audit import audit
+
+    reports = read_audits(directory)
+    for row, kind in series:
+        if row.guarantee is None:
+            continue
+        agent = row.config["agent"]
+        key = audit_key(agent, kind)
+        known = reports.get(key, {})
+        if known.get("runs", 0) >= runs:
+            continue
+        if say is not None:
+            say(f"auditing {agent['name']} on {kind}: 2 x {runs} runs")
+        try:
+            reports[key] = audit(
+                agent["name"], AUDIT_BUDGET, runs, params=agent["params"], **_place(kind)
+            ).to_dict()
+        except DPBError as error:
+            reports[key] = {"error": str(error)}
+        write_json(Path(directory) / FILE, reports)
+    return reports
+
+
+def _place(kind: str) -> dict[str, Any]:
+    from dpb_gym.evaluation.audit.api import SMALL
+
+    env_id, env_kwargs = SMALL[kind]
+    return {"env_id": env_id, "env_kwargs": env_kwargs}
+
+
+def read_audits(directory: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Reads the reports kept in a result directory; none if there are none.
+
+    Raises:
+        ResultError: If the file is damaged.
+    """
+    path = Path(directory) / FILE
+    if not path.exists():
+        return {}
+    try:
+        reports = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(reports, dict) or not all(isinstance(r, dict) for r in reports.values()):
+            raise ValueError("not an object of reports")
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path}: damaged audit reports: {error}") from None
+    return reports
+
+
+def leaderboard_audit(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a leaderboard row says of a kept report, None if there is nothing to say."""
+    if report is None or "error" in report:
+        return None
+    from dpb_gym.privacy.audit.report import AuditReport
+
+    found: AuditReport = AuditReport.from_dict(report)
+    return found.leaderboard_row()

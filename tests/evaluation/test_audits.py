@@ -1,0 +1,95 @@
+"""Audits kept beside results, and shown on the leaderboard."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dpb_gym
+from dpb_gym.cli import main
+from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.audits import AUDIT_BUDGET, AUDIT_NOTE, FILE, audit_series, read_audits
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audited") / "results"
+    budget = dpb_gym.Budget.approx(1.0, 1e-5)
+    agents = {"private": ("adaprivate-ucb", budget, {"batch": 20}), "LinUCB": "lin-ucb"}
+    result = dpb_gym.evaluate(
+        "DPB/Recommendation-v0", agents, horizon=60, replicates=2, progress=False
+    )
+    result.save(folder)
+    return folder
+
+
+def rows(folder):
+    data = dpb_gym.Result.load(folder).to_leaderboard()
+    return {row.agent: row for task in data.tasks for row in task.rows}, data.notes
+
+
+def test_private_agents_are_audited_once_and_shown(saved):
+    found, notes = rows(saved)
+    assert found["private"].audit is None and AUDIT_NOTE not in notes
+    result = dpb_gym.Result.load(saved)
+    series = [(s, result.kinds[s.task]) for s in result.series]
+    said = []
+    reports = audit_series(saved, series, 200, said.append)
+    assert len(reports) == 1 and len(said) == 1
+    (report,) = read_audits(saved).values()
+    assert report["runs"] == 200 and report["verdict"] == "PASS"
+    found, notes = rows(saved)
+    audit = found["private"].audit
+    assert audit["verdict"] == "PASS"
+    claimed = dpb_gym.Guarantee.from_dict(report["claimed"])
+    assert claimed.rho == pytest.approx(AUDIT_BUDGET.rho)
+    assert audit["claimed"] == pytest.approx(claimed.epsilon(1e-5))
+    assert 0 <= audit["lower_bound"] <= audit["claimed"]
+    assert found["LinUCB"].audit is None and AUDIT_NOTE in notes
+    audit_series(saved, series, 200, said.append)
+    assert len(said) == 1, "a kept report is not computed again"
+
+
+def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
+    (saved / FILE).unlink(missing_ok=True)
+    monkeypatch.setattr(
+        "sys.argv", ["dpb", "leaderboard", str(saved), "--audit", "--runs", "100", "--json"]
+    )
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code in (0, None)
+    captured = capsys.readouterr()
+    assert "auditing adaprivate-ucb on recommendation: 2 x 100 runs" in captured.err
+    assert '"verdict": "PASS"' in captured.out
+    assert json.loads((saved / FILE).read_text())
+
+
+def test_damaged_reports_are_named(saved):
+    (saved / FILE).write_text("[1, 2")
+    with pytest.raises(ResultError, match=FILE):
+        dpb_gym.Result.load(saved)
+    (saved / FILE).unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["adaprivate-ts", "--runs", "100"], 0),
+        (["lin-ucb", "--runs", "60"], 0),
+        (["adaprivate-tz"], 2),
+        (["adaprivate-ts", "--rho", "1", "--epsilon", "1", "--delta", "1e-5"], 2),
+        (["adaprivate-ts", "--runs", "3"], 2),
+        (["oracle"], 2),
+    ],
+)
+def test_the_audit_command(arguments, code, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["dpb", "audit", *arguments])
+    with pytest.raises(SystemExit) as done:
+        main()
+    captured = capsys.readouterr()
+    assert (done.value.code or 0) == code, captured.err
+    if code == 0:
+        assert "Audit of" in captured.out
+    else:
+        assert "Traceback" not in captured.err and "error" in captured.err
