@@ -154,6 +154,3 @@ def ad_hoc_suite(
         if isinstance(error, DPBError):
             raise
         raise ParameterError(f"not a valid run: {error}") from error
-
-
-

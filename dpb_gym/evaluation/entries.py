@@ -111,9 +111,7 @@ def named_entry(
     return Entry(label, spec, budget, cls)
 
 
-def resolve_agents(
-    agents: Any, kind: str, budgets: Sequence[Budget] | None = None
-) -> list[Entry]:
+def resolve_agents(agents: Any, kind: str, budgets: Sequence[Budget] | None = None) -> list[Entry]:
     """Reads the `agents` argument of `dpb_gym.evaluate`.
 
     Args:

@@ -114,9 +114,7 @@ def task_info(task: Task) -> ProblemInfo:
     )
 
 
-def make_jobs(
-    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None
-) -> list[Job]:
+def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None) -> list[Job]:
     """Cuts the plan into jobs, after making every problem and agent once.
 
     Args:
@@ -218,5 +216,3 @@ def _unsupported(task: Task, spec: AgentSpec) -> str | None:
     if info.partial_feedback and not spec.partial_feedback:
         return "needs feedback in every round"
     return None
-
-

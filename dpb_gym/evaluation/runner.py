@@ -285,8 +285,10 @@ def _failure(runner: _Runner, error: Exception, t: int, seeds: Sequence[int]) ->
             text = text.replace(found[0], f"seed {seed}")
     if not isinstance(error, DPBError):
         text = f"{type(error).__name__}: {text}"
-    where = f"replicate with seed {seed}" if seed is not None else (
-        f"replicates with seeds {min(seeds)} to {max(seeds)}"
+    where = (
+        f"replicate with seed {seed}"
+        if seed is not None
+        else (f"replicates with seeds {min(seeds)} to {max(seeds)}")
     )
     when = "before the first round" if t == 0 else f"in round {t} ({runner.stage})"
     message = f"agent {runner.entry.title!r} failed {when}, {where}: {' '.join(text.split())}"

@@ -1,10 +1,10 @@
 """A directory of results: shards, timings and a manifest.
 
-    DIR/manifest.json     suite, versions, runs, guarantees, wall times
-    DIR/shards/TASK/*     one immutable Parquet file per cell
-    DIR/timings/TASK/*    where the time went, one JSON file per cell
-    DIR/set-aside/*       damaged or outdated shards, never read
-    DIR/.lock             held while a run is writing
+DIR/manifest.json     suite, versions, runs, guarantees, wall times
+DIR/shards/TASK/*     one immutable Parquet file per cell
+DIR/timings/TASK/*    where the time went, one JSON file per cell
+DIR/set-aside/*       damaged or outdated shards, never read
+DIR/.lock             held while a run is writing
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ class Store:
                     "give another directory"
                 )
             return old
-        others = [
-            p.name for p in folder.iterdir() if p.name not in OURS and p.suffix != TEMPORARY
-        ]
+        others = [p.name for p in folder.iterdir() if p.name not in OURS and p.suffix != TEMPORARY]
         if others:
             raise ResultError(
                 f"{folder} is not a result directory (it has no manifest.json) and not empty "
@@ -149,9 +147,7 @@ class Store:
             )
         try:
             suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
-            complete = manifest["protocol"] == suite.protocol and isinstance(
-                manifest["runs"], list
-            )
+            complete = manifest["protocol"] == suite.protocol and isinstance(manifest["runs"], list)
             manifest["created"], manifest["updated"], manifest["guarantees"]
         except (KeyError, TypeError, SuiteError) as error:
             raise ResultError(f"{file} is damaged ({error!r})") from error
@@ -340,4 +336,3 @@ def _set_aside(folder: Path, path: Path) -> Path:
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
-
