@@ -105,7 +105,7 @@ def test_the_constants_of_section_5() -> None:
             assert {c.horizon for c in curves} == {10_000}
         else:
             assert {c.horizon for c in curves} == {100_000}
-            assert "synthetic data" in " ".join(figure.notes)
+            assert "synthetic data" in figure.synthetic
 
 
 def test_unknown_targets_offer_close_ones() -> None:
@@ -173,3 +173,12 @@ def test_other_environments_get_another_name(figure: Figure) -> None:
     assert "n_items=9" in changed.notes[0]
     with pytest.raises(ParameterError, match="horizon"):
         figure.with_environment({"horizon": 10})
+
+
+def test_claims_about_generated_data_say_so(figure_data: dict[str, Any]) -> None:
+    figure_data["synthetic"] = "Generated."
+    made_up = Figure.model_validate(figure_data)
+    assert made_up.judged[0].text.endswith("[On synthetic data.]")
+    assert made_up.remarks == ("Generated.",)
+    own = made_up.with_environment({"data": "a-file.csv"})
+    assert own.judged == made_up.claims and "Generated." not in own.remarks

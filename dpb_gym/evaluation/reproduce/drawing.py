@@ -80,7 +80,7 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
             list(handles.values()),
             list(handles),
             loc="outside lower left",
-            ncols=max(1, min(len(handles), int(width / 2.6))),
+            ncols=max(1, min(len(handles), int(width / (0.5 + 0.068 * max(map(len, handles)))))),
             fontsize=8,
             frameon=False,
         )

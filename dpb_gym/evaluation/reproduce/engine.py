@@ -165,7 +165,7 @@ def run_figure(
     stored = Store.open(folder / RESULTS).results()
     series = collect(result for result in stored if result.cell.key in wanted)
     curves = place(series, figure)
-    judgements = tuple(judge(claim, curves, figure.variants) for claim in figure.claims)
+    judgements = tuple(judge(claim, curves, figure.variants) for claim in figure.judged)
     failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
     count = suite.replicates if replicates is None else replicates
     facts = {

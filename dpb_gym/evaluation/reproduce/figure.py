@@ -175,6 +175,8 @@ class Figure(_Strict):
         description: What it shows, in our own words.
         constants: What the paper states, what it leaves open, and what stands here instead.
         notes: Remarks printed beside the results.
+        synthetic: What the data are, if they are generated; marks every claim, unless the
+            environments are given other `data`.
         suite: What is run; see `dpb_gym.evaluation.suite.Suite`.
         axes: Name of each axis, and where its value stands: ``agent.PARAMETER``,
             ``agent.name``, ``agent.label``, ``task.PARAMETER``, ``task.horizon``,
@@ -191,6 +193,7 @@ class Figure(_Strict):
     description: str = ""
     constants: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    synthetic: str = ""
     suite: Suite
     axes: dict[Axis, AxisPath]
     variants: tuple[Axis, ...]
@@ -239,6 +242,19 @@ class Figure(_Strict):
         """Paper and figure, e.g. ``"private-assortment/fig4"``."""
         return f"{self.paper}/{self.figure}"
 
+    @property
+    def judged(self) -> tuple[Claim, ...]:
+        """The claims, marked where they are about generated data only."""
+        if not self.synthetic:
+            return self.claims
+        mark = " [On synthetic data.]"
+        return tuple(c.model_copy(update={"text": c.text + mark}) for c in self.claims)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes, and what the data are if they are generated."""
+        return (*self.notes, self.synthetic) if self.synthetic else self.notes
+
     def quickened(self) -> Figure:
         """The quick version, under a suite name of its own."""
         quick = self.quick
@@ -283,9 +299,10 @@ class Figure(_Strict):
         suite = self.suite.model_copy(update={"name": f"{self.suite.name}-own", "tasks": tasks})
         given = ", ".join(f"{key}={value!r}" for key, value in env_kwargs.items())
         notes = (f"The environment was changed: {given}.", *self.notes)
-        return self.model_copy(
-            update={"suite": Suite.model_validate(suite.model_dump()), "notes": notes}
-        )
+        update = {"suite": Suite.model_validate(suite.model_dump()), "notes": notes}
+        if "data" in env_kwargs:
+            update["synthetic"] = ""
+        return self.model_copy(update=update)
 
 
 def _tuples(data: Any, *selectors: str, top: tuple[str, ...] = ()) -> Any:

@@ -50,7 +50,8 @@ def write_outputs(
     write_json(folder / VERDICTS, to_json(figure, judgements, curves, facts))
     text = markdown(figure, judgements, curves, facts, PICTURE)
     write_file(folder / NOTES, text.encode())
-    page = html([(figure, judgements, curves, facts, picture)], figure.title)
+    title = f"Reproduction of {figure.target}"
+    page = html([(figure, judgements, curves, facts, picture)], title)
     write_file(folder / PAGE, page.encode())
     return tuple(folder / file for file in (PICTURE, PAGE, NOTES, DATA, VERDICTS))
 
@@ -104,7 +105,7 @@ def to_json(
         "target": figure.target,
         "title": figure.title,
         "constants": list(figure.constants),
-        "notes": list(figure.notes),
+        "notes": list(figure.remarks),
         "run": facts,
         "claims": [
             {

@@ -64,7 +64,7 @@ def print_figure(
     if console is None and not out.is_terminal:
         out = Console(highlight=False, width=160)
     out.print(Text(f"{figure.target}: {figure.title}", style="bold"))
-    for note in figure.notes:
+    for note in figure.remarks:
         out.print(Text(note, style="yellow"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     table.add_column("verdict", no_wrap=True)
@@ -104,7 +104,7 @@ def markdown(
         facts: What was run: replicates, command, versions.
         picture: Name of the picture beside the page.
     """
-    parts = [f"# {figure.target}: {figure.title}", figure.description, *figure.notes]
+    parts = [f"# {figure.target}: {figure.title}", figure.description, *figure.remarks]
     parts.append(f"![{figure.title}]({picture})")
     parts.append("## Verdicts")
     rows = [
