@@ -154,15 +154,19 @@ def _answers(
 
 
 def _numbers(kind: str, context: Context, action: Array) -> Array:
-    """The actions of one round as numbers: price, chosen features, or sum of offered ones."""
+    """The actions of one round as numbers: the price; or position and features of what was
+    recommended; or sums of both over what was offered."""
     if kind == "pricing":
         return np.array(action, dtype=np.float64)[:, None]
     lanes = np.arange(len(action))
     if kind == "recommendation":
-        return context.features[lanes, action].astype(np.float64)
-    offered = context.features[lanes[:, None], np.maximum(action, 0)].astype(np.float64)
-    total: Array = (offered * (action >= 0)[:, :, None]).sum(axis=1)
-    return total
+        chosen = context.features[lanes, action]
+        return np.concatenate([action[:, None], chosen], axis=1, dtype=np.float64)
+    offered = action >= 0
+    features = context.features[lanes[:, None], np.maximum(action, 0)]
+    total = (features * offered[:, :, None]).sum(axis=1)
+    places = (action * offered).sum(axis=1)
+    return np.concatenate([places[:, None], total], axis=1, dtype=np.float64)
 
 
 def _target_loss(

@@ -1,0 +1,322 @@
+"""End-to-end audits: every private agent of the registry passes, faulty ones fail."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpb_agents.assortment.dpmnl import DPMNL
+from dpb_agents.recommendation.linear import LinearPolicy
+from dpb_gym import Budget, SingleAgent, make_problem
+from dpb_gym.agent import Agent, agent_specs
+from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
+from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
+from dpb_gym.evaluation.audit.lockstep import play
+from dpb_gym.evaluation.audit.taps import boundary, spread
+from dpb_gym.evaluation.audit.worlds import answer, pairs_for
+from dpb_gym.evaluation.entries import resolve_agents
+from dpb_gym.privacy import Composition, GaussianEvent, Guarantee, Ledger, ZCDPEvent
+from dpb_gym.problems.base import Context
+from dpb_gym.streams import AgentStreams
+
+PRIVATE = [
+    name for name, spec in agent_specs().items() if spec.budget != "never" and not spec.uses_oracle
+]
+RECOMMENDATION = "DPB/Recommendation-v0"
+SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3}
+
+
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_agents_pass(name, rho):
+    report = audit(name, Budget.zcdp(rho), runs=400)
+    assert report.verdict == "PASS", report
+
+
+@pytest.mark.parametrize("name", ["lin-ucb", "ucb-mnl", "glm-ucb-pricing", "one-pass-linear"])
+def test_non_private_agents_have_no_claim_and_no_privacy(name):
+    report = audit(name, runs=400)
+    assert report.verdict == "NO CLAIM"
+    assert report.epsilon() > 2.0
+    assert report.leaderboard_row() is None
+
+
+# ------------------------------------------------------------------ faulty agents
+
+
+class Underestimating(LinearPolicy):
+    """AdaPrivate-UCB that adds less noise than it charges."""
+
+    def __init__(self, variance):
+        super().__init__(rule="ucb", batch=8)
+        self.variance = variance
+
+    def begin(self, problem, streams, budget=None):
+        super().begin(problem, streams, budget)
+        self.releaser._scale *= math.sqrt(self.variance)
+
+
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+@pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (0.5, "FAIL"), (1.0, "PASS")])
+def test_too_little_noise_is_seen_end_to_end(variance, verdict, rho):
+    report = audit(
+        lambda: Underestimating(variance),
+        Budget.zcdp(rho),
+        env_id=RECOMMENDATION,
+        env_kwargs=SMALL,
+        horizon=32,
+    )
+    assert report.verdict == verdict, report
+
+
+class PaperDPMNL(DPMNL):
+    """DPMNL with the Gram noise of CS, Lemma S5, and the guarantee that the paper claims."""
+
+    def __init__(self):
+        super().__init__(explore=8, max_updates=1, share=0.05, calibration="paper")
+
+    def begin(self, problem, streams, budget=None):
+        super().begin(problem, streams, budget)
+        self.guarantee = Guarantee(
+            "joint", "user-round", curve=Composition.of(ZCDPEvent(budget.rho))
+        )
+
+
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+def test_erratum_a1_end_to_end(rho):
+    how = {
+        "env_id": "DPB/Assortment-v0",
+        "env_kwargs": {"n_items": 12, "capacity": 6, "dim": 2, "context_norm": "clip"},
+        "horizon": 32,
+    }
+    assert audit(PaperDPMNL, Budget.zcdp(rho), **how).verdict == "FAIL"
+    sound = {"explore": 8, "max_updates": 1, "share": 0.05}
+    assert audit("dpmnl", Budget.zcdp(rho), params=sound, **how).passed
+
+
+class Leaky(SingleAgent):
+    """Claims much and looks at the raw responses."""
+
+    def begin(self):
+        self.guarantee = Guarantee(
+            "central", "reward", curve=Composition.of(GaussianEvent(1.0, 1.0))
+        )
+        self.best = 0
+
+    def act(self, context):
+        return self.best
+
+    def observe(self, context, action, feedback):
+        if context.t == 1:
+            self.best = int(feedback.reward)
+
+
+class Bypassing(LinearPolicy):
+    """Has a correct releaser, and a policy that does not wait for it."""
+
+    def observe(self, context, action, feedback):
+        super().observe(context, action, feedback)
+        if context.t == 1:
+            self._response = self._response + 50.0 * feedback.reward[:, None] * self._chosen
+
+
+@pytest.mark.parametrize("agent", [Leaky, lambda: Bypassing(rule="ucb", batch=16)])
+def test_leaks_through_the_actions_are_seen(agent):
+    report = audit(
+        agent,
+        Budget.zcdp(0.5),
+        runs=400,
+        env_id=RECOMMENDATION,
+        env_kwargs=SMALL,
+        horizon=32,
+    )
+    assert report.verdict == "FAIL", report
+
+
+class Personal(Agent):
+    """Uses each customer's own features for her own action, and nothing else."""
+
+    def begin(self, problem, streams, budget=None):
+        ledger = Ledger(budget)
+        ledger.charge(GaussianEvent(10.0), what="nothing")
+        self.guarantee = ledger.guarantee
+
+    def act(self, context):
+        return context.features[:, :, 0].argmax(axis=1)
+
+    def observe(self, context, action, feedback):
+        pass
+
+
+class Central(Personal):
+    """The same, but claims that its own action is protected too."""
+
+    def begin(self, problem, streams, budget=None):
+        curve = Composition.of(GaussianEvent(10.0))
+        self.guarantee = Guarantee("central", "user-round", curve=curve)
+
+
+def test_the_targets_own_action_is_excluded_only_from_joint_claims():
+    first = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
+    pair = Pair("first or last", World(first, 1.0), World(first[::-1].copy(), 1.0))
+    how = {"env_id": RECOMMENDATION, "env_kwargs": SMALL, "horizon": 8, "pair": pair, "runs": 200}
+    assert audit(Personal, Budget.zcdp(0.5), **how).passed
+    assert audit(Central, Budget.zcdp(0.5), **how).verdict == "FAIL"
+
+
+# ------------------------------------------------------------------ the worlds
+
+
+class Watching(Agent):
+    """Keeps what it sees."""
+
+    seen: list
+
+    def begin(self, problem, streams, budget=None):
+        Watching.seen = []
+        self.B, self.kind, self.K = streams.replicates, problem.kind, problem.capacity
+
+    def act(self, context):
+        if self.kind == "pricing":
+            return np.linspace(0.1, 0.9, self.B)
+        if self.kind == "recommendation":
+            return np.arange(self.B) % 3
+        return np.tile(np.arange(self.K), (self.B, 1))
+
+    def observe(self, context, action, feedback):
+        kept = [None if v is None else np.array(v) for v in context]
+        Watching.seen.append((Context(*kept), feedback))
+
+
+KINDS = {
+    "recommendation": (RECOMMENDATION, SMALL),
+    "pricing": ("DPB/Pricing-v0", {"dim": 3}),
+    "assortment": ("DPB/Assortment-v0", {"n_items": 8, "capacity": 4, "dim": 2}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", ["user-round", "reward"])
+def test_everybody_but_the_target_is_frozen(kind, unit):
+    env_id, kwargs = KINDS[kind]
+    problem = make_problem(env_id, horizon=6, **kwargs)
+    (entry,) = resolve_agents([Watching], kind)
+    for pair in pairs_for(problem.info, unit):
+        play(entry, problem, pair, [3], runs=5, customers=4, first_seed=100)
+        instance = problem.instance([4])
+        seen = Watching.seen
+        for t, (context, feedback) in enumerate(seen, start=1):
+            halves = context.features[:5], context.features[5:]
+            if t != 3:
+                assert (context.features == context.features[0]).all()
+                if not pair.others:
+                    assert np.array_equal(context.features[0], instance.context().features[0])
+                    watcher = entry.make()
+                    watcher.begin(problem.info, AgentStreams(range(10)))
+                    played = watcher.act(context)
+                    # potential outcomes: equal actions get equal responses, in every run
+                    same = np.flatnonzero((played == played[0]).reshape(10, -1).all(axis=1))
+                    assert len(set(feedback.reward[same].tolist())) == 1
+            else:
+                changed = not np.array_equal(halves[0], halves[1])
+                assert changed == (unit == "user-round" and "or not" not in pair.name)
+                response = feedback.reward if feedback.demand is None else feedback.demand
+                if unit == "reward":
+                    assert set(response[:5]) == {0.0} and set(response[5:]) == {1.0}
+            if t < 6:
+                instance.advance()
+
+
+def test_tastes_choose_among_what_is_offered():
+    info = make_problem("DPB/Assortment-v0", n_items=3, capacity=2, dim=2).info
+    x = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
+    context = Context(1, np.stack([x] * 3), revenues=np.tile(np.float32([1, 2, 4]), (3, 1)))
+    action = np.array([[0, 2], [1, -1], [-1, -1]])
+    likes = World(x, 1.0, taste=np.array([-1.0, 0.0]))
+    found = answer(likes, info, context, action)
+    assert found.choice.tolist() == [1, 0, -1] and found.reward.tolist() == [4.0, 2.0, 0.0]
+    refuses = answer(World(x, 0.0), info, context, action)
+    assert refuses.choice.tolist() == [-1] * 3 and not refuses.reward.any()
+
+
+def test_a_user_is_exchanged_in_all_her_rounds():
+    class UserLevel(LinearPolicy):
+        def begin(self, problem, streams, budget=None):
+            super().begin(problem, streams, budget)
+            self.guarantee = Guarantee("central", "user", curve=self.guarantee.curve)
+
+    report = audit(
+        lambda: UserLevel(rule="ucb", batch=8),
+        Budget.zcdp(0.5),
+        env_id=RECOMMENDATION,
+        env_kwargs={**SMALL, "interactions_per_user": 3},
+        horizon=16,
+    )
+    assert "target in round 1 to 3" in report.details["rounds"]
+    assert report.verdict == "FAIL", "three rewards of one user cost nine times as much"
+
+
+# ------------------------------------------------------------------ taps, arguments, reports
+
+
+def test_taps_find_the_outermost_boundary():
+    problem = make_problem(RECOMMENDATION, horizon=50, **SMALL)
+    for name, count, kinds in (
+        ("adaprivate-ucb", 1, {"GaussianSum"}),
+        ("one-pass-linear", 1, {"WeightedSum"}),
+        ("local-lin-ucb", 1, {"Statistics"}),
+        ("local-reward-lin-ucb", 1, {"Responses"}),
+    ):
+        agent = agent_specs()[name].make()
+        agent.begin(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
+        found = boundary(agent)
+        assert len(found) == count and {type(thing).__name__ for _, thing in found} == kinds
+
+
+def test_spread_keeps_the_ends():
+    assert spread(5, 16) == [0, 1, 2, 3, 4]
+    chosen = spread(1000, 16)
+    assert chosen[:8] == list(range(8)) and chosen[-1] == 999 and len(chosen) <= 16
+
+
+def test_reports_are_reproducible_json_and_say_what_was_done():
+    how = {"runs": 100, "params": {"batch": 4}, "horizon": 8, "seed": 3}
+    report = audit("adaprivate-ts", Budget.zcdp(1.0), **how)
+    again = audit("adaprivate-ts", Budget.zcdp(1.0), **how)
+    assert report.to_json() == again.to_json()
+    assert AuditReport.from_dict(json.loads(report.to_json())) == report
+    assert "100% of its sensitivity" in report.details["boundary"]
+    assert report.details["worlds"] == "response 0 or 1"
+    assert "adaprivate-ts at" in str(report)
+    assert audit("adaprivate-ts", Budget.zcdp(1.0), **{**how, "seed": 4}) != report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"agent": "nobody"}, UnknownNameError),
+        ({"agent": "adaprivate-ts"}, AgentError),
+        ({"agent": "lin-ucb", "budget": Budget.zcdp(1.0)}, AgentError),
+        ({"agent": "oracle"}, AgentError),
+        ({"agent": "lin-ucb", "runs": 10}, ParameterError),
+        ({"agent": "lin-ucb", "runs": 1.5}, ParameterError),
+        ({"agent": "lin-ucb", "seed": -1}, ParameterError),
+        ({"agent": "lin-ucb", "confidence": 1.0}, ParameterError),
+        ({"agent": "lin-ucb", "horizon": 1}, ParameterError),
+        ({"agent": "lin-ucb", "env_id": "DPB/Pricing-v0"}, AgentError),
+        ({"agent": "lin-ucb", "params": {"alpah": 1.0}}, ParameterError),
+        ({"agent": "lin-ucb", "env_kwargs": {"dmi": 1}}, ParameterError),
+        ({"agent": "adaprivate-ts", "budget": 1.0}, BudgetError),
+        ({"agent": Leaky}, ParameterError),
+        (
+            {"agent": "lin-ucb", "pair": Pair("bad", World(np.zeros((2, 2)), 0), World(None, 1))},
+            ParameterError,
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, error):
+    with pytest.raises(error):
+        audit(**arguments)
