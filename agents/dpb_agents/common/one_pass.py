@@ -1,0 +1,329 @@
+"""One-pass private Newton: the core that the three one-pass agents share.
+
+Every record enters once, as curvature H_t and response u_t at the parameter that was released
+when it arrived; what leaves are noisy running sums of both, and everything else is
+computed from those. `docs/one-pass.md` has the method and the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_agents.common.weighted_sums import Estimate, Releases, Schedule, Sums, WeightedSum
+from dpb_gym import validation
+from dpb_gym.agent import Agent
+from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Bound, Budget, Ledger, NoiseSource
+
+Array = NDArray[Any]
+MECHANISMS = ("weighted", "blt", "sqrt-toeplitz", "binary-tree")
+# Prior standard deviation of the curvature's entries around an isotropic matrix, relative to
+# its level.
+EVENNESS = 0.15
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the sums are released; the same parameters in all one-pass agents.
+
+    Attributes:
+        mechanism: ``"weighted"`` (`Schedule.geometric`), or a continual sum of
+            `dpb_gym.privacy`: ``"blt"``, ``"sqrt-toeplitz"``, ``"binary-tree"``.
+        first: Round of the first release, in units of the round at which the noise is as
+            large as the prior knowledge of the parameter.
+        ratio: Factor between two releases' rounds.
+        decay: Power of t with which the noise of a release grows.
+        every: Release interval of the continual sums, in rounds.
+
+    Raises:
+        ParameterError: If a value is out of range.
+    """
+
+    mechanism: str = "weighted"
+    first: float = 0.7
+    ratio: float = 1.1
+    decay: float = 1.25
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        validation.choice("mechanism", self.mechanism, MECHANISMS)
+        validation.real("first", self.first, 0.0, open_low=True)
+        validation.real("ratio", self.ratio, 1.0, open_low=True)
+        validation.real("decay", self.decay, 0.0)
+        validation.integer("every", self.every, 1)
+
+
+def open_sums(
+    design: Design,
+    *,
+    width: int,
+    horizon: int,
+    replicates: int,
+    start: int,
+    sensitivity: float,
+    budget: Budget | None,
+    ledger: Ledger | None,
+    noise: NoiseSource,
+    what: str,
+    unit_noise: float,
+    spread: float,
+    signal: float,
+    clip: Bound | None = None,
+) -> tuple[Sums, Releases]:
+    """Makes the releaser of a row of running sums, and the policy's side of it.
+
+    Args:
+        design: See `Design`.
+        width: Numbers per record.
+        horizon: Largest number of records per replicate.
+        replicates: Number of replicates B.
+        start: First release of the exact sums, and the earliest of the noisy ones.
+        sensitivity: Largest distance between a record and its replacement.
+        budget: None for exact releases.
+        ledger: None exactly if `budget` is.
+        noise: Source of the noise.
+        what: What is released, in words.
+        unit_noise: Standard deviation that noise of standard deviation 1 in the row causes in
+            one coordinate of the response that the estimate is made of.
+        spread: Variance of a coordinate of one round's response itself.
+        signal: Size of a coordinate of one round's response: information times the prior's
+            standard deviation.
+        clip: Bound of the records, if the releaser is to enforce it.
+    """
+    from dpb_gym.privacy import ContinualSum, ExactSum, equivalent_rho, gaussian_sigma
+
+    if budget is None:
+        schedule = Schedule.unweighted(Schedule.geometric(horizon, start, design.ratio, 0.0).ends)
+        exact = ExactSum(width, replicates, clip=clip, horizon=horizon, what=what)
+        return exact, Releases(schedule)
+    assert ledger is not None
+    rho = equivalent_rho(budget)
+    if design.mechanism != "weighted":
+        every = min(design.every, horizon)
+        continual = ContinualSum(
+            design.mechanism,
+            horizon=horizon,
+            dim=width,
+            replicates=replicates,
+            clip=clip,
+            sensitivity=sensitivity,
+            rho=rho,
+            every=every,
+            noise=noise,
+            ledger=ledger,
+            what=what,
+        )
+        return continual, Releases(Schedule.unweighted(np.arange(1, continual.steps + 1) * every))
+    sigma = gaussian_sigma(rho, sensitivity)
+    even = sigma * unit_noise / signal
+    first = max(start, design.first * even)
+    schedule = Schedule.geometric(horizon, first, design.ratio, design.decay)
+    weighted = WeightedSum(
+        width,
+        replicates,
+        horizon,
+        schedule,
+        sensitivity=sensitivity,
+        sigma=sigma,
+        noise=noise,
+        ledger=ledger,
+        what=what,
+        clip=clip,
+    )
+    combinations = schedule.best_weights(sigma * unit_noise, spread)
+    return weighted, Releases(schedule, combinations, sigma)
+
+
+def solve(
+    information: Array,
+    response: Array,
+    *,
+    prior: float,
+    spread: float,
+    noise: float,
+    radius: float,
+) -> Array:
+    """theta from released sums: posterior mean in the eigenbasis of the information.
+
+    Args:
+        information: Combined curvature ``(B, d, d)``, symmetric, possibly indefinite.
+        response: Combined response ``(B, d)``.
+        prior: Prior variance per coordinate, > 0.
+        spread: Variance of the responses per unit of information.
+        noise: Variance of the noise per coordinate of the response.
+        radius: Largest norm of theta.
+
+    Returns:
+        ``(B, d)``; see `dpb_gym.kernels.one_pass.shrink`.
+    """
+    from dpb_gym.kernels import one_pass
+
+    values, vectors = np.linalg.eigh(information)
+    out = np.empty_like(response)
+    one_pass.shrink(
+        values, np.ascontiguousarray(vectors), response, prior, spread, noise, radius, out
+    )
+    return out
+
+
+@dataclass(frozen=True)
+class CurvatureRows:
+    """One record of a generalised linear model as a row: curvature, then response.
+
+    The curvature H (positive semidefinite, Frobenius norm at most `bound`) enters as its
+    isometric half times `curvature_weight`, the response u (norm at most `radius`) times
+    `response_weight`. Replacing a record moves H by at most sqrt(2) bound and u by at most
+    2 radius, so it moves the row by at most 1; `share` of that, squared, is the response's.
+
+    Attributes:
+        dim: Dimension d.
+        bound: Largest Frobenius norm of H.
+        radius: Norm U to which u is clipped.
+        share: Part of the budget that pays for u.
+    """
+
+    dim: int
+    bound: float
+    radius: float
+    share: float
+
+    @property
+    def width(self) -> int:
+        """Numbers per row."""
+        return self.dim * (self.dim + 1) // 2 + self.dim
+
+    @property
+    def curvature_weight(self) -> float:
+        """Factor of H in the row."""
+        return math.sqrt(1.0 - self.share) / (math.sqrt(2.0) * self.bound)
+
+    @property
+    def response_weight(self) -> float:
+        """Factor of u in the row."""
+        return math.sqrt(self.share) / (2.0 * self.radius)
+
+    def unit_noise(self, norm: float) -> float:
+        """Standard deviation per coordinate that unit noise in the row causes in u - H theta.
+
+        For ||theta|| = `norm`; the noise N of H is isometric on symmetric matrices, so a
+        coordinate of N theta has mean square (1 + 1/d) / 2 norm^2.
+        """
+        curved = 0.5 * (1.0 + 1.0 / self.dim) * (norm / self.curvature_weight) ** 2
+        return math.sqrt(1.0 / self.response_weight**2 + curved)
+
+    def solve(self, estimate: Estimate, *, norm: float, reach: float) -> Array:
+        """theta from the combined sums: see `solve`.
+
+        Args:
+            estimate: Combined rows.
+            norm: Prior size: variance ``norm^2 / d`` per coordinate.
+            reach: Largest norm of theta.
+        """
+        from dpb_gym.kernels import one_pass
+
+        d = self.dim
+        information = np.empty((len(estimate.sums), d, d))
+        one_pass.unpack(estimate.sums, 1.0 / self.curvature_weight, information)
+        one_pass.flatten(information, estimate.std / self.curvature_weight, EVENNESS)
+        return solve(
+            information,
+            np.ascontiguousarray(estimate.sums[:, -d:]) / self.response_weight,
+            prior=norm**2 / d,
+            spread=estimate.uneven,
+            noise=(estimate.std * self.unit_noise(norm)) ** 2,
+            radius=reach,
+        )
+
+
+class OnePassNewton(Agent):
+    """Base of the one-pass agents whose curvature is private: assortment and pricing.
+
+    A subclass opens the sums in `begin`, fills `rows` in `observe` and calls `take`; it acts
+    on `theta`.
+    """
+
+    def __init__(
+        self, norm: float, reach: float, clip: float, share: float, start: int, design: Design
+    ) -> None:
+        self.norm = validation.real("norm", norm, 0.0, open_low=True)
+        self.reach = validation.real("reach", reach, 0.0, open_low=True)
+        self.clip = validation.real("clip", clip, 0.0, open_low=True)
+        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
+        self.start = validation.integer("start", start, 1)
+        self.design = design
+        self.ledger: Ledger | None = None
+        self.releaser: Sums
+
+    def open(
+        self,
+        problem: ProblemInfo,
+        streams: AgentStreams,
+        budget: Budget | None,
+        *,
+        notion: str,
+        bound: float,
+        radius: float,
+        rate: float,
+    ) -> None:
+        """Makes the releaser; sets `guarantee`, `theta` and the row buffers.
+
+        Args:
+            problem: The problem.
+            streams: Random streams.
+            budget: None for exact releases.
+            notion: Of the guarantee.
+            bound: Largest Frobenius norm of one record's curvature.
+            radius: Largest norm of one record's response.
+            rate: A typical eigenvalue of one record's curvature, for the schedule.
+        """
+        from dpb_gym.privacy import Ledger, NoiseSource
+
+        B, d = streams.replicates, problem.dim
+        self.layout = CurvatureRows(d, bound, radius, self.share)
+        self.ledger = None if budget is None else Ledger(budget, notion=notion)
+        self.releaser, self._releases = open_sums(
+            self.design,
+            width=self.layout.width,
+            horizon=problem.horizon,
+            replicates=B,
+            start=self.start,
+            sensitivity=1.0,
+            budget=budget,
+            ledger=self.ledger,
+            noise=NoiseSource(streams.noise),
+            what="running sums of curvature and response",
+            unit_noise=self.layout.unit_noise(self.norm),
+            spread=rate,
+            signal=rate * self.norm / math.sqrt(d),
+        )
+        self.guarantee = None if self.ledger is None else self.ledger.guarantee
+        self.theta = np.zeros((B, d))
+        self.rows = np.empty((B, self.layout.width))
+        self._clipped = np.zeros(B, np.int64)
+        self.rounds = 0
+
+    @property
+    def first_release(self) -> int:
+        """Round after which theta moves for the first time."""
+        return int(self._releases.schedule.ends[0])
+
+    @property
+    def clipped_count(self) -> Array:
+        """Records that were clipped so far, ``(B,)``; a raw statistic, not released."""
+        return self._clipped
+
+    def take(self) -> None:
+        """Hands `rows` to the releaser and renews theta when there is a release."""
+        self.releaser.add(self.rows)
+        self.rounds += 1
+        if self._releases.due(self.rounds):
+            estimate = self._releases.take(self.releaser.release(), self.releaser.noise_std)
+            self.theta = self.layout.solve(estimate, norm=self.norm, reach=self.reach)
