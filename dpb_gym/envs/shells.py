@@ -16,7 +16,8 @@ from dpb_gym.envs.actions import ActionMode, make_action_mode
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.observations import Observations, lane
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.problems.base import Array, Instance, Outcome, Problem
+from dpb_gym.problems.base import Array, Outcome, Problem
+from dpb_gym.problems.instance import Instance
 from dpb_gym.streams import check_seed
 
 

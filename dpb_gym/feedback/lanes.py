@@ -11,7 +11,8 @@ import numpy as np
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.mechanisms import NORMAL
 from dpb_gym.privacy import Composition, Event, Guarantee
-from dpb_gym.problems.base import Array, Instance
+from dpb_gym.problems.base import Array
+from dpb_gym.problems.instance import Instance
 from dpb_gym.streams import Stream, generator
 
 ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")

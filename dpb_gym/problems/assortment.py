@@ -22,6 +22,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescale,
     rescaled_bound,
 )
 from dpb_gym.streams import Stream
@@ -140,10 +141,7 @@ class AssortmentProblem(Problem):
             rng.standard_normal(out=rows, dtype=np.float32)
             if self.design == "sphere":
                 contexts.normalise(rows, contexts.SPHERE)
-        if self.context_norm != "raw":
-            contexts.normalise(
-                rows, contexts.CLIP if self.context_norm == "clip" else contexts.SCALE
-            )
+        rescale(rows, self.context_norm)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         features = drawn["features"]

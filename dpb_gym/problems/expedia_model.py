@@ -10,7 +10,7 @@ import numpy as np
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError
-from dpb_gym.problems.base import CONTEXT_NORMS, Array, rescaled_bound
+from dpb_gym.problems.base import CONTEXT_NORMS, Array, rescale, rescaled_bound
 
 FEATURE_SETS = ("hotel", "hotel+interactions", "outer")
 NORMS = (*CONTEXT_NORMS, "bound")
@@ -96,11 +96,7 @@ class PairFeatures:
 
     def _normalised(self, features: Array) -> Array:
         if self.norm in ("clip", "scale"):
-            contexts = kernels.contexts
-            contexts.normalise(
-                features.reshape(-1, self.dim),
-                contexts.CLIP if self.norm == "clip" else contexts.SCALE,
-            )
+            rescale(features, self.norm)
         return features
 
 

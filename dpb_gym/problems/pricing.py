@@ -21,6 +21,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescale,
     rescaled_bound,
 )
 from dpb_gym.streams import Stream
@@ -141,11 +142,7 @@ class PricingProblem(Problem):
             rng.random(out=out, dtype=np.float32)
             out *= np.float32(2.0)
             out -= np.float32(1.0)
-        if self.context_norm != "raw":
-            contexts = kernels.contexts
-            contexts.normalise(
-                out, contexts.CLIP if self.context_norm == "clip" else contexts.SCALE
-            )
+        rescale(out, self.context_norm)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})

@@ -21,6 +21,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescale,
     rescaled_bound,
 )
 from dpb_gym.streams import Stream
@@ -120,13 +121,6 @@ class RecommendationProblem(Problem):
     def _model(self) -> int:
         return REWARDS.index(self.reward)
 
-    def _rescale(self, rows: Array) -> None:
-        if self.context_norm != "raw":
-            contexts = kernels.contexts
-            contexts.normalise(
-                rows, contexts.CLIP if self.context_norm == "clip" else contexts.SCALE
-            )
-
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         theta = rng.standard_normal(self.dim)
         theta *= 2.0 / np.sqrt(np.sum(theta * theta))
@@ -142,7 +136,7 @@ class RecommendationProblem(Problem):
             else:
                 rng.standard_normal(out=arms, dtype=np.float32)
             kernels.contexts.normalise(arms, kernels.contexts.SPHERE)
-            self._rescale(arms)
+            rescale(arms, self.context_norm)
             hidden["arms"] = arms
         if self.interactions_per_user is not None and self.user_order == "shuffled":
             users = np.arange(self.horizon) // self.interactions_per_user
@@ -165,7 +159,7 @@ class RecommendationProblem(Problem):
         rows = out.reshape(-1, self.dim)
         rng.standard_normal(out=rows, dtype=np.float32)
         kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
-        self._rescale(rows)
+        rescale(rows, self.context_norm)
 
     def _fill_candidates(
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
@@ -187,7 +181,7 @@ class RecommendationProblem(Problem):
                 if self.design == "blocks":
                     first = (t - 1) // self.block_rounds * self.rank % self.dim
                 kernels.recommendation.project_block(coefficients, hidden["basis"], first, features)
-                self._rescale(features.reshape(-1, self.dim))
+                rescale(features, self.context_norm)
             arms = np.full(features.shape[:2], -1, np.int64)
         users = None
         if self.interactions_per_user is not None:

@@ -21,6 +21,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
     action_array,
+    rescale,
     rescaled_bound,
 )
 from dpb_gym.problems.recommendation import out_of_range, squared_loss
@@ -192,12 +193,7 @@ class ReplayProblem(Problem):
         kernels.recommendation.gather(self.features[None], arms, features)
         if self._user_features is not None:
             features *= self._user_features[users][:, None, :]
-        if self.context_norm != "raw":
-            contexts = kernels.contexts
-            contexts.normalise(
-                features.reshape(-1, self.dim),
-                contexts.CLIP if self.context_norm == "clip" else contexts.SCALE,
-            )
+        rescale(features, self.context_norm)
         secret = {"rewards": self._rewards[positions], "logged": logged}
         context = Context(int(t[0]), features, arms=arms, users=users)
         return Round(context, drawn["response"], secret)
