@@ -1,0 +1,160 @@
+"""The constants of private pricing as printed (CSW, Algorithms 1-3, Theorems 1-2, section 7)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpb_gym import validation
+
+CONSTANTS = ("literal", "curvature")
+PARAMETERS = ("section-7", "general", "stochastic")
+RADIUS = 2.0
+"""Algorithm 3 minimises over ||theta|| <= 2."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the analysis knows of a demand model.
+
+    Attributes:
+        kind: ``"logistic"`` or ``"gaussian"``.
+        zeta: Link scale (1 for Gaussian demand).
+        low: Smallest demand that a releaser takes in.
+        high: Largest.
+        G: Bounds zeta by 1/G <= zeta <= G (assumption 4).
+        K: Bounds the slope of the mean by 1/K <= f'(z) <= K for |z| <= 2 (assumption 3).
+        gradient_bound: True bound of a record's gradient norm (erratum P6).
+        curvature: True bound of the trace of a record's Hessian.
+    """
+
+    kind: str
+    zeta: float
+    low: float
+    high: float
+    G: float
+    K: float
+    gradient_bound: float
+    curvature: float
+
+    @classmethod
+    def of(cls, kind: str, zeta: float | None, bound: float) -> Demand:
+        """Logistic demand in {0, 1}, or Gaussian demand clipped to [-bound, bound].
+
+        Gaussian losses have bounded gradients on ||theta|| <= 2 only: bound + 2.
+        """
+        if kind == "gaussian":
+            return cls(kind, 1.0, -bound, bound, 1.0, 1.0, bound + RADIUS, 1.0)
+        scale = 1.0 if zeta is None else zeta
+        tail = 1.0 / (1.0 + math.exp(RADIUS * scale))
+        steepest, flattest = scale / 4, scale * tail * (1.0 - tail)
+        K = max(1.0, steepest, 1.0 / flattest)
+        G = max(scale, 1.0 / scale)
+        return cls(kind, scale, 0.0, 1.0, G, K, scale, scale**2 / 4)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Privacy parameters of one release, and what they make of it.
+
+    Attributes:
+        gram_sigma: Noise of a node of Algorithm 2.
+        epsilon: Of one call of Algorithm 3.
+        delta: The same.
+        gradient_constant: B1 of Algorithm 3.
+        curvature_constant: B2 of Algorithm 3.
+        nu: Standard deviation of its linear term.
+    """
+
+    gram_sigma: float
+    epsilon: float
+    delta: float
+    gradient_constant: float
+    curvature_constant: float
+    nu: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Parameters of Algorithm 1.
+
+    Attributes:
+        explore: T0.
+        ridge: rho, ridge and shift.
+        gamma: Width of the bonus.
+    """
+
+    explore: int
+    ridge: float
+    gamma: float
+
+
+def most_updates(parameters: str, d: int, T: int) -> int:
+    """D_inf: ceil(d log2 T) in section 7, ceil(d log1.5 T) in the theorems."""
+    validation.choice("parameters", parameters, PARAMETERS)
+    base = 2.0 if parameters == "section-7" else 1.5
+    return math.ceil(d * math.log(T) / math.log(base))
+
+
+def calls(
+    demand: Demand,
+    constants: str,
+    composition: bool,
+    updates: int,
+    T: int,
+    gram: tuple[float, float],
+    mle: tuple[float, float],
+) -> Calls:
+    """Noise scales from (epsilon, delta) of the Gram matrix and of all MLEs together.
+
+    Args:
+        demand: The demand model.
+        constants: ``"literal"``: B2 = K G with assumption 3's K; ``"curvature"``: B2 = zeta^2/4,
+            the curvature itself (erratum P5).
+        composition: Divide the parameters over the releases, as the paper does; else every
+            release gets all of them.
+        updates: D_inf.
+        T: Horizon.
+        gram: epsilon_1 and delta_1.
+        mle: epsilon_2 and delta_2.
+    """
+    epsilon_1, delta_1 = gram
+    epsilon_2, delta_2 = mle
+    if composition:
+        m = max(1, math.ceil(math.log2(T)))
+        delta_1 /= 2 * m
+        epsilon_1 /= 2 * m * math.log(1 / delta_1)
+        delta_2 /= 2 * updates
+        epsilon_2 /= 2 * math.sqrt(2 * updates * math.log(1 / delta_2))
+    B1 = (max(abs(demand.low), abs(demand.high)) + 1) * demand.G
+    B2 = demand.K * demand.G if constants == "literal" else demand.curvature
+    return Calls(
+        gram_sigma=math.sqrt(2 * math.log(1.25 / delta_1)) / epsilon_1,
+        epsilon=epsilon_2,
+        delta=delta_2,
+        gradient_constant=B1,
+        curvature_constant=B2,
+        nu=B1 * math.sqrt(8 * math.log(2 / delta_2) + 4 * epsilon_2) / epsilon_2,
+    )
+
+
+def choose(parameters: str, demand: Demand, d: int, T: int, epsilon_1: float, nu: float) -> Choice:
+    """Section 7's parameters, or those of Theorem 1 (general) or 2 (stochastic contexts).
+
+    The theorems leave s, the sub-Gaussian constant of the demand, at 1 in both examples.
+    """
+    if parameters == "section-7":
+        return Choice(explore=10, ridge=10.0, gamma=1.0)
+    K, G, s, log = demand.K, demand.G, 1.0, math.log(T)
+    power = 2 if parameters == "general" else 1
+    ridge = max(
+        d**1.5 * log**5 / epsilon_1,
+        5 * nu * math.sqrt(5 * d * log),
+        2 + 48 * s**2 * G**power * K * d * log,
+    )
+    if parameters == "general":
+        width = (math.sqrt(3) * s * K + math.sqrt(5) * G * nu) * math.sqrt(d * log)
+        return Choice(0, ridge, K * (width + (2 * G + 3) * math.sqrt(ridge)))
+    root = math.ceil((2 * G + 3) * ridge / math.sqrt(5 * d * log) + nu * G)
+    explore = min(T, math.ceil(32 * root**2 * math.log(d * T) ** 2))
+    return Choice(explore, ridge, 4 * s * K**2 * math.sqrt(d * log))

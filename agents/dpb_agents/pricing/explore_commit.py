@@ -1,0 +1,190 @@
+"""Pricing by forced exploration: explore then commit, MLE cycles, controlled variance."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.pricing.csw import Demand
+from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.private_mle import PrivateMLE
+from dpb_agents.pricing.records import ExactMLE
+from dpb_gym import validation
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget
+
+
+class _Exact(GLMPolicy):
+    """Greedy prices on exact maximum likelihood."""
+
+    def __init__(self, explore: int, growth: float, ridge: float) -> None:
+        super().__init__("greedy", explore, 0.0, growth)
+        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        T, d, B = problem.horizon, problem.dim, streams.replicates
+        assert problem.demand is not None
+        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
+        return Curator(estimator, None, self.ridge)
+
+
+@register_agent(
+    "explore-commit-pricing", supports=["pricing"], budget="optional", partial_feedback=False
+)
+class ExploreCommit(_Exact):
+    """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
+
+    With a budget, the fit is one release of objective perturbation, which takes all of it
+    (anticipating, per user-round, replace-one): customers after the start are never looked
+    at again.
+
+    Args:
+        explore: Random prices; by default ceil(sqrt(d T)), or with a budget
+            ceil((d T)^(2/3)), as private estimates need more (both at most T / 4).
+        ridge: Weight of ``||theta||^2 / 2`` in the fit without a budget, > 0.
+        demand_bound: With a budget, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self, explore: int | None = None, ridge: float = 1.0, demand_bound: float = 3.0
+    ) -> None:
+        super().__init__(0 if explore is None else explore, 2.0, ridge)
+        self._explore = explore
+        self.demand_bound = validation.real("demand_bound", demand_bound, 0.0, open_low=True)
+
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        from dpb_gym.privacy import Ledger, NoiseSource, calibrate_objective
+
+        T, d, B = problem.horizon, problem.dim, streams.replicates
+        if self._explore is None:
+            power = 1 / 2 if budget is None else 2 / 3
+            self.explore = max(1, min(math.ceil((d * T) ** power), T // 4))
+        self.guarantee = None
+        curator = super().curator(problem, streams, budget)
+        if budget is None:
+            return Curator(curator.estimator, None, self.ridge, max_updates=1)
+        assert problem.demand is not None
+        demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
+        records = max(1, min(self.explore, T))
+        plan = calibrate_objective(
+            budget,
+            dim=d,
+            gradient_bound=demand.gradient_bound,
+            curvature=demand.curvature,
+            records=records,
+        )
+        ledger = Ledger(budget, notion="anticipating")
+        estimator = PrivateMLE(plan, 1, B, records, demand, NoiseSource(streams.noise), ledger)
+        self.guarantee = ledger.guarantee
+        return Curator(estimator, None, self.ridge, max_updates=1)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        if self._rounds < max(1, self._start.shape[1]):
+            super().observe(context, action, feedback)
+
+
+@register_agent("mle-cycle-pricing", supports=["pricing"])
+class MLECycle(_Exact):
+    """MLE-cycle: episodes of doubling length, each begun with random prices and then a fit.
+
+    After Broder & Rusmevichientong (2012) and Javanmard & Nazerzadeh (2019), with features.
+
+    Args:
+        first: Length of the first episode, >= 2.
+        tests: Random prices at the start of an episode: ``"sqrt"`` (the square root of its
+            length, rounded up) or ``"dim"`` (d of them).
+        ridge: Weight of ``||theta||^2 / 2`` in the likelihood, > 0.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(self, first: int = 16, tests: str = "sqrt", ridge: float = 1.0) -> None:
+        super().__init__(0, 2.0, ridge)
+        self.first = validation.integer("first", first, 2)
+        self.tests = validation.choice("tests", tests, ("sqrt", "dim"))
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        super().begin(problem, streams, budget)
+        self._uniforms = streams.uniforms()
+        self._dim, self._horizon = problem.dim, problem.horizon
+        self._open(0, self.first)
+
+    def _open(self, start: int, length: int) -> None:
+        count = math.ceil(math.sqrt(length)) if self.tests == "sqrt" else self._dim
+        self._end, self._length = start + length, length
+        self._next = self._exploit = start + min(count, length)
+
+    def act(self, context: Context) -> Array:
+        if self._rounds >= self._end:
+            self._open(self._end, 2 * self._length)
+        if self._rounds < self._exploit:
+            return self._uniforms.next().copy()
+        return super().act(context)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        super().observe(context, action, feedback)
+        if self._rounds >= self._exploit:
+            self._next = self._horizon + 1  # one fit an episode
+
+
+@register_agent("cils-pricing", supports=["pricing"])
+class ControlledVariance(_Exact):
+    """Constrained iterated least squares (Keskin & Zeevi 2014), by maximum likelihood.
+
+    The greedy price, kept at least k t^(-1/4) away from the mean of the prices so far (den Boer
+    & Zwart's controlled variance pricing has the same rule), so that learning never stops. For
+    Gaussian demand the fit is least squares.
+
+    Args:
+        width: k, >= 0; 0 is iterated least squares.
+        explore: Random prices at the start.
+        growth: Factor of rounds between two fits, > 1.
+        ridge: Weight of ``||theta||^2 / 2`` in the likelihood, > 0.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self, width: float = 0.1, explore: int = 10, growth: float = 1.25, ridge: float = 1.0
+    ) -> None:
+        super().__init__(explore, growth, ridge)
+        self.width = validation.real("width", width, 0.0, 1.0)
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        super().begin(problem, streams, budget)
+        self._total = np.zeros(streams.replicates)
+
+    def act(self, context: Context) -> Array:
+        price = super().act(context)
+        if self._rounds < max(1, self._start.shape[1]):
+            return price
+        mean = self._total / self._rounds
+        least = self.width * (self._rounds + 1) ** -0.25
+        near = np.abs(price - mean) < least
+        up = np.where(price >= mean, 1.0, -1.0)
+        up = np.where((mean + up * least > 1.0) | (mean + up * least < 0.0), -up, up)
+        moved: Array = np.where(near, np.clip(mean + up * least, 0.0, 1.0), price)
+        return moved
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        super().observe(context, action, feedback)
+        self._total += action

@@ -1,0 +1,93 @@
+"""The best single price in hindsight: a yardstick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent, register_agent
+from dpb_gym.errors import AgentError
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.instance import Instance
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget
+
+
+@register_agent("best-fixed-price", supports=["pricing"], uses_oracle=True)
+class BestFixedPrice(Agent):
+    """The price that is best for all of the customers, known beforehand.
+
+    What ignoring the customers costs at least. It reads the hidden state and the customers
+    to come, so it is no learner; its regret per round is not zero.
+
+    Args:
+        n_prices: Prices compared: a grid over [0, 1], then a grid as fine between the
+            neighbours of its best.
+        sample: Customers looked at, evenly spread over the horizon.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+        AgentError: From `begin`, if no running environment was attached.
+    """
+
+    _instance: Instance | None = None
+
+    def __init__(self, n_prices: int = 101, sample: int = 20_000) -> None:
+        self.n_prices = validation.integer("n_prices", n_prices, 3)
+        self.sample = validation.integer("sample", sample, 1)
+
+    def attach(self, instance: Instance) -> None:
+        self._instance = instance
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        if problem.kind != "pricing":
+            raise AgentError(f"best-fixed-price plays pricing problems, not {problem.kind}")
+        if self._instance is None:
+            raise AgentError("best-fixed-price must be attached to a running environment first")
+        source = self._instance
+        ahead = Instance(source.problem, source.seeds, source.episodes)
+        stride = max(1, problem.horizon // self.sample)
+        rows = []
+        for t in range(problem.horizon):
+            if t % stride == 0:
+                rows.append(ahead.context().features.copy())
+            if t < problem.horizon - 1:
+                ahead.advance()
+        features = np.array(rows)
+        theta = ahead.hidden["theta"]
+        self.price = np.array(
+            [
+                self._best(features[:, b], theta[b], problem.demand == "logistic", problem.zeta)
+                for b in range(streams.replicates)
+            ]
+        )
+
+    def _best(self, x: Array, theta: Array, logistic: bool, zeta: float | None) -> float:
+        root = np.sqrt(len(theta))
+        offset = np.zeros(len(x))
+        for k in range(x.shape[1]):
+            offset += x[:, k] * theta[k]
+        low, high, best = 0.0, 1.0, 0.0
+        for _ in range(2):
+            grid = np.linspace(low, high, self.n_prices)
+            value = np.empty(len(grid))
+            for i, p in enumerate(grid):
+                z = (offset - p * theta[-1]) / root
+                mean = 0.5 * (1.0 + np.tanh(0.5 * (zeta or 1.0) * z)) if logistic else z
+                value[i] = p * mean.mean()
+            best = float(grid[value.argmax()])
+            step = grid[1] - grid[0]
+            low, high = max(0.0, best - step), min(1.0, best + step)
+        return best
+
+    def act(self, context: Context) -> Array:
+        return self.price.copy()
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        pass

@@ -1,0 +1,311 @@
+"""Private pricing: the anticipating private policy of Chen, Simchi-Levi & Wang."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.pricing import csw
+from dpb_agents.pricing.csw import Demand
+from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.private_mle import PrivateMLE
+from dpb_gym import kernels, validation
+from dpb_gym.agent import register_agent
+from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, ContinualSum, Event, Ledger, NoiseSource
+    from dpb_gym.privacy.objective import ObjectivePerturbation
+
+CALIBRATIONS = ("verified", "paper")
+MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
+GROWTH = 1.6  # of det V per dimension between two updates, calibration "verified"
+EXPLORE = 10
+STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verified"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What private pricing spends and how it plays.
+
+    Attributes:
+        mle: Calibration of one private MLE.
+        gram_sigma: Noise of the Gram sum's underlying normals; None if `gram_rho` is given.
+        gram_rho: zCDP of the Gram sum.
+        updates: Most releases of the MLE, D_inf.
+        shift: Shift of the Gram matrix.
+        explore: T0.
+        gamma: Width of the bonus.
+    """
+
+    mle: ObjectivePerturbation
+    gram_sigma: float | None
+    gram_rho: float | None
+    updates: int
+    shift: float
+    explore: int
+    gamma: float
+
+
+@register_agent("private-pricing", supports=["pricing"], budget="required", partial_feedback=False)
+class PrivatePricing(GLMPolicy):
+    """Private pricing (CSW, Algorithms 1-3): private MLE and private Gram matrix.
+
+    T0 random prices; then the price of largest p f(<phi, theta>) + gamma ||phi||_{V^-1}, with
+    theta by objective perturbation over ``||theta|| <= 2`` and V a continual sum of phi phi'
+    plus a shift, both renewed when det V has grown enough, at most D_inf times. The guarantee
+    is anticipating DP per user-round, replace-one; it is spent from the first round on.
+
+    Where noise leaves V indefinite, determinants are compared with their signs, as printed,
+    and the bonus takes V with its eigenvalues raised to half the shift (post-processing; the
+    paper's bonus is then undefined).
+
+    Args:
+        calibration: ``"verified"``: zCDP, or its exact conversion for (epsilon, delta)
+            budgets; Gram sensitivity sqrt(2) (erratum P1), replace-one objective
+            perturbation (P2), a shift of the size of the Gram noise, apart from the MLE's
+            ridge. ``"paper"``: the printed constants, of an (epsilon, delta) budget of which
+            `share` is (epsilon_2, delta_2); the guarantee is the true cost. Its noise is
+            symmetrised isometrically, so off the diagonal its variance is half of the
+            printed one.
+        constants: Which B2 ``"paper"`` takes, ``"literal"`` (K G) or ``"curvature"``
+            (zeta^2 / 4): erratum P5.
+        parameters: T0, rho, gamma and D_inf of ``"paper"``: ``"section-7"``, ``"general"``
+            (Theorem 1: any oblivious customers) or ``"stochastic"`` (Theorem 2).
+        composition: False gives every single release of ``"paper"`` the whole budget and
+            keeps rho, which looks like the paper's curves and is **not private as claimed**:
+            the guarantee says what it costs.
+        share: Part of the budget that goes to the MLE: 0.5 (``"paper"``) or 0.8.
+        explore: Random prices at the start, T0; by default as `parameters` says, or 10.
+        gamma: Width of the bonus, >= 0; by default as `parameters` says (``"paper"``), or 0.
+        max_updates: Most releases of the MLE, D_inf; by default as `parameters` says
+            (``"paper"``), or what the growth of det V allows for ||phi||^2 = 1/4.
+        growth: Factor by which det V must grow between two updates: 2 (``"paper"``) or 1.6^d.
+        mechanism: Continual sum, ``"binary-tree"``, ``"blt"`` or ``"sqrt-toeplitz"``; by
+            default the paper's tree (``"paper"``) or ``"blt"``.
+        every: Rounds between two releases of the Gram matrix; by default 1 (``"paper"``) or a
+            thousandth of the horizon.
+        demand_bound: B_Y for Gaussian demand, > 0: the releasers clip demand to
+            [-B_Y, B_Y]. Logistic demand lies in [0, 1].
+
+    Raises:
+        ParameterError: If a parameter is out of range, or belongs to the other calibration.
+    """
+
+    def __init__(
+        self,
+        calibration: str = "verified",
+        constants: str = "literal",
+        parameters: str = "section-7",
+        composition: bool = True,
+        share: float | None = None,
+        explore: int | None = None,
+        gamma: float | None = None,
+        max_updates: int | None = None,
+        growth: float | None = None,
+        mechanism: str | None = None,
+        every: int | None = None,
+        demand_bound: float = 3.0,
+    ) -> None:
+        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
+        paper = calibration == "paper"
+        super().__init__(
+            "ucb",
+            0 if explore is None else explore,
+            0.0 if gamma is None else gamma,
+            2.0 if growth is None else growth,
+        )
+        self._explore, self._gamma, self._growth = explore, gamma, growth
+        self.constants = validation.choice("constants", constants, csw.CONSTANTS)
+        self.parameters = validation.choice("parameters", parameters, csw.PARAMETERS)
+        self.composition = validation.flag("composition", composition)
+        if not paper and (constants, parameters, composition) != ("literal", "section-7", True):
+            raise ParameterError(
+                "constants, parameters and composition belong to calibration='paper' and must "
+                f"keep their defaults with {calibration!r}"
+            )
+        share = (0.5 if paper else 0.8) if share is None else share
+        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
+        self.max_updates = (
+            None if max_updates is None else validation.integer("max_updates", max_updates, 1)
+        )
+        default = "binary-tree" if paper else "blt"
+        self.mechanism = validation.choice("mechanism", mechanism or default, MECHANISMS)
+        self.every = None if every is None else validation.integer("every", every, 1)
+        self.demand_bound = validation.real("demand_bound", demand_bound, 0.0, open_low=True)
+
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        from dpb_gym.privacy import Ledger, NoiseSource
+
+        if budget is None:
+            example = "Budget.approx(1.0, 1e-10)"
+            raise BudgetError(f"private-pricing is private and needs a budget, e.g. {example}")
+        assert problem.demand is not None
+        T, d, B = problem.horizon, problem.dim, streams.replicates
+        demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
+        paper = self.calibration == "paper"
+        if self._growth is None:
+            self.growth = 2.0 if paper else GROWTH**d
+        plan = self._printed(T, d, demand, budget) if paper else self._sound(T, d, demand, budget)
+        self.explore = plan.explore if self._explore is None else self._explore
+        self.gamma = plan.gamma if self._gamma is None else self._gamma
+        self.rule = "ucb" if self.gamma > 0 else "greedy"
+        # the paper's constants cost what they cost, so they get a ledger without bound
+        ledger = Ledger(None if paper else budget, notion="anticipating")
+        noise = NoiseSource(streams.noise)
+        gram = self._gram(plan.gram_sigma, plan.gram_rho, T, d, noise, ledger)
+        estimator = PrivateMLE(plan.mle, plan.updates, B, T, demand, noise, ledger)
+        self.guarantee = ledger.guarantee
+        self._sign = np.ones(B)
+        self._every = gram.every
+        return Curator(estimator, gram, plan.shift, plan.updates)
+
+    # ------------------------------------------------------------- calibrations
+
+    def _printed(self, T: int, d: int, demand: Demand, budget: Budget) -> Plan:
+        from dpb_gym.privacy import objective_csw
+
+        if budget.epsilon is None or budget.delta is None:
+            raise BudgetError("calibration='paper' takes Budget.approx(epsilon, delta)")
+        rest = 1 - self.share
+        gram = (rest * budget.epsilon, rest * budget.delta)
+        mle = (self.share * budget.epsilon, self.share * budget.delta)
+        updates = self.max_updates or csw.most_updates(self.parameters, d, T)
+        found = csw.calls(demand, self.constants, self.composition, updates, T, gram, mle)
+        choice = csw.choose(self.parameters, demand, d, T, gram[0], found.nu)
+        # without composition rho is kept: no forced ridge 2 B2 / epsilon
+        forced = found.curvature_constant
+        if not self.composition:
+            forced = min(forced, 0.5 * choice.ridge * found.epsilon)
+        perturbation = objective_csw(
+            found.epsilon,
+            found.delta,
+            dim=d,
+            gradient_constant=found.gradient_constant,
+            curvature_constant=forced,
+            gradient_bound=demand.gradient_bound,
+            curvature=demand.curvature,
+            ridge=choice.ridge,
+            records=T,
+        )
+        return Plan(
+            perturbation,
+            found.gram_sigma,
+            None,
+            updates,
+            choice.ridge,
+            choice.explore,
+            choice.gamma,
+        )
+
+    def _sound(self, T: int, d: int, demand: Demand, budget: Budget) -> Plan:
+        from dpb_gym.privacy import GaussianEvent, Ledger, NoiseSource, calibrate_objective, fit_rho
+
+        aside = NoiseSource.from_seed(0, 1)
+        probe = self._gram(None, 1.0, T, d, aside, Ledger(None))
+        # isometric noise of standard deviation s: the operator norm's mean is at most
+        # s sqrt(2 d), and it is s-Lipschitz; this bounds the mean of the largest norm
+        norm = probe.noise_std_max * (math.sqrt(2 * d) + math.sqrt(2 * math.log(probe.steps)))
+
+        def plan(rho: float) -> Plan:
+            gram_rho = (1 - self.share) * rho
+            shift = max(10.0, 0.5 * norm / math.sqrt(gram_rho))
+            # what det V allows if ||phi||^2 averages at most 1/4, evenly over the directions
+            room = d * math.log1p(T / (4 * d * shift)) / math.log(self.growth)
+            updates = self.max_updates or math.ceil(room)
+            mle = calibrate_objective(
+                self.share * rho,
+                dim=d,
+                gradient_bound=demand.gradient_bound,
+                curvature=demand.curvature,
+                calls=updates,
+                records=T,
+            )
+            return Plan(mle, None, gram_rho, updates, shift, EXPLORE, 0.0)
+
+        def events(rho: float) -> list[Event]:
+            made = plan(rho)
+            assert made.gram_rho is not None
+            gram = GaussianEvent(math.sqrt(0.5 / made.gram_rho), 1.0)
+            return [gram, *[made.mle.event] * made.updates]
+
+        return plan(fit_rho(budget, events))
+
+    def _gram(
+        self,
+        sigma: float | None,
+        rho: float | None,
+        T: int,
+        d: int,
+        noise: NoiseSource,
+        ledger: Ledger,
+    ) -> ContinualSum:
+        from dpb_gym.privacy import ContinualSum, PSDBall
+
+        every = self.every or (1 if self.calibration == "paper" else math.ceil(T / STEPS))
+        return ContinualSum(
+            self.mechanism,
+            horizon=T,
+            symmetric=d,
+            replicates=noise.replicates,
+            clip=PSDBall(1.0),
+            sigma=sigma,
+            rho=rho,
+            every=min(every, T),
+            noise=noise,
+            ledger=ledger,
+            what="Gram matrix of phi",
+        )
+
+    # --------------------------------------------------------------- the policy
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        curator = self._curator
+        assert feedback.demand is not None and curator.gram is not None
+        assert curator.max_updates is not None
+        curator.estimator.add(context.features, action, feedback.demand)
+        kernels.glm_fit.grams(context.features, action, self._grams)
+        curator.gram.add(self._grams)
+        self._rounds += 1
+        if self._rounds < self._start.shape[1] or self._rounds % self._every:
+            return
+        left = self._updates < curator.max_updates
+        if not left.any():
+            return
+        gram = curator.gram.release()
+        due = left & self._grown(gram)
+        if due.any():
+            self._theta = curator.estimator.release(due)
+            self._updates += due
+            self._trust(due, gram)
+
+    def _grown(self, gram: Array) -> Array:
+        """Where det V, with its sign, exceeds `growth` times that at the last renewal."""
+        sign, logdet = np.linalg.slogdet(self._shifted(gram))
+        step = logdet - self._logdet - math.log(self.growth)
+        grown: Array = (sign > self._sign) | ((sign == self._sign) & (sign * step > 0))
+        return grown
+
+    def _trust(self, due: Array, gram: Array) -> None:
+        information = self._shifted(gram)[due]
+        self._sign[due], self._logdet[due] = np.linalg.slogdet(information)
+        values, vectors = np.linalg.eigh(information)
+        weights = 1.0 / np.maximum(values, 0.5 * self._curator.shift)
+        inverse = np.zeros_like(information)
+        for k in range(values.shape[1]):
+            v = vectors[:, :, k]
+            inverse += weights[:, k, None, None] * (v[:, :, None] * v[:, None, :])
+        self._inverse[due] = inverse
+
+    def _shifted(self, gram: Array) -> Array:
+        information = gram.copy()
+        diagonal = np.arange(gram.shape[1])
+        information[:, diagonal, diagonal] += self._curator.shift
+        return information

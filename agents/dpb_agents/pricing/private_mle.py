@@ -1,0 +1,205 @@
+"""The private maximum-likelihood releaser of priced demand (CSW, Algorithm 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.pricing.csw import RADIUS, Demand
+from dpb_agents.pricing.records import MODELS, DemandRecords
+from dpb_gym import kernels
+from dpb_gym.errors import BudgetExceeded, ParameterError
+from dpb_gym.problems.base import Array
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Ledger, NoiseSource
+    from dpb_gym.privacy.objective import ObjectivePerturbation
+
+ROUGH = 1e-5  # excess of the objective at which damped Newton steps end
+POLISHING = 12
+SEARCHING = 60
+SLACK = 100.0
+
+
+class PrivateMLE:
+    """Objective perturbation over ``||theta|| <= 2``, released replicate by replicate.
+
+    The constraint costs nothing: it is the limit of a growing convex penalty, the same for
+    both data sets, which only adds to the curvature that the bound divides by; divergences
+    are lower semicontinuous. Where it binds, the minimiser is that of a larger ridge, found
+    by a secant search and certified: a gradient of norm at most `plan.tolerance`, up to a
+    multiple of theta, at a point of the sphere. For Gaussian demand the constraint is what
+    bounds the gradient (the loss may be continued linearly where ``|<phi, theta>| > 2``).
+
+    Records are moved into the bounds before they count: phi into the unit ball, demand into
+    the model's range. All `updates` releases are charged when the releaser is made and their
+    noise is drawn then, because replicates ask at times of their own.
+
+    Args:
+        plan: Ridge, noise, tolerance and cost of one release; tolerance and the output noise
+            that covers it are enlarged a hundredfold together, at the same cost.
+        updates: Largest number of releases per replicate.
+        replicates: Number of replicates B.
+        horizon: Largest number of records per replicate.
+        demand: The demand model.
+        noise: Source of the noise; the releaser spawns its own stream from it.
+        ledger: Charged here, once, for all releases.
+
+    Raises:
+        BudgetExceeded: If the ledger refuses.
+    """
+
+    def __init__(
+        self,
+        plan: ObjectivePerturbation,
+        updates: int,
+        replicates: int,
+        horizon: int,
+        demand: Demand,
+        noise: NoiseSource,
+        ledger: Ledger,
+    ) -> None:
+        self.plan = replace(
+            plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std
+        )
+        self.updates = updates
+        ledger.charge(replace(plan.event, count=updates), what=f"{updates} private MLEs")
+        self.records = DemandRecords(replicates, plan.dim, horizon)
+        self._demand = demand
+        self._model = MODELS.index(demand.kind)
+        self._bounded = 0
+        self._draws = noise.spawn().normal((updates, 2, plan.dim))
+        self._calls = np.zeros(replicates, np.int64)
+        self._minimiser = np.zeros((replicates, plan.dim))
+        self._released = np.zeros((replicates, plan.dim))
+        self._linear = np.zeros((replicates, plan.dim))
+        self._norm = np.zeros(replicates)
+
+    def add(self, features: Array, price: Array, demand: Array) -> None:
+        """Stores one record per replicate; see `Estimator.add`."""
+        self.records.add(features, price, demand)
+
+    def release(self, due: Array) -> Array:
+        """Private estimates ``(B, d)``, renewed where `due`.
+
+        Raises:
+            BudgetExceeded: If a replicate has used all its releases; nothing is released.
+            ParameterError: If the minimiser cannot be certified; nothing is released.
+        """
+        if (self._calls[due] >= self.updates).any():
+            raise BudgetExceeded(f"all {self.updates} private MLEs of a replicate are used up")
+        self._bound_records()
+        lanes = np.flatnonzero(due)
+        draws = self._draws[lanes, self._calls[lanes]]
+        self._linear[lanes] = self.plan.sigma * draws[:, 0]
+        self._minimise(due, self.plan.ridge, self._minimiser)
+        for b in lanes[_norms(self._minimiser[lanes]) > RADIUS]:
+            self._search_sphere(int(b))
+        if not (self._norm[lanes] <= self.plan.tolerance).all():
+            raise ParameterError(
+                f"Newton's method stopped at gradient norm {self._norm[lanes].max():.3g}, above "
+                f"the tolerance {self.plan.tolerance:.3g}; nothing was released"
+            )
+        self._calls[lanes] += 1
+        found = self._minimiser[lanes] + self.plan.output_std * draws[:, 1]
+        self._released[lanes] = (
+            found * np.minimum(1.0, RADIUS / np.maximum(_norms(found), RADIUS / 2))[:, None]
+        )
+        return self._released.copy()
+
+    def _bound_records(self) -> None:
+        """Moves the records since the last release into the bounds."""
+        records, new = self.records, slice(self._bounded, self.records.count)
+        x, p = records.features[:, new], records.price[:, new]
+        squares = p * p
+        for k in range(x.shape[2]):
+            squares += x[:, :, k].astype(np.float64) ** 2
+        norm = np.sqrt(squares / self.plan.dim)
+        if (norm > 1.0).any():
+            # a little inside, as features are rounded to single precision
+            factor = np.where(norm > 1.0, (1.0 - 1e-6) / norm, 1.0)
+            x *= factor[:, :, None].astype(np.float32)
+            p *= factor
+        np.clip(
+            records.demand[:, new],
+            self._demand.low,
+            self._demand.high,
+            out=records.demand[:, new],
+        )
+        self._bounded = records.count
+
+    def _newton(self, due: Array, ridge: float, tolerance: float, theta: Array) -> None:
+        records = self.records
+        kernels.glm_fit.newton(
+            records.features,
+            records.price,
+            records.demand,
+            records.count,
+            due,
+            self._model,
+            self._demand.zeta,
+            ridge,
+            self._linear,
+            tolerance,
+            theta,
+            self._norm,
+        )
+
+    def _minimise(self, due: Array, ridge: float, theta: Array) -> None:
+        """Unconstrained minimisers where `due`, and their gradient norms."""
+        self._newton(due, ridge, ROUGH, theta)
+        left = due.copy()
+        for _ in range(POLISHING):
+            before = theta.copy()
+            # one undamped step; the norm is that of the point before it
+            self._newton(left, ridge, math.inf, theta)
+            done = left & (self._norm <= 0.5 * self.plan.tolerance)
+            theta[done] = before[done]
+            left &= ~done
+            if not left.any():
+                return
+        self._newton(left, ridge, math.inf, theta.copy())
+
+    def _search_sphere(self, b: int) -> None:
+        """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.
+
+        1/||theta|| is nearly linear in the ridge (exactly so without data).
+        """
+        due = np.zeros(len(self._norm), bool)
+        due[b] = True
+        theta, ridge = self._minimiser, self.plan.ridge
+        low, high = ridge, math.inf
+        last, size = ridge, _size(theta[b])
+        guess = ridge * size / RADIUS
+        for _ in range(SEARCHING):
+            self._minimise(due, guess, theta)
+            found = _size(theta[b])
+            if abs(found - RADIUS) <= 1e-13 * RADIUS:
+                break
+            low, high = (guess, high) if found > RADIUS else (low, guess)
+            slope = (1 / found - 1 / size) / (guess - last) if guess != last else 0.0
+            last, size = guess, found
+            if slope > 0.0:
+                guess += (1 / RADIUS - 1 / found) / slope
+            if slope <= 0.0 or not low < guess < high:
+                guess = 0.5 * (low + high) if math.isfinite(high) else 2 * low
+            if not low < guess < high:
+                guess = last  # the bracket is a rounding error wide
+                break
+        theta[b] *= RADIUS / _size(theta[b])
+        self._newton(due, guess, math.inf, theta.copy())
+
+
+def _size(vector: Array) -> float:
+    return math.sqrt(sum(float(value) ** 2 for value in vector))
+
+
+def _norms(vectors: Array) -> Array:
+    squares = np.zeros(len(vectors))
+    for k in range(vectors.shape[1]):
+        squares += vectors[:, k] ** 2
+    norms: Array = np.sqrt(squares)
+    return norms

@@ -1,0 +1,89 @@
+"""Thompson sampling for generalised-linear pricing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.records import ExactMLE
+from dpb_gym import kernels, validation
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import Array, Context, ProblemInfo
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget
+
+
+@register_agent("ts-pricing", supports=["pricing"])
+class ThompsonPricing(GLMPolicy):
+    """Thompson sampling: the best price under a draw from a normal around the estimate.
+
+    theta~ is normal of mean theta and covariance ``scale^2 V^-1``, V = ridge I + the sum of
+    phi phi' at the last renewal, which comes when det V has grown by `growth`. (TS-GLM, Abeille
+    & Lazaric 2017, with lazy updates; scale 1/2 is the sub-Gaussian constant of 0-1 demand over
+    the link's steepest slope zeta/4 = 1 at zeta = 4.)
+
+    Args:
+        scale: Width of the draw, > 0; by default sub-Gaussian constant over steepest slope.
+        explore: Random prices at the start.
+        growth: Factor by which det V must grow between two renewals, > 1.
+        ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self,
+        scale: float | None = None,
+        explore: int = 10,
+        growth: float = 1.5,
+        ridge: float = 1.0,
+    ) -> None:
+        super().__init__("greedy", explore, 0.0, growth)
+        self.scale = None if scale is None else validation.real("scale", scale, 0.0, open_low=True)
+        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+
+    def curator(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
+    ) -> Curator:
+        from dpb_gym.privacy import ExactSum
+
+        T, d, B = problem.horizon, problem.dim, streams.replicates
+        assert problem.demand is not None
+        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
+        gram = ExactSum((d, d), B, horizon=T, what="sum of phi phi'")
+        return Curator(estimator, gram, self.ridge)
+
+    def begin(
+        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
+    ) -> None:
+        d = problem.dim
+        self._root = np.zeros((streams.replicates, d, d))
+        super().begin(problem, streams, budget)
+        logistic = problem.demand == "logistic"
+        self._scale = self.scale or (0.5 / (self._zeta / 4) if logistic else 1.0)
+        # after the random start: both come from the replicate's one generator
+        self._normals = streams.normals(d)
+
+    def act(self, context: Context) -> Array:
+        if self._rounds < self._start.shape[1]:
+            return super().act(context)
+        normals = self._normals.next()
+        draw = self._theta.copy()
+        for k in range(draw.shape[1]):
+            draw += self._scale * normals[:, k, None] * self._root[:, :, k]
+        price = np.empty(len(draw))
+        kernels.pricing.best_prices(
+            context.features, draw, self._model, self._zeta, price, self._value
+        )
+        return price
+
+    def _trust(self, due: Array, gram: Array) -> None:
+        super()._trust(due, gram)
+        root = np.empty_like(self._inverse)
+        kernels.linalg.cholesky(self._inverse, root)
+        self._root[due] = root[due]
