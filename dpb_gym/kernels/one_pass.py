@@ -205,19 +205,18 @@ def demand_rows(
 
 
 @jit
-def public_directions(features, action, observed, intercept, directions, gram):
-    """Chosen features with an intercept, and the sum of their outer products.
+def directions(features, action, observed, intercept, out):
+    """Chosen features with an intercept, in the unit ball.
 
-    directions[b] = [x; intercept] / sqrt(1 + intercept^2), x moved into the unit ball, or 0
-    where nothing was observed; the isometric half of its outer product is added to gram[b].
+    out[b] = [x; intercept] / sqrt(1 + intercept^2), x moved into the unit ball, or 0 where
+    nothing was observed.
 
     Args:
         features: ``(B, m, d)``.
         action: ``(B,)``, the chosen candidates.
         observed: ``(B,)``.
         intercept: Value of the constant feature.
-        directions: Output ``(B, d + 1)``.
-        gram: ``(B, (d + 1) (d + 2) / 2)``, grows.
+        out: Output ``(B, d + 1)``.
 
     Returns:
         0, or 1 + the first replicate whose action is out of range.
@@ -228,7 +227,7 @@ def public_directions(features, action, observed, intercept, directions, gram):
             return b + 1
     factor = 1.0 / np.sqrt(1.0 + intercept * intercept)
     for b in range(B):
-        row = directions[b]
+        row = out[b]
         if not observed[b]:
             for j in range(d + 1):
                 row[j] = 0.0
@@ -240,16 +239,23 @@ def public_directions(features, action, observed, intercept, directions, gram):
         for j in range(d):
             row[j] *= factor
         row[d] = intercept * factor
+    return 0
+
+
+@jit
+def add_outer_halves(vectors, out):
+    """Adds the isometric half of v v' to out[b] ``(B, d (d + 1) / 2)`` for v = vectors[b]."""
+    B, d = vectors.shape
+    for b in range(B):
         column = 0
-        for j in range(d + 1):
-            x = row[j]
-            gram[b, column] += x * x
+        for j in range(d):
+            x = vectors[b, j]
+            out[b, column] += x * x
             column += 1
             x *= ROOT2
-            for k in range(j + 1, d + 1):
-                gram[b, column + k - j - 1] += x * row[k]
-            column += d - j
-    return 0
+            for k in range(j + 1, d):
+                out[b, column + k - j - 1] += x * vectors[b, k]
+            column += d - j - 1
 
 
 @jit
@@ -349,3 +355,34 @@ def shrink(values, vectors, response, prior, spread, noise, radius, out):
             for j in range(d):
                 out[b, j] += t * vectors[b, j, i]
         _into_ball(out[b], radius)
+
+
+@jit
+def posterior_systems(matrices, prior, spread, noise, out):
+    """out[b] = G P G + spread G + noise I, for symmetric G ``(B, d, d)`` and diagonal P ``(d,)``.
+
+    The covariance of u = G t + e with t ~ N(0, P) and e ~ N(0, spread G + noise I).
+    """
+    B, d, _ = matrices.shape
+    for b in range(B):
+        g = matrices[b]
+        for j in range(d):
+            for k in range(d):
+                out[b, j, k] = spread * g[j, k]
+            out[b, j, j] += noise
+            for i in range(d):
+                w = prior[i] * g[j, i]
+                for k in range(d):
+                    out[b, j, k] += w * g[i, k]
+
+
+@jit
+def posterior_means(matrices, prior, solutions, out):
+    """out[b] = P G z, for symmetric G ``(B, d, d)``, diagonal P ``(d,)`` and z ``(B, d)``."""
+    B, d, _ = matrices.shape
+    for b in range(B):
+        for j in range(d):
+            s = 0.0
+            for k in range(d):
+                s += matrices[b, j, k] * solutions[b, k]
+            out[b, j] = prior[j] * s

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpb_agents.common.one_pass import Design, open_sums, solve
+from dpb_agents.common.one_pass import Design, open_sums
 from dpb_agents.common.weighted_sums import PublicSums, Sums
 from dpb_gym import validation
 from dpb_gym.agent import Agent, register_agent
@@ -24,7 +24,7 @@ class OnePassLinear(Agent):
     """One-pass private least squares: greedy on optimally combined noisy reward sums.
 
     Each round's reward, less the middle of its range, times the chosen candidate's features
-    (moved into the unit ball, and with a constant feature for the intercept) is added to a
+    (moved into the unit ball, with a constant feature for the rewards' level) is added to a
     running sum that is released with Gaussian noise at rounds that grow geometrically
     (`dpb_agents.common.weighted_sums.Schedule`). The features are public, so the same weighted
     sums of x x' are exact. theta is the posterior mean of the combined releases under a
@@ -38,9 +38,9 @@ class OnePassLinear(Agent):
         norm: Prior size of theta in units of half the reward's range: theta has prior
             variance ``(norm range / 2)^2 / d`` per coordinate. With features in the unit ball
             and rewards that never leave their range, a linear model has norm at most 1.
-        intercept: Value of the constant feature; 0 for no intercept. Larger values learn a
-            reward level off the middle of the range faster, at the price of a noise that is
-            ``sqrt(1 + intercept^2)`` times larger.
+        intercept: Value of the constant feature; 0 for no intercept, which saves a factor
+            ``sqrt(1 + intercept^2)`` of noise and is sound only if rewards are known to lie
+            around the middle of their range: otherwise their level is taken for a preference.
         start: Earliest first release, in rounds.
         mechanism: See `Design`.
         first: See `Design`.
@@ -60,7 +60,7 @@ class OnePassLinear(Agent):
     def __init__(
         self,
         norm: float = 1.0,
-        intercept: float = 0.125,
+        intercept: float = 0.25,
         start: int = 20,
         mechanism: str = "weighted",
         first: float = 0.45,
@@ -88,7 +88,11 @@ class OnePassLinear(Agent):
         B, d = streams.replicates, problem.dim
         self._middle, half = 0.5 * (low + high), 0.5 * (high - low)
         self._stretch = 1.0 + self.intercept**2
-        self._prior = (self.norm * half) ** 2 / d * self._stretch
+        variance = (self.norm * half) ** 2 / d * self._stretch
+        self._prior = np.full(d + 1, variance)
+        # variance of a level that is uniform on the range
+        if self.intercept > 0.0:
+            self._prior[d] = (half / self.intercept) ** 2 / 3.0 * self._stretch
         # the variance of a reward with mean in the middle of its range is at most half^2
         self._spread = half**2
         # a candidate's features have squared norm 1 at most, spread over d coordinates
@@ -110,7 +114,7 @@ class OnePassLinear(Agent):
             what="running reward sums",
             unit_noise=1.0,
             spread=self._spread * rate,
-            signal=rate * math.sqrt(self._prior),
+            signal=rate * math.sqrt(variance),
             clip=Segment(low - self._middle, high - self._middle),
         )
         self.guarantee = None if self.ledger is None else self.ledger.guarantee
@@ -136,13 +140,8 @@ class OnePassLinear(Agent):
         from dpb_gym.kernels import one_pass
 
         observed = self._all if feedback.observed is None else feedback.observed
-        bad = one_pass.public_directions(
-            context.features,
-            action,
-            observed,
-            self.intercept,
-            self._directions,
-            self._grams.pending,
+        bad = one_pass.directions(
+            context.features, action, observed, self.intercept, self._directions
         )
         if bad:
             raise ActionError(
@@ -150,6 +149,7 @@ class OnePassLinear(Agent):
                 f"0..{context.features.shape[1] - 1}"
             )
         self.releaser.add(feedback.reward - self._middle, self._directions)
+        one_pass.add_outer_halves(self._directions, self._grams.pending)
         self._rounds += 1
         if self._releases.due(self._rounds):
             self._update()
@@ -161,11 +161,15 @@ class OnePassLinear(Agent):
         estimate = self._releases.take(self.releaser.release(), self.releaser.noise_std)
         information = np.empty((len(self._theta), d, d))
         one_pass.unpack(self._grams.combined(), 1.0, information)
-        self._theta = solve(
-            information,
-            estimate.sums,
-            prior=self._prior,
-            spread=self._spread * estimate.uneven,
-            noise=estimate.std**2,
-            radius=math.inf,
+        spread = self._spread * estimate.uneven
+        # keeps exact sums of few directions solvable
+        least = 1e-10 * spread * estimate.rounds
+        covariance = np.empty_like(information)
+        one_pass.posterior_systems(
+            information, self._prior, spread, estimate.std**2 + least, covariance
+        )
+        solution = np.linalg.solve(covariance, estimate.sums[:, :, None])[:, :, 0]
+        self._theta = np.empty((len(solution), d))
+        one_pass.posterior_means(
+            information, self._prior, np.ascontiguousarray(solution), self._theta
         )
