@@ -6,10 +6,10 @@ imported before it is used.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpb_gym.envs.registration import register_environment, register_environments
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.agent import (
@@ -23,23 +23,25 @@ if TYPE_CHECKING:
     )
     from dpb_gym.envs.catalogue import make_problem
     from dpb_gym.evaluation import Result, evaluate
+    from dpb_gym.evaluation.audit import audit
     from dpb_gym.privacy import Budget, Guarantee
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "Agent": "dpb_gym.agent",
-    "AgentSpec": "dpb_gym.agent",
-    "SingleAgent": "dpb_gym.agent",
-    "agent_spec": "dpb_gym.agent",
-    "agent_specs": "dpb_gym.agent",
-    "make_agent": "dpb_gym.agent",
-    "register_agent": "dpb_gym.agent",
-    "make_problem": "dpb_gym.envs.catalogue",
-    "Result": "dpb_gym.evaluation",
-    "evaluate": "dpb_gym.evaluation",
-    "Budget": "dpb_gym.privacy",
-    "Guarantee": "dpb_gym.privacy",
+_HOMES = {
+    "agent": (
+        "Agent",
+        "AgentSpec",
+        "SingleAgent",
+        "agent_spec",
+        "agent_specs",
+        "make_agent",
+        "register_agent",
+    ),
+    "envs.catalogue": ("make_problem",),
+    "evaluation": ("Result", "evaluate"),
+    "evaluation.audit": ("audit",),
+    "privacy": ("Budget", "Guarantee"),
 }
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "__version__",
     "agent_spec",
     "agent_specs",
+    "audit",
     "evaluate",
     "make_agent",
     "make_problem",
@@ -60,16 +63,6 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
-
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 register_environments()

@@ -5,8 +5,9 @@ Loaded on first use, so that importing the package costs next to nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.api import evaluate
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
     from dpb_gym.evaluation.store import Store
     from dpb_gym.evaluation.suite import Suite, load_suite, suite_names
 
-_HOME_OF = {
-    "Result": "result",
-    "Store": "store",
-    "Suite": "suite",
-    "evaluate": "api",
-    "load_suite": "suite",
-    "query": "queries",
-    "run_block": "runner",
-    "suite_names": "suite",
+_HOMES = {
+    "api": ("evaluate",),
+    "queries": ("query",),
+    "result": ("Result",),
+    "runner": ("run_block",),
+    "store": ("Store",),
+    "suite": ("Suite", "load_suite", "suite_names"),
 }
 
 __all__ = [
@@ -38,10 +37,4 @@ __all__ = [
     "suite_names",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

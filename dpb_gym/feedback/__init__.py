@@ -6,8 +6,9 @@ its agents. Loaded on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.feedback.channel import ResponseChannel, response_mechanism
@@ -39,7 +40,6 @@ _HOMES = {
     "vector": ("VectorPrivateContexts", "VectorPrivateResponse", "VectorPrivateStatistics"),
     "wrappers": ("PrivateContexts", "PrivateResponse", "PrivateStatistics"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "CentralCurator",
@@ -60,14 +60,4 @@ __all__ = [
     "response_mechanism",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

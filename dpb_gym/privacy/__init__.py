@@ -5,8 +5,9 @@ Everything is loaded on first use, so importing this package costs next to nothi
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget
@@ -89,7 +90,6 @@ _HOMES = {
     "releasers.minimiser": ("ExactMinimiser", "PerturbedMinimiser", "minimise"),
     "secure": ("SecureNoise",),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ApproxEvent",
@@ -135,15 +135,4 @@ __all__ = [
     "textbook_rho",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOME_OF[name]}")
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

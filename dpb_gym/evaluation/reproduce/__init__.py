@@ -5,25 +5,21 @@ Loaded on first use, so that importing the package costs next to nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.reproduce.engine import FigureResult, Reproduction, reproduce
-    from dpb_gym.evaluation.reproduce.figure import Claim, Figure, load_figures, targets
+    from dpb_gym.evaluation.reproduce.figure import Claim, Figure
+    from dpb_gym.evaluation.reproduce.loading import load_figures, targets
     from dpb_gym.evaluation.reproduce.verdicts import Comparison, Judgement, judge
 
-_HOME_OF = {
-    "Claim": "figure",
-    "Comparison": "verdicts",
-    "Figure": "figure",
-    "FigureResult": "engine",
-    "Judgement": "verdicts",
-    "Reproduction": "engine",
-    "judge": "verdicts",
-    "load_figures": "figure",
-    "reproduce": "engine",
-    "targets": "figure",
+_HOMES = {
+    "engine": ("FigureResult", "Reproduction", "reproduce"),
+    "figure": ("Claim", "Figure"),
+    "loading": ("load_figures", "targets"),
+    "verdicts": ("Comparison", "Judgement", "judge"),
 }
 
 __all__ = [
@@ -39,10 +35,4 @@ __all__ = [
     "targets",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
