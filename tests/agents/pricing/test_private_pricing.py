@@ -1,0 +1,377 @@
+"""private-pricing: what it spends, what it adds, what it posts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from dpb_agents.pricing import csw
+from dpb_agents.pricing.csw import Demand
+from dpb_agents.pricing.private_mle import PrivateMLE
+from dpb_gym import make_agent, make_problem
+from dpb_gym.errors import AgentError, BudgetError, BudgetExceeded, HorizonExceeded, ParameterError
+from dpb_gym.privacy import Budget, Ledger, NoiseSource, calibrate_objective
+from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.streams import AgentStreams
+
+T = 100_000
+EPS, DELTA = 1.0, 1e-10  # of each part: T = 1e5, delta = 1 / T^2
+PAPER = Budget.approx(2 * EPS, 2 * DELTA)
+
+
+def begun(budget, params=None, seeds=(0, 1), **env):
+    agent = make_agent("private-pricing", **(params or {}))
+    problem = make_problem("DPB/Pricing-v0", **{"horizon": 2000, **env})
+    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    return agent
+
+
+def play(budget, params=None, seeds=(0, 1), name="private-pricing", **env):
+    problem = make_problem("DPB/Pricing-v0", **{"horizon": 400, **env})
+    agent = make_agent(name, **(params or {}))
+    instance = problem.instance(list(seeds))
+    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    prices, regret = [], np.zeros(len(seeds))
+    for t in range(problem.horizon):
+        context = instance.context()
+        prices.append(agent.act(context).copy())
+        outcome = instance.respond(prices[-1])
+        agent.observe(context, prices[-1], outcome.feedback)
+        regret += outcome.regret
+        if t < problem.horizon - 1:
+            instance.advance()
+    return agent, np.array(prices), regret
+
+
+# ------------------------------------------------------------------ the guarantee
+
+
+@pytest.mark.parametrize("mechanism", ["binary-tree", "blt", "sqrt-toeplitz"])
+@pytest.mark.parametrize("demand", ["logistic", "gaussian"])
+def test_spends_its_zcdp_budget_and_no_more(mechanism, demand):
+    agent = begun(Budget.zcdp(0.3), {"mechanism": mechanism}, demand=demand)
+    guarantee = agent.guarantee
+    assert (guarantee.notion, guarantee.unit) == ("anticipating", "user-round")
+    assert guarantee.relation == "replace-one"
+    assert 0.3 * (1 - 1e-6) <= guarantee.rho <= 0.3 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.04, 2.0])
+def test_spends_its_approximate_budget_and_no_more(epsilon):
+    guarantee = begun(Budget.approx(epsilon, 2 * DELTA), horizon=T).guarantee
+    assert epsilon * (1 - 1e-5) <= guarantee.epsilon(2 * DELTA) <= epsilon * (1 + 1e-9)
+
+
+def test_the_guarantee_stands_from_the_first_round():
+    before = begun(Budget.zcdp(0.7), horizon=400).guarantee
+    agent, _, _ = play(Budget.zcdp(0.7))
+    assert agent.guarantee == before
+
+
+def test_verified_noise_by_hand():
+    params = {"mechanism": "binary-tree", "every": 1, "share": 0.8, "max_updates": 4}
+    agent = begun(Budget.zcdp(0.5), params, horizon=T)
+    gram, plan = agent._curator.gram, agent._curator.estimator.plan
+    m = math.floor(math.log2(T)) + 1
+    assert gram.sensitivity == pytest.approx(math.sqrt(2))  # erratum P1
+    # m nodes of sensitivity sqrt 2: rho = m * 2 / (2 sigma^2)
+    assert gram.sigma**2 == pytest.approx(m / 0.1, rel=1e-6)
+    # gradients differ by at most 2 zeta; a tenth of the share pays for the curvature
+    assert plan.sigma == pytest.approx(8 / math.sqrt(2 * 0.9 * 0.1), rel=1e-3)
+    assert plan.ridge == pytest.approx(4 / math.sqrt(0.1 * 0.1 / 1.16), rel=1e-3)
+
+
+@pytest.mark.parametrize("constants", ["literal", "curvature"])
+def test_the_papers_constants(constants):
+    """Algorithms 2 and 3 and erratum P5 at d = 3, T = 1e5, epsilon_1 = 1, by hand."""
+    agent = begun(PAPER, {"calibration": "paper", "constants": constants}, horizon=T)
+    curator = agent._curator
+    d, m, D = 3, 17, 50
+    assert curator.max_updates == D == math.ceil(d * math.log2(T))
+    inner = DELTA / (2 * m)
+    node = EPS / (2 * m * math.log(1 / inner))
+    assert curator.gram.sigma == pytest.approx(math.sqrt(2 * math.log(1.25 / inner)) / node)
+    assert curator.gram.sigma == pytest.approx(6.6e3, rel=0.02)  # 6.6e4 at epsilon = 0.1
+    each = DELTA / (2 * D)
+    call = EPS / (2 * math.sqrt(2 * D * math.log(1 / each)))
+    nu = 8 / call * math.sqrt(8 * math.log(2 / each) + 4 * call)
+    plan = curator.estimator.plan
+    assert plan.sigma == pytest.approx(nu)
+    tail = 1 / (1 + math.exp(8))
+    K = 1 / (4 * tail * (1 - tail))  # f(z) = 1 / (1 + exp(-4 z)) is flattest at |z| = 2
+    B2 = 4 * K if constants == "literal" else 4.0
+    assert plan.ridge == pytest.approx(2 * B2 / call)
+    if constants == "literal":
+        assert 1.2e4 < plan.sigma < 1.5e4 and 5.5e5 < plan.ridge < 6.5e5
+    assert (agent.explore, agent.gamma, curator.shift) == (10, 1.0, 10.0)
+
+
+def test_the_papers_true_cost():
+    """Erratum P3: composition divides by far too much, so the run spends little."""
+    paper = begun(PAPER, {"calibration": "paper"}, horizon=T).guarantee
+    assert 0.01 < paper.epsilon(2 * DELTA) < 0.05
+    m = 17
+    agent = begun(PAPER, {"calibration": "paper"}, horizon=T)
+    gram = m * 2 / (2 * agent._curator.gram.sigma**2)  # at the true sensitivity sqrt 2
+    mle = 50 * agent._curator.estimator.plan.rho
+    assert paper.rho == pytest.approx(gram + mle, rel=1e-6)
+
+
+def test_without_composition_it_is_not_private_as_claimed():
+    params = {"calibration": "paper", "constants": "curvature", "composition": False}
+    agent = begun(PAPER, params, horizon=T)
+    plan = agent._curator.estimator.plan
+    assert plan.ridge == 10.0
+    assert plan.sigma == pytest.approx(8 * math.sqrt(8 * math.log(2 / DELTA) + 4))
+    assert agent._curator.gram.sigma == pytest.approx(math.sqrt(2 * math.log(1.25 / DELTA)))
+    assert agent.guarantee.epsilon(2 * DELTA) > 10 * 2 * EPS
+
+
+@pytest.mark.parametrize("parameters", ["general", "stochastic"])
+def test_the_theorems_parameters(parameters):
+    """Theorems 1 and 2 for Gaussian demand: K = G = s = 1."""
+    params = {"calibration": "paper", "parameters": parameters, "demand_bound": 2.0}
+    agent = begun(PAPER, params, horizon=T, demand="gaussian", dim=2)
+    d, log, D = 2, math.log(T), math.ceil(2 * math.log(T) / math.log(1.5))
+    each = DELTA / (2 * D)
+    call = EPS / (2 * math.sqrt(2 * D * math.log(1 / each)))
+    nu = 3 / call * math.sqrt(8 * math.log(2 / each) + 4 * call)
+    ridge = max(d**1.5 * log**5, 5 * nu * math.sqrt(5 * d * log), 2 + 48 * d * log)
+    assert agent._curator.max_updates == D
+    assert agent._curator.shift == agent._curator.estimator.plan.ridge == pytest.approx(ridge)
+    if parameters == "general":
+        gamma = (math.sqrt(3) + math.sqrt(5) * nu) * math.sqrt(d * log) + 5 * math.sqrt(ridge)
+        assert agent.explore == 0
+    else:
+        gamma = 4 * math.sqrt(d * log)
+        assert agent.explore == T  # the theorem's T0 is larger than any horizon tried
+    assert agent.gamma == pytest.approx(gamma)
+
+
+def test_assumption_three_is_symmetric():
+    flat = Demand.of("logistic", 0.5, 1.0)
+    tail = expit(-1.0)
+    assert pytest.approx(1 / (0.5 * tail * (1 - tail))) == flat.K and flat.G == 2.0
+    assert Demand.of("gaussian", None, 3.0).gradient_bound == 5.0
+    assert csw.most_updates("general", 3, T) == math.ceil(3 * math.log(T) / math.log(1.5))
+
+
+# ------------------------------------------------------------------ what it plays
+
+
+def test_the_literal_reading_posts_price_one():
+    params = {"calibration": "paper", "constants": "literal"}
+    agent, prices, _ = play(Budget.approx(2.0, 2e-8), params, range(4), horizon=2000)
+    assert (prices[10:] == 1.0).all() and (prices[:10] < 1.0).all()
+    assert (agent.updates > 0).all()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"gamma": 0.5, "growth": 1.3, "mechanism": "binary-tree"},
+        {"calibration": "paper", "constants": "curvature"},
+        {"calibration": "paper", "constants": "curvature", "composition": False},
+    ],
+)
+@pytest.mark.parametrize("demand", ["logistic", "gaussian"])
+def test_replicates_do_not_depend_on_the_batch(params, demand):
+    budget = Budget.approx(20.0, 1e-5)
+    agent, batch, regret = play(budget, params, range(6), demand=demand)
+    assert len(set(agent.updates)) > 1 or agent.updates[0] > 1
+    for seeds in ([0], [5], [1, 3]):
+        _, part, own = play(budget, params, seeds, demand=demand)
+        np.testing.assert_array_equal(part, batch[:, seeds])
+        np.testing.assert_array_equal(own, regret[seeds])
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"dim": 5}, {"demand": "gaussian"}, {"customers": "two-type", "dim": 2}]
+)
+def test_beats_random_and_price_one_where_there_is_something_to_learn(env):
+    seeds, env = range(300, 312), {"horizon": 3000, **env}
+    ours = play(Budget.zcdp(1.0), None, seeds, **env)[2]
+    gap = play(None, None, seeds, "random", **env)[2] - ours
+    assert gap.mean() > 4 * gap.std(ddof=1) / math.sqrt(len(gap))
+    if env.get("dim") != 5:
+        gap = play(None, {"price": 1.0}, seeds, "fixed-price", **env)[2] - ours
+        assert gap.mean() > 4 * gap.std(ddof=1) / math.sqrt(len(gap))
+
+
+def test_regret_falls_with_the_budget():
+    means = [
+        play(Budget.zcdp(rho), None, range(8), horizon=3000)[2].mean() for rho in (0.003, 0.3, 30)
+    ]
+    assert means[0] > 1.5 * means[1] > 2.0 * means[2]
+
+
+def test_raw_records_reach_the_price_through_releases_only():
+    """Two histories, the same releases: the same prices."""
+    agents = [begun(Budget.zcdp(1.0), {"every": 1}, horizon=200) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(200, 2, 3))
+    gram = np.cumsum(np.eye(3) * rng.random((200, 2, 1, 1)) * 50, axis=0)
+    prices = []
+    for agent, seed in zip(agents, (1, 2)):
+        own = np.random.default_rng(seed)
+        curator, step = agent._curator, iter(range(200))
+        calls = iter(range(200))
+        curator.gram.release = lambda step=step: gram[next(step)].copy()
+        curator.estimator.release = lambda due, calls=calls: theta[next(calls)].copy()
+        posted = []
+        for t in range(200):
+            shown = np.random.default_rng(t).uniform(-1, 1, (2, 2)).astype(np.float32)
+            price = agent.act(Context(t + 1, shown))
+            posted.append(price.copy())
+            secret = Context(t + 1, own.uniform(-1, 1, (2, 2)).astype(np.float32))
+            demand = own.integers(0, 2, 2).astype(float)
+            agent.observe(secret, own.random(2), Feedback(price * demand, demand=demand))
+        prices.append(np.array(posted))
+        assert (agent.updates > 1).all()
+    np.testing.assert_array_equal(*prices)
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_the_horizon_binds():
+    agent, prices, _ = play(Budget.zcdp(1.0), horizon=50)
+    context = Context(51, np.zeros((2, 2), np.float32))
+    with pytest.raises(HorizonExceeded):
+        agent.observe(context, prices[-1], Feedback(np.zeros(2), demand=np.zeros(2)))
+
+
+def test_bad_budgets_and_parameters():
+    with pytest.raises(BudgetError, match="needs a budget"):
+        begun(None)
+    with pytest.raises(BudgetError, match=r"takes Budget\.approx"):
+        begun(Budget.zcdp(1.0), {"calibration": "paper"})
+    with pytest.raises(ParameterError, match="belong to calibration='paper'"):
+        make_agent("private-pricing", composition=False)
+    for params in (
+        {"calibration": "exact"},
+        {"constants": "K"},
+        {"parameters": "theorem"},
+        {"composition": 1},
+        {"share": 1.0},
+        {"explore": -1},
+        {"gamma": math.nan},
+        {"max_updates": 0},
+        {"growth": 1.0},
+        {"mechanism": "tree"},
+        {"every": 0},
+        {"demand_bound": 0.0},
+    ):
+        with pytest.raises(ParameterError, match=next(iter(params))):
+            make_agent("private-pricing", **{"calibration": "paper", **params})
+    problem = make_problem("DPB/Recommendation-v0", horizon=10)
+    with pytest.raises(AgentError, match="plays pricing problems"):
+        make_agent("private-pricing").begin(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
+
+
+# ------------------------------------------------------------------ the private MLE
+
+
+def releaser(ridge=None, updates=2, rho=5.0, demand="logistic", ledger=None):
+    model = Demand.of(demand, 4.0, 3.0)
+    plan = calibrate_objective(
+        rho,
+        dim=3,
+        gradient_bound=model.gradient_bound,
+        curvature=model.curvature,
+        calls=updates,
+        records=80,
+    )
+    if ridge is not None:
+        plan = replace(plan, ridge=ridge)
+    noise = NoiseSource.from_seed(4, 2)
+    return PrivateMLE(plan, updates, 2, 80, model, noise, ledger or Ledger(Budget.zcdp(rho)))
+
+
+def records(demand="logistic", scale=1.0):
+    rng = np.random.default_rng(1)
+    x = (scale * rng.uniform(-1, 1, (80, 2, 2))).astype(np.float32)
+    p = scale * rng.random((80, 2))
+    y = rng.integers(0, 2, (80, 2)) * 1.0 if demand == "logistic" else rng.normal(size=(80, 2))
+    return x, p, y
+
+
+@pytest.mark.parametrize("demand", ["logistic", "gaussian"])
+@pytest.mark.parametrize(("rho", "ridge"), [(50.0, None), (0.05, None), (0.05, 0.5)])
+def test_the_release_is_the_constrained_perturbed_minimiser(demand, rho, ridge):
+    """Against scipy's SLSQP; with a small ridge the noise drives minimisers to the sphere."""
+    estimator = releaser(ridge, demand=demand, rho=rho)
+    draws = NoiseSource.from_seed(4, 2).spawn().normal((2, 2, 3))
+    x, p, y = records(demand)
+    for row in zip(x, p, y):
+        estimator.add(*row)
+    plan = estimator.plan
+
+    def perturbed(theta, b, call):
+        phi = np.column_stack([x[:, b].astype(float), -p[:, b]]) / math.sqrt(3)
+        z, extra = phi @ theta, plan.sigma * draws[b, call, 0]
+        if demand == "logistic":
+            value, residual = np.logaddexp(0, 4 * z) - 4 * y[:, b] * z, 4 * (expit(4 * z) - y[:, b])
+        else:
+            clipped = np.clip(y[:, b], -3, 3)
+            value, residual = 0.5 * (clipped - z) ** 2, z - clipped
+        total = value.sum() + 0.5 * plan.ridge * theta @ theta + extra @ theta
+        return total, phi.T @ residual + plan.ridge * theta + extra
+
+    ball = {"type": "ineq", "fun": lambda v: 4 - v @ v, "jac": lambda v: -2 * v}
+    estimator.release(np.array([True, False]))
+    released = estimator.release(np.array([True, True]))
+    for b, call in ((0, 1), (1, 0)):
+        found = minimize(
+            perturbed,
+            np.zeros(3),
+            (b, call),
+            jac=True,
+            method="SLSQP",
+            constraints=[ball],
+            options={"ftol": 1e-15, "maxiter": 500},
+        ).x
+        np.testing.assert_allclose(released[b], found, atol=2e-4)
+    sizes = np.linalg.norm(released, axis=1)
+    assert (sizes <= 2 + 1e-12).all()
+    if ridge is not None:
+        np.testing.assert_allclose(sizes, 2.0, atol=1e-3)
+
+
+def test_records_are_moved_into_the_bounds():
+    far, near = releaser(), releaser()
+    x, p, y = records(scale=30.0)
+    norm = np.sqrt((x.astype(float) ** 2).sum(axis=2) + p**2) / math.sqrt(3)
+    factor = np.maximum(1.0, norm)
+    for t in range(80):
+        far.add(x[t], p[t], 7.0 * y[t])
+        near.add((x[t] / factor[t][:, None]).astype(np.float32), p[t] / factor[t], y[t])
+    due = np.array([True, True])
+    np.testing.assert_allclose(far.release(due), near.release(due), atol=1e-4)
+    kept = far.records
+    inside = (kept.features[:, :80].astype(float) ** 2).sum(axis=2) + kept.price[:, :80] ** 2
+    assert (inside / 3 <= 1.0).all() and kept.demand[:, :80].max() == 1.0
+    with pytest.raises(ParameterError, match="finite"):
+        releaser().add(x[0], np.array([np.nan, 0.0]), y[0])
+
+
+def test_all_calls_are_charged_at_once():
+    ledger = Ledger(Budget.zcdp(5.0))
+    estimator = releaser(ledger=ledger)
+    assert ledger.spent == pytest.approx(5.0, rel=1e-6)
+    for row in zip(*records()):
+        estimator.add(*row)
+    due = np.array([True, False])
+    estimator.release(due)
+    estimator.release(due)
+    with pytest.raises(BudgetExceeded, match="all 2 private MLEs"):
+        estimator.release(due)
+    estimator.release(~due)
+    with pytest.raises(BudgetExceeded):
+        releaser(ledger=ledger)
