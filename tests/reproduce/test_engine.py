@@ -166,6 +166,24 @@ def test_the_same_for_any_number_of_workers(only: Figure, tmp_path: Path) -> Non
     assert one.judgements == two.judgements
 
 
+def test_several_figures_share_a_page(
+    monkeypatch: Any, capsys: Any, figure: Figure, tmp_path: Path
+) -> None:
+    second = figure.model_copy(update={"figure": "fig2", "title": "Another <figure> & more"})
+    monkeypatch.setattr(engine, "load_figures", lambda target: [figure, second])
+    done = reproduce("made-up", tmp_path, replicates=2, workers=1, progress=False)
+    assert done.page == tmp_path / "index.html"
+    text = done.page.read_text()
+    page = _Page()
+    page.feed(text)
+    assert len(page.sources) == 2 and not page.open
+    assert "Another &lt;figure&gt; &amp; more" in text
+    assert set(done.verdicts) == {"fig1/below-random", "fig2/below-random"}
+    done.table()
+    printed = capsys.readouterr().out
+    assert "made-up/fig1" in printed and "Another <figure> & more" in printed
+
+
 # ------------------------------------------------------------------ the command
 
 

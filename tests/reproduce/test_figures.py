@@ -14,7 +14,8 @@ from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.planning import plan_suite
 from dpb_gym.evaluation.reproduce import judge, load_figures, targets
 from dpb_gym.evaluation.reproduce.curves import Curve, place
-from dpb_gym.evaluation.reproduce.figure import Figure, parse_figure
+from dpb_gym.evaluation.reproduce.figure import Figure
+from dpb_gym.evaluation.reproduce.loading import parse_figure
 
 ALL = targets()
 

@@ -15,7 +15,8 @@ from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.leaderboard import collect
 from dpb_gym.evaluation.planning import make_jobs, plan_suite
 from dpb_gym.evaluation.reproduce.curves import Curve, place
-from dpb_gym.evaluation.reproduce.figure import Figure, load_figures
+from dpb_gym.evaluation.reproduce.figure import Figure
+from dpb_gym.evaluation.reproduce.loading import load_figures
 from dpb_gym.evaluation.reproduce.outputs import PAGE, PICTURE, html, write_outputs
 from dpb_gym.evaluation.reproduce.tables import print_figure
 from dpb_gym.evaluation.reproduce.verdicts import Judgement, judge
