@@ -14,7 +14,7 @@ from dpb_agents.pricing.policy import Curator, GLMPolicy
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_gym import kernels, validation
 from dpb_gym.agent import register_agent
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -164,7 +164,7 @@ class PrivatePricing(GLMPolicy):
         estimator = PrivateMLE(plan.mle, plan.updates, B, T, demand, noise, ledger)
         self.guarantee = ledger.guarantee
         self._sign = np.ones(B)
-        self._every = gram.every
+        self._every, self._horizon = gram.every, T
         return Curator(estimator, gram, plan.shift, plan.updates)
 
     # ------------------------------------------------------------- calibrations
@@ -270,14 +270,17 @@ class PrivatePricing(GLMPolicy):
         curator = self._curator
         assert feedback.demand is not None and curator.gram is not None
         assert curator.max_updates is not None
+        left = self._updates < curator.max_updates
+        if not left.any():  # nothing will be released again, so nothing more is kept
+            self._rounds += 1
+            if self._rounds > self._horizon:
+                raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
+            return
         curator.estimator.add(context.features, action, feedback.demand)
         kernels.glm_fit.grams(context.features, action, self._grams)
         curator.gram.add(self._grams)
         self._rounds += 1
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
-            return
-        left = self._updates < curator.max_updates
-        if not left.any():
             return
         gram = curator.gram.release()
         due = left & self._grown(gram)

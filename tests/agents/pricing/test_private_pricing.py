@@ -240,8 +240,15 @@ def test_raw_records_reach_the_price_through_releases_only():
 # ------------------------------------------------------------------ refusals
 
 
-def test_the_horizon_binds():
-    agent, prices, _ = play(Budget.zcdp(1.0), horizon=50)
+@pytest.mark.parametrize("updates", [1, 60])
+def test_the_horizon_binds(updates):
+    params = {"max_updates": updates, "growth": 1.001, "every": 1}
+    agent, prices, _ = play(Budget.zcdp(1.0), params, horizon=50)
+    kept = agent._curator.estimator.records.count
+    if updates == 1:  # records are kept only as long as they can matter
+        assert (agent.updates == 1).all() and kept < 50
+    else:
+        assert (agent.updates < updates).all() and kept == 50
     context = Context(51, np.zeros((2, 2), np.float32))
     with pytest.raises(HorizonExceeded):
         agent.observe(context, prices[-1], Feedback(np.zeros(2), demand=np.zeros(2)))
