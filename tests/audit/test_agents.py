@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -320,3 +321,38 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         audit(**arguments)
+
+
+class QuietMLE(DPMNL):
+    """DPMNL whose private estimates carry less noise than they are charged for."""
+
+    def __init__(self, variance):
+        super().__init__(max_updates=1)
+        self.variance = variance
+
+    def begin(self, problem, streams, budget=None):
+        super().begin(problem, streams, budget)
+        estimator = self._curator.estimator
+        scaled = math.sqrt(self.variance) * estimator.plan.sigma
+        estimator.plan = replace(estimator.plan, sigma=scaled)
+
+
+@pytest.mark.parametrize(
+    ("variance", "rho", "verdict"),
+    [
+        (1.0, 0.5, "PASS"),
+        (1.0, 2.0, "PASS"),
+        (0.1, 0.5, "FAIL"),
+        (0.1, 2.0, "FAIL"),
+        (0.25, 2.0, "FAIL"),
+    ],
+)
+def test_private_estimates_are_audited_end_to_end(variance, rho, verdict):
+    report = audit(
+        lambda: QuietMLE(variance),
+        Budget.zcdp(rho),
+        env_id="DPB/Assortment-v0",
+        env_kwargs={"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
+        horizon=256,
+    )
+    assert report.verdict == verdict, report

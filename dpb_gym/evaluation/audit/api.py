@@ -12,6 +12,7 @@ from dpb_gym.agent import Agent, SingleAgent, agent_spec, check_supported
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.lockstep import Observed, play
+from dpb_gym.evaluation.audit.taps import is_releaser
 from dpb_gym.evaluation.audit.worlds import Pair, pairs_for
 from dpb_gym.evaluation.entries import Entry, resolve_agents
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs
@@ -224,5 +225,7 @@ def _boundary(observed: Observed) -> str:
         name = tap.name.rpartition(".")[2].lstrip("_")
         found = tap.attained
         share = "" if found is None else f", {100 * found[0] / found[1]:.0f}% of its sensitivity"
-        parts.append(f"{name} ({type(tap.thing).__name__}, {tap.calls} calls{share})")
+        unit = "release" if is_releaser(tap.thing) else "message"
+        times = f"{tap.calls} {unit}{'' if tap.calls == 1 else 's'}"
+        parts.append(f"{name} ({type(tap.thing).__name__}, {times}{share})")
     return "; ".join(parts)

@@ -70,6 +70,9 @@ def play(
     check_pair(pair, instance.context().features.shape[1:])
     hidden = {name: np.repeat(value, 2 * runs, axis=0) for name, value in instance.hidden.items()}
     seen: list[Array] = []
+    history = _History(problem, runs)
+    for tap in taps:
+        tap.others_gradient = history.gradient
     released_at = 0
     for t in range(1, problem.horizon + 1):
         round_ = _tiled(instance.round(), 2 * runs)
@@ -86,6 +89,8 @@ def play(
             feedback = _answers(worlds, problem, context, checked, runs)
         else:
             feedback, _ = problem.respond(hidden, round_, checked)
+        if not target and any(tap.wants_gradient for tap in taps):
+            history.add(context, checked, feedback)
         if not target or _sees_own_action(agent.guarantee):
             seen.append(_numbers(info.kind, context, checked))
         agent.observe(context, action, feedback)
@@ -106,6 +111,27 @@ def play(
         np.concatenate(actions, axis=1),
         taps,
     )
+
+
+class _History:
+    """Records of everybody but the target, which the attacker knows."""
+
+    def __init__(self, problem: Problem, runs: int) -> None:
+        self._problem, self._runs = problem, runs
+        self._records: list[tuple[Context, Array, Feedback]] = []
+
+    def add(self, context: Context, action: Array, feedback: Feedback) -> None:
+        """Keeps one round; contexts are the same in all replicates and kept once."""
+        one = _mapped(context, lambda value: value[:1].copy())
+        self._records.append((one, action, feedback))
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of all losses at parameters ``(2 runs, d)``."""
+        total = np.zeros_like(theta)
+        for one, action, feedback in self._records:
+            context = _mapped(one, lambda value: np.repeat(value, 2 * self._runs, axis=0))
+            total += self._problem.loss(theta, context, action, feedback).gradient
+        return total
 
 
 def _sees_own_action(guarantee: Guarantee | None) -> bool:
