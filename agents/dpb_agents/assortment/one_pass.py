@@ -28,9 +28,10 @@ class OnePassMNL(OnePassNewton):
     theta that was released when the customer arrived, features moved into the unit ball. The
     running sums of both are released with Gaussian noise at rounds that grow geometrically
     (`dpb_agents.common.weighted_sums.Schedule`), and theta solves the combined releases,
-    shrunk by what is known of the noise. Offers are uniformly random sets until the first
-    release, then the best assortment under theta, whatever the revenues. Nothing is refitted,
-    so the cost of a round does not depend on t.
+    shrunk by what is known of the noise. The offer is the best assortment under theta, whatever
+    the revenues; until the first release that is theta = 0, or, if all revenues are equal and
+    theta = 0 tells nothing, a uniformly random set. Nothing is refitted, so the cost of a
+    round does not depend on t.
 
     The guarantee is joint zCDP (or the (epsilon, delta) that was asked for) per user-round,
     replace-one, and all-Gaussian; it is the whole budget from the first round on. Without a
@@ -91,7 +92,7 @@ class OnePassMNL(OnePassNewton):
     def act(self, context: Context) -> Array:
         N, K = self._shape
         slates = np.empty((len(self.theta), K), np.int64)
-        if self.rounds < self.first_release:
+        if self._equal and self.rounds < self.first_release:
             kernels.mnl.random_slates(self._uniforms.next(), N, slates)
             return slates
         from dpb_gym.kernels import mnl_slates
