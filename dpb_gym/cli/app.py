@@ -163,6 +163,41 @@ def verify(
 
 
 @app.command()
+def reproduce(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="PAPER[/FIGURE]", help="private-assortment or private-pricing."),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Folder; reproductions/PAPER by default. Resumes.")
+    ] = None,
+    replicates: Annotated[int | None, typer.Option(help="Instead of the figures' own.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version: checks that everything runs.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Parameter of the environments, e.g. data=FILE; may be repeated.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Run a paper's figures and judge its claims: HOLDS, CONDITIONAL or FAILS.
+
+    Example: dpb reproduce private-assortment/fig4 --replicates 10
+    """
+    from dpb_gym.cli import reproducing
+
+    status = reproducing.run(target, out, replicates, quick, workers, set_ or [], quiet)
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
 def audit(
     agent: Annotated[str, typer.Argument(help="A registered agent.")],
     rho: Annotated[float | None, typer.Option(help="zCDP budget; 0.5 by default.")] = None,

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from dpb_gym.cli import main
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.api import evaluate
 from dpb_gym.evaluation.reproduce import engine, reproduce
-from dpb_gym.evaluation.reproduce.__main__ import main
 from dpb_gym.evaluation.reproduce.engine import run_figure
 from dpb_gym.evaluation.reproduce.figure import Figure
 
@@ -187,22 +187,25 @@ def test_several_figures_share_a_page(
 # ------------------------------------------------------------------ the command
 
 
-def test_the_command_on_a_real_figure(capsys: Any, tmp_path: Path) -> None:
+def command(monkeypatch: Any, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["dpb", "reproduce", *words])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return int(stopped.value.code or 0)
+
+
+def test_the_command_on_a_real_figure(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
     arguments = ["private-assortment/fig4", "--quick", "--out", str(tmp_path), "--quiet"]
-    assert main([*arguments, "--workers", "1", "--replicates", "2"]) == 0
+    assert command(monkeypatch, *arguments, "--workers", "1", "--replicates", "2") == 0
     printed = capsys.readouterr().out
     assert "falls as rho grows" in printed and "rho=9 per user-round" in printed
     assert "prove nothing" in printed
     assert (tmp_path / "fig4-quick/figure.png").exists()
 
 
-def test_the_command_reports_errors_in_one_line(capsys: Any) -> None:
-    assert main(["private-pricng"]) == 2
+def test_the_command_reports_errors_in_one_line(monkeypatch: Any, capsys: Any) -> None:
+    assert command(monkeypatch, "private-pricng") == 2
     error = capsys.readouterr().err
-    assert error.startswith("dpb: unknown paper or figure") and error.count("\n") == 1
-    assert main(["private-assortment/fig4", "--set", "n_items"]) == 2
+    assert "unknown paper or figure" in error and error.count("\n") == 1
+    assert command(monkeypatch, "private-assortment/fig4", "--set", "n_items") == 2
     assert "KEY=VALUE" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
-    assert stopped.value.code == 0
-    assert "private-assortment/fig4" in capsys.readouterr().out
