@@ -17,7 +17,8 @@ ROOT2 = np.sqrt(2.0)
 
 
 @jit
-def _into_ball(vector, radius):
+def into_ball(vector, radius):
+    """Scales a vector down to norm `radius` in place; returns whether it was longer."""
     s = 0.0
     for j in range(vector.shape[0]):
         s += vector[j] * vector[j]
@@ -68,7 +69,7 @@ def choice_rows(features, slates, choice, theta, radius, curvature_weight, weigh
                 bought = n
             for j in range(d):
                 x[n, j] = features[b, item, j]
-            _into_ball(x[n], 1.0)
+            into_ball(x[n], 1.0)
             s = 0.0
             for j in range(d):
                 s += x[n, j] * theta[b, j]
@@ -104,7 +105,7 @@ def choice_rows(features, slates, choice, theta, radius, curvature_weight, weigh
             for k in range(d):
                 s += h[j, k] * theta[b, k]
             response[j] = s
-        if _into_ball(response, radius):
+        if into_ball(response, radius):
             clipped[b] += 1
         for j in range(d):
             rows[b, column + j] = weight * response[j]
@@ -160,7 +161,7 @@ def demand_rows(
         for j in range(d - 1):
             phi[j] = features[b, j] / root
         phi[d - 1] = -price[b] / root
-        _into_ball(phi, 1.0)
+        into_ball(phi, 1.0)
         y = min(max(demand[b], low), high) if demand[b] == demand[b] else demand[b]
         if model == LOGISTIC:
             s = 0.0
@@ -189,7 +190,7 @@ def demand_rows(
         for j in range(d):
             response[j] = u * phi[j]
         # rounding must not exceed the bound either
-        _into_ball(response, radius)
+        into_ball(response, radius)
         if share < 1.0 or y != demand[b]:
             clipped[b] += 1
         column = 0
@@ -202,84 +203,6 @@ def demand_rows(
                 column += 1
         for j in range(d):
             rows[b, column + j] = weight * response[j]
-
-
-@jit
-def directions(features, action, observed, intercept, out):
-    """Chosen features with an intercept, in the unit ball.
-
-    out[b] = [x; intercept] / sqrt(1 + intercept^2), x moved into the unit ball, or 0 where
-    nothing was observed.
-
-    Args:
-        features: ``(B, m, d)``.
-        action: ``(B,)``, the chosen candidates.
-        observed: ``(B,)``.
-        intercept: Value of the constant feature.
-        out: Output ``(B, d + 1)``.
-
-    Returns:
-        0, or 1 + the first replicate whose action is out of range.
-    """
-    B, m, d = features.shape
-    for b in range(B):
-        if action[b] < 0 or action[b] >= m:
-            return b + 1
-    factor = 1.0 / np.sqrt(1.0 + intercept * intercept)
-    for b in range(B):
-        row = out[b]
-        if not observed[b]:
-            for j in range(d + 1):
-                row[j] = 0.0
-            continue
-        for j in range(d):
-            row[j] = features[b, action[b], j]
-        row[d] = 0.0
-        _into_ball(row, 1.0)
-        for j in range(d):
-            row[j] *= factor
-        row[d] = intercept * factor
-    return 0
-
-
-@jit
-def add_outer_halves(vectors, out):
-    """Adds the isometric half of v v' to out[b] ``(B, d (d + 1) / 2)`` for v = vectors[b]."""
-    B, d = vectors.shape
-    for b in range(B):
-        column = 0
-        for j in range(d):
-            x = vectors[b, j]
-            out[b, column] += x * x
-            column += 1
-            x *= ROOT2
-            for k in range(j + 1, d):
-                out[b, column + k - j - 1] += x * vectors[b, k]
-            column += d - j - 1
-
-
-@jit
-def best_candidates(features, theta, action):
-    """argmax_k <x_k, theta>, x moved into the unit ball; ties to the lower index.
-
-    theta may be longer than x: further entries (an intercept) change no comparison.
-    """
-    B, m, d = features.shape
-    for b in range(B):
-        best = -np.inf
-        action[b] = 0
-        for k in range(m):
-            s = 0.0
-            norm = 0.0
-            for j in range(d):
-                x = np.float64(features[b, k, j])
-                s += x * theta[b, j]
-                norm += x * x
-            if norm > 1.0:
-                s /= np.sqrt(norm)
-            if s > best:
-                best = s
-                action[b] = k
 
 
 @jit
@@ -354,35 +277,4 @@ def shrink(values, vectors, response, prior, spread, noise, radius, out):
             t = prior * h * u / (prior * h * h + spread * h + noise)
             for j in range(d):
                 out[b, j] += t * vectors[b, j, i]
-        _into_ball(out[b], radius)
-
-
-@jit
-def posterior_systems(matrices, prior, spread, noise, out):
-    """out[b] = G P G + spread G + noise I, for symmetric G ``(B, d, d)`` and diagonal P ``(d,)``.
-
-    The covariance of u = G t + e with t ~ N(0, P) and e ~ N(0, spread G + noise I).
-    """
-    B, d, _ = matrices.shape
-    for b in range(B):
-        g = matrices[b]
-        for j in range(d):
-            for k in range(d):
-                out[b, j, k] = spread * g[j, k]
-            out[b, j, j] += noise
-            for i in range(d):
-                w = prior[i] * g[j, i]
-                for k in range(d):
-                    out[b, j, k] += w * g[i, k]
-
-
-@jit
-def posterior_means(matrices, prior, solutions, out):
-    """out[b] = P G z, for symmetric G ``(B, d, d)``, diagonal P ``(d,)`` and z ``(B, d)``."""
-    B, d, _ = matrices.shape
-    for b in range(B):
-        for j in range(d):
-            s = 0.0
-            for k in range(d):
-                s += matrices[b, j, k] * solutions[b, k]
-            out[b, j] = prior[j] * s
+        into_ball(out[b], radius)

@@ -101,7 +101,9 @@ def open_sums(
     from dpb_gym.privacy import ContinualSum, ExactSum, equivalent_rho, gaussian_sigma
 
     if budget is None:
-        schedule = Schedule.unweighted(Schedule.geometric(horizon, start, design.ratio, 0.0).ends)
+        # exact sums may be released often: nothing is spent
+        fine = Schedule.geometric(horizon, start, design.ratio**0.2, 0.0)
+        schedule = Schedule.unweighted(fine.ends)
         exact = ExactSum(width, replicates, clip=clip, horizon=horizon, what=what)
         return exact, Releases(schedule)
     assert ledger is not None
@@ -248,12 +250,22 @@ class OnePassNewton(Agent):
 
     A subclass opens the sums in `begin`, fills `rows` in `observe` and calls `take`; it acts
     on `theta`.
+
+    Attributes:
+        theta: The newest estimate, ``(B, d)``, from releases only.
+        rows: Buffer of one record per replicate, ``(B, width)``.
+        layout: What the rows hold.
+        prior_norm: Prior size of theta in use.
+        rounds: Records per replicate so far.
+        ledger: What was released, None without a budget.
+        releaser: Takes the raw records; the policy reads its releases only.
     """
 
     def __init__(
         self, norm: float, reach: float, clip: float, share: float, start: int, design: Design
     ) -> None:
         self.norm = validation.real("norm", norm, 0.0, open_low=True)
+        self.prior_norm = self.norm
         self.reach = validation.real("reach", reach, 0.0, open_low=True)
         self.clip = validation.real("clip", clip, 0.0, open_low=True)
         self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
@@ -288,6 +300,7 @@ class OnePassNewton(Agent):
 
         B, d = streams.replicates, problem.dim
         self.layout = CurvatureRows(d, bound, radius, self.share)
+        self.prior_norm = self.choose_norm(problem.horizon, budget, rate)
         self.ledger = None if budget is None else Ledger(budget, notion=notion)
         self.releaser, self._releases = open_sums(
             self.design,
@@ -300,15 +313,19 @@ class OnePassNewton(Agent):
             ledger=self.ledger,
             noise=NoiseSource(streams.noise),
             what="running sums of curvature and response",
-            unit_noise=self.layout.unit_noise(self.norm),
+            unit_noise=self.layout.unit_noise(self.prior_norm),
             spread=rate,
-            signal=rate * self.norm / math.sqrt(d),
+            signal=rate * self.prior_norm / math.sqrt(d),
         )
         self.guarantee = None if self.ledger is None else self.ledger.guarantee
         self.theta = np.zeros((B, d))
         self.rows = np.empty((B, self.layout.width))
         self._clipped = np.zeros(B, np.int64)
         self.rounds = 0
+
+    def choose_norm(self, horizon: int, budget: Budget | None, rate: float) -> float:
+        """Prior size of theta under a budget; `norm` whatever the budget, unless overridden."""
+        return self.norm
 
     @property
     def first_release(self) -> int:
@@ -326,4 +343,4 @@ class OnePassNewton(Agent):
         self.rounds += 1
         if self._releases.due(self.rounds):
             estimate = self._releases.take(self.releaser.release(), self.releaser.noise_std)
-            self.theta = self.layout.solve(estimate, norm=self.norm, reach=self.reach)
+            self.theta = self.layout.solve(estimate, norm=self.prior_norm, reach=self.reach)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,9 @@ from dpb_gym.streams import AgentStreams
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget
 
-# Gaussian demand counts up to three standard deviations off its largest mean's half.
+# Gaussian demand has unit variance and a mean within [-1, 1]: clipped in few rounds.
 GAUSSIAN_RANGE = (-3.0, 3.0)
+LEAST_NORM = 0.35
 
 
 @register_agent("one-pass-pricing", supports=["pricing"], budget="optional", partial_feedback=False)
@@ -45,7 +47,11 @@ class OnePassPricing(OnePassNewton):
     remains is a non-private online Newton method.
 
     Args:
-        norm: Prior size of theta: variance ``norm^2 / d`` per coordinate.
+        norm: Prior size of theta: variance ``norm^2 / d`` per coordinate. By default
+            (T / t_0)^(1/4) / 7 kept within [0.35, 1] for logistic demand, t_0 the round at
+            which the noise is as large as a theta of norm 1: the less a budget can teach, the
+            more a small theta, which means price 1, is preferred, so that a hopeless budget
+            loses nothing against price 1. Without a budget, or for Gaussian demand, 1.
         reach: Largest norm of an estimate of theta.
         clip: Norm bound U of the response, in units of the largest that is possible (zeta, or
             the range to which Gaussian demand is clipped). Records that might exceed it get a
@@ -72,7 +78,7 @@ class OnePassPricing(OnePassNewton):
 
     def __init__(
         self,
-        norm: float = 1.0,
+        norm: float | None = None,
         reach: float = 1.5,
         clip: float = 0.3,
         bound: float = 0.35,
@@ -86,7 +92,8 @@ class OnePassPricing(OnePassNewton):
         every: int = 100,
     ) -> None:
         design = Design(mechanism, first, ratio, decay, every)
-        super().__init__(norm, reach, clip, share, start, design)
+        super().__init__(1.0 if norm is None else norm, reach, clip, share, start, design)
+        self._adapt = norm is None
         self.bound = validation.real("bound", bound, 0.0, 1.0, open_low=True)
         self.explore = None if explore is None else validation.integer("explore", explore, 0)
 
@@ -116,6 +123,15 @@ class OnePassPricing(OnePassNewton):
         explore = min(explore, problem.horizon)
         self._start = np.stack([rng.random(explore) for rng in streams.agent])
         self._value = np.empty(streams.replicates)
+
+    def choose_norm(self, horizon: int, budget: Budget | None, rate: float) -> float:
+        from dpb_gym.privacy import equivalent_rho, gaussian_sigma
+
+        if budget is None or not self._adapt or self._model != MODELS.index("logistic"):
+            return self.norm
+        noise = gaussian_sigma(equivalent_rho(budget), 1.0) * self.layout.unit_noise(self.norm)
+        even = noise * math.sqrt(self.layout.dim) / rate
+        return min(self.norm, max(LEAST_NORM, math.sqrt(math.sqrt(horizon / even)) / 7.0))
 
     def act(self, context: Context) -> Array:
         if self.rounds < self._start.shape[1]:

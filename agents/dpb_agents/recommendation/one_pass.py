@@ -130,17 +130,17 @@ class OnePassLinear(Agent):
         return self.releaser.clipped_count
 
     def act(self, context: Context) -> Array:
-        from dpb_gym.kernels import one_pass
+        from dpb_gym.kernels import one_pass_linear
 
         action = np.empty(len(self._theta), np.int64)
-        one_pass.best_candidates(context.features, self._theta, action)
+        one_pass_linear.best_candidates(context.features, self._theta, action)
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        from dpb_gym.kernels import one_pass
+        from dpb_gym.kernels import one_pass_linear
 
         observed = self._all if feedback.observed is None else feedback.observed
-        bad = one_pass.directions(
+        bad = one_pass_linear.directions(
             context.features, action, observed, self.intercept, self._directions
         )
         if bad:
@@ -149,13 +149,13 @@ class OnePassLinear(Agent):
                 f"0..{context.features.shape[1] - 1}"
             )
         self.releaser.add(feedback.reward - self._middle, self._directions)
-        one_pass.add_outer_halves(self._directions, self._grams.pending)
+        one_pass_linear.add_outer_halves(self._directions, self._grams.pending)
         self._rounds += 1
         if self._releases.due(self._rounds):
             self._update()
 
     def _update(self) -> None:
-        from dpb_gym.kernels import one_pass
+        from dpb_gym.kernels import one_pass, one_pass_linear
 
         d = self._theta.shape[1]
         estimate = self._releases.take(self.releaser.release(), self.releaser.noise_std)
@@ -165,11 +165,11 @@ class OnePassLinear(Agent):
         # keeps exact sums of few directions solvable
         least = 1e-10 * spread * estimate.rounds
         covariance = np.empty_like(information)
-        one_pass.posterior_systems(
+        one_pass_linear.posterior_systems(
             information, self._prior, spread, estimate.std**2 + least, covariance
         )
         solution = np.linalg.solve(covariance, estimate.sums[:, :, None])[:, :, 0]
         self._theta = np.empty((len(solution), d))
-        one_pass.posterior_means(
+        one_pass_linear.posterior_means(
             information, self._prior, np.ascontiguousarray(solution), self._theta
         )

@@ -249,7 +249,7 @@ def test_a_hopeless_budget_costs_no_more_than_the_better_of_price_one_and_random
 
 def test_linear_without_budget_is_ridge_regression():
     problem = problem_of("one-pass-linear", 130)
-    agent = begin("one-pass-linear", problem, [3], None, intercept=0.5, ratio=2.0, start=60)
+    agent = begin("one-pass-linear", problem, [3], None, intercept=0.5, ratio=2.0, start=120)
     instance = problem.instance([3])
     X, y = [], []
     for t in range(125):
