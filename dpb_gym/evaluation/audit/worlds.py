@@ -123,7 +123,12 @@ def _assortment(problem: ProblemInfo) -> list[Pair]:
         Pair("all items e1 or all items -e1, both buy", same(0, 1), same(180, 1)),
         Pair("all items e1, buys or not", same(0, 1), same(0, 0)),
         Pair("items x and -x at 150 degrees, buys -x", mixed(0, -1), mixed(150, -1)),
-        Pair("items x and -x at 150 degrees, buys -x as nobody else", mixed(0, -1), mixed(150, -1), driven),
+        Pair(
+            "items x and -x at 150 degrees, buys -x as nobody else",
+            mixed(0, -1),
+            mixed(150, -1),
+            driven,
+        ),
     ]
 
 

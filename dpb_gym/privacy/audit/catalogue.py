@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -39,6 +40,8 @@ def grams(capacity: int) -> tuple[Any, Any]:
 
 def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
     """Audits of everything that releases, by name.
+
+    Those of secure noise are there if OpenDP is; they cannot be repeated.
 
     Args:
         rho: zCDP to spend on each. Below about 0.1 two thousand runs show little.
@@ -80,7 +83,38 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
             *grams(CAPACITY),
             rounds=ROUNDS,
         )
-    return {name: _named(name, audit) for name, audit in (audits | _objectives(rho)).items()}
+    audits |= _secure(rho) | _objectives(rho)
+    return {name: _named(name, audit) for name, audit in audits.items()}
+
+
+def _secure(rho: float) -> dict[str, Audit]:
+    """Sums with noise from the operating system's entropy, where OpenDP is installed."""
+    if importlib.util.find_spec("opendp") is None:
+        return {}
+
+    def one(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
+        return GaussianSum(
+            2, replicates, clip=1.0, rho=rho, noise="secure", ledger=ledger, horizon=1
+        )
+
+    def tree(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
+        return ContinualSum(
+            "binary-tree",
+            horizon=ROUNDS,
+            dim=2,
+            replicates=replicates,
+            clip=1.0,
+            rho=rho,
+            noise="secure",
+            ledger=ledger,
+        )
+
+    return {
+        "Gaussian sum, vectors, secure noise": partial(audit_sum, one, _E1, -_E1),
+        "continual sum, binary-tree, vectors, secure noise": partial(
+            audit_sum, tree, _E1, -_E1, rounds=ROUNDS
+        ),
+    }
 
 
 def _objectives(rho: float) -> dict[str, Audit]:
