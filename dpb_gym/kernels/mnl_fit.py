@@ -250,9 +250,7 @@ def newton(
         if seen[b] > 0:
             for k in range(d):
                 gradient[k] = 0.0
-            _accumulate(
-                x[b], offered[b], chosen[b], seen[b], n, theta[b], gradient, H, p, mean
-            )
+            _accumulate(x[b], offered[b], chosen[b], seen[b], n, theta[b], gradient, H, p, mean)
             if cholesky(H, ridge, factor):
                 _solve(factor, gradient, step)
                 for k in range(d):

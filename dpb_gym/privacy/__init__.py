@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.exact import ExactSum
     from dpb_gym.privacy.releasers.gaussian import GaussianSum
     from dpb_gym.privacy.releasers.minimiser import ExactMinimiser, PerturbedMinimiser, minimise
+    from dpb_gym.privacy.releasers.weighted import Combinations, Schedule, WeightedSum
     from dpb_gym.privacy.secure import SecureNoise
 
 _HOMES = {
@@ -87,6 +88,7 @@ _HOMES = {
     "releasers.continual": ("ContinualSum",),
     "releasers.exact": ("ExactSum",),
     "releasers.gaussian": ("GaussianSum",),
+    "releasers.weighted": ("Combinations", "Schedule", "WeightedSum"),
     "releasers.minimiser": ("ExactMinimiser", "PerturbedMinimiser", "minimise"),
     "secure": ("SecureNoise",),
 }
@@ -96,6 +98,7 @@ __all__ = [
     "Ball",
     "Bound",
     "Budget",
+    "Combinations",
     "Composition",
     "ContinualSum",
     "Entry",
@@ -117,8 +120,10 @@ __all__ = [
     "RandomizedResponseEvent",
     "Release",
     "Releaser",
+    "Schedule",
     "SecureNoise",
     "Segment",
+    "WeightedSum",
     "ZCDPEvent",
     "amplified_sigma_ru",
     "calibrate",

@@ -167,9 +167,9 @@ def test_defaults_and_checkpoints() -> None:
     )
     assert [r["round"] for r in result.records() if r["replicate"] == 0] == list(range(1, 51))
     assert result.suite.tasks[0].horizon == 50
-    assert dpb_gym.evaluate(
-        "DPB/Pricing-v0", "random", 30, 1, checkpoints=[10, 20]
-    ).series[0].rounds.tolist() == [10, 20, 30]
+    assert dpb_gym.evaluate("DPB/Pricing-v0", "random", 30, 1, checkpoints=[10, 20]).series[
+        0
+    ].rounds.tolist() == [10, 20, 30]
 
 
 def test_progress_may_be_a_function() -> None:

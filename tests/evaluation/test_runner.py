@@ -69,9 +69,7 @@ def test_any_batch_and_any_companions_give_the_same_bits(env_id: str, data: Any)
     seeds = data.draw(
         st.lists(st.sampled_from(SEEDS), min_size=1, max_size=6, unique=True), label="seeds"
     )
-    lanes = run_block(
-        problem(env_id), [everyone[i] for i in chosen], seeds, range(1, HORIZON + 1)
-    )
+    lanes = run_block(problem(env_id), [everyone[i] for i in chosen], seeds, range(1, HORIZON + 1))
     for lane in lanes:
         assert isinstance(lane, Lane), lane
         for i, seed in enumerate(seeds):

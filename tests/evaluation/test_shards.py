@@ -203,7 +203,10 @@ def test_the_key_is_the_configuration() -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text()
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**60), 2**60)
+        | st.text()
         | st.floats(allow_nan=False, allow_infinity=False),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
         max_leaves=6,

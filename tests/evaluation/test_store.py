@@ -84,9 +84,7 @@ def test_missing_cells_are_computed_alone_and_are_the_same(suite: Suite, finishe
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "text", "swap"])
-def test_damaged_shards_are_set_aside_and_redone(
-    damage: str, suite: Suite, finished: Path
-) -> None:
+def test_damaged_shards_are_set_aside_and_redone(damage: str, suite: Suite, finished: Path) -> None:
     whole = shards(finished)
     victim, other = sorted(finished.rglob("*.parquet"))[:2]
     content = bytearray(victim.read_bytes())
@@ -110,9 +108,7 @@ def test_damaged_shards_are_set_aside_and_redone(
     assert kept == whole
 
 
-def test_results_of_another_suite_are_refused_and_untouched(
-    suite: Suite, finished: Path
-) -> None:
+def test_results_of_another_suite_are_refused_and_untouched(suite: Suite, finished: Path) -> None:
     before = shards(finished), (finished / "manifest.json").read_bytes()
     for other in (
         suite.model_copy(update={"name": "other-v0"}),
@@ -255,8 +251,10 @@ LIMITED = """
 def test_a_full_disk_leaves_nothing_half_written(suite: Suite, tmp_path: Path) -> None:
     # A limit on file sizes fails in the middle of a write, as a full disk does. Manifests pass,
     # the shards of the longer checkpoints do not.
-    text = suite.to_yaml().replace("checkpoints: 4", "checkpoints: all").replace(
-        "horizon: 60", "horizon: 2000"
+    text = (
+        suite.to_yaml()
+        .replace("checkpoints: 4", "checkpoints: all")
+        .replace("horizon: 60", "horizon: 2000")
     )
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"

@@ -122,8 +122,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from([*GOOD, "budgets", "env", "horizon"]), inner, max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([*GOOD, "budgets", "env", "horizon"]), inner, max_size=4
+            )
+        ),
         max_leaves=8,
     ),
     st.sampled_from([*GOOD, "budgets", "checkpoints", "seed", "block"]),

@@ -26,9 +26,7 @@ def test_example_runs(script, tmp_path):
 
 def lines_of(script, name):
     source = (EXAMPLES / script).read_text()
-    node = next(
-        n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name
-    )
+    node = next(n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name)
     first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
     return [line for line in source.splitlines()[first - 1 : node.end_lineno] if line.strip()]
 

@@ -18,11 +18,9 @@ from dpb_gym.problems.base import Context, Feedback
 
 def brute_force(utility, revenues, capacity):
     return max(
-
-            reference.mnl_revenue(utility, revenues, np.array(items, int))
-            for size in range(capacity + 1)
-            for items in combinations(range(len(utility)), size)
-
+        reference.mnl_revenue(utility, revenues, np.array(items, int))
+        for size in range(capacity + 1)
+        for items in combinations(range(len(utility)), size)
     )
 
 

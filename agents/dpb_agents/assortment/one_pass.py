@@ -27,7 +27,7 @@ class OnePassMNL(OnePassNewton):
     Each choice enters once: its curvature H_t and its response u_t = H_t theta_t - g_t at the
     theta that was released when the customer arrived, features moved into the unit ball. The
     running sums of both are released with Gaussian noise at rounds that grow geometrically
-    (`dpb_agents.common.weighted_sums.Schedule`), and theta solves the combined releases,
+    (`dpb_gym.privacy.Schedule`), and theta solves the combined releases,
     shrunk by what is known of the noise. The offer is the best assortment under theta, whatever
     the revenues; until the first release that is theta = 0, or, if all revenues are equal and
     theta = 0 tells nothing, a uniformly random set. Nothing is refitted, so the cost of a

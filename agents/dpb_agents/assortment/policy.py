@@ -84,9 +84,7 @@ class MNLPolicy(Agent):
         self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
     ) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
-            raise AgentError(
-                f"{type(self).__name__} plays assortment problems, not {problem.kind}"
-            )
+            raise AgentError(f"{type(self).__name__} plays assortment problems, not {problem.kind}")
         B, N, K, d = streams.replicates, problem.n_items, problem.capacity, problem.dim
         self._n_items, self._capacity = N, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_agents.common.weighted_sums import Estimate, Releases, Schedule, Sums, WeightedSum
+from dpb_agents.common.weighted_sums import Estimate, Releases, Sums
 from dpb_gym import validation
 from dpb_gym.agent import Agent
+from dpb_gym.privacy import Schedule, WeightedSum
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.streams import AgentStreams
 

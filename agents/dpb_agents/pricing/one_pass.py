@@ -30,7 +30,7 @@ class OnePassPricing(OnePassNewton):
     Each sale enters once: its curvature H_t and its response u_t = H_t theta_t - g_t at the
     theta that was released when the customer arrived. The running sums of both are released
     with Gaussian noise at rounds that grow geometrically
-    (`dpb_agents.common.weighted_sums.Schedule`), and theta solves the combined releases,
+    (`dpb_gym.privacy.Schedule`), and theta solves the combined releases,
     shrunk by what is known of the noise; the offer is the price of largest expected revenue
     under theta, in closed form. Nothing is refitted, so the cost of a round does not depend
     on t.

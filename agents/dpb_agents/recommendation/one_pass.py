@@ -26,7 +26,7 @@ class OnePassLinear(Agent):
     Each round's reward, less the middle of its range, times the chosen candidate's features
     (moved into the unit ball, with a constant feature for the rewards' level) is added to a
     running sum that is released with Gaussian noise at rounds that grow geometrically
-    (`dpb_agents.common.weighted_sums.Schedule`). The features are public, so the same weighted
+    (`dpb_gym.privacy.Schedule`). The features are public, so the same weighted
     sums of x x' are exact. theta is the posterior mean of the combined releases under a
     Gaussian prior and the known noise variance; the agent plays the largest <x, theta>.
 

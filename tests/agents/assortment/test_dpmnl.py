@@ -97,8 +97,10 @@ def test_verified_noise() -> None:
     rng = np.random.default_rng(0)
     s = curator.gram.noise_std_max
     noise = rng.normal(size=(4000, 5, 5)) * s / math.sqrt(2)
-    noise = np.triu(noise, 1) + np.triu(noise, 1).transpose(0, 2, 1) + (
-        math.sqrt(2) * noise * np.eye(5)
+    noise = (
+        np.triu(noise, 1)
+        + np.triu(noise, 1).transpose(0, 2, 1)
+        + (math.sqrt(2) * noise * np.eye(5))
     )
     assert np.abs(np.linalg.eigvalsh(noise)).max() < curator.floor
 
@@ -258,8 +260,6 @@ def test_full_capacity(play: Any) -> None:
 def test_the_paper_agent_reproduces_an_independent_prototype(play: Any) -> None:
     """T0 = 500, D_MLE = 10, 90% to the MLE, rho = 1, clipped: 149 +- 10 in a prototype."""
     params = {"calibration": "paper", "explore": 500, "max_updates": 10}
-    run = play(
-        "dpmnl", list(range(10)), 10_000, Budget.zcdp(1.0), params, context_norm="clip"
-    )
+    run = play("dpmnl", list(range(10)), 10_000, Budget.zcdp(1.0), params, context_norm="clip")
     error = math.hypot(10, run.regret.std(ddof=1) / math.sqrt(10))
     assert abs(run.regret.mean() - 149) < 3 * error

@@ -73,8 +73,13 @@ class Fit:
         self.norm = np.zeros(B)
 
     def run(
-        self, n: int, ridge: float, linear: Array | None = None, tolerance: float = 1e-9,
-        precision: float = 0.0, due: Array | None = None,
+        self,
+        n: int,
+        ridge: float,
+        linear: Array | None = None,
+        tolerance: float = 1e-9,
+        precision: float = 0.0,
+        due: Array | None = None,
     ) -> Array:
         B, d = self.theta.shape
         kernels.mnl_fit.newton(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_agents.common.weighted_sums import PublicSums, Releases, Schedule, WeightedSum
+from dpb_agents.common.weighted_sums import PublicSums, Releases
 from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
-from dpb_gym.privacy import Budget, Ledger, NoiseSource, gaussian_sigma
+from dpb_gym.privacy import Budget, Ledger, NoiseSource, Schedule, WeightedSum, gaussian_sigma
 
 
 def schedules():
