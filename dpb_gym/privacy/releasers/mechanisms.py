@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,7 +48,7 @@ class Mechanism(Protocol):
         """Restores `state_dict`."""
 
 
-class _Streaming:
+class _Streaming(ABC):
     """What the mechanisms have in common: a stream of normals, and the current noise."""
 
     sens: float
@@ -65,14 +66,16 @@ class _Streaming:
         else:
             self._stream = NormalStream(source, width)
 
+    @abstractmethod
     def advance(self) -> None:
-        raise NotImplementedError
+        """Moves to the next step's noise."""
 
     def std(self, step: int) -> float:
         return math.sqrt(self.variances()[step - 1])
 
+    @abstractmethod
     def variances(self) -> FloatArray:
-        raise NotImplementedError
+        """Variance of the noise per coordinate at every step, ``(steps,)``."""
 
     def _buffers(self) -> dict[str, FloatArray]:
         return {"noise": self.noise}
