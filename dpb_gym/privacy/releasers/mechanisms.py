@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -242,7 +243,7 @@ def _refuse_secure(source: NoiseSource | SecureNoise, name: str) -> None:
         )
 
 
-MECHANISMS = {
+MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "binary-tree": BinaryTree,
     "blt": BufferedToeplitz,
     "sqrt-toeplitz": SquareRootToeplitz,
