@@ -17,13 +17,13 @@ import hashlib
 import json
 import os
 import pickle
-import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.files import write_whole
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent
@@ -61,16 +61,7 @@ def save(agent: Agent, path: str | os.PathLike[str]) -> None:
     }
     target = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(json.dumps(header).encode() + b"\n" + payload)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(target, json.dumps(header).encode() + b"\n" + payload)
     except OSError as error:
         raise CheckpointError(f"{target}: cannot write the checkpoint: {error}") from error
 

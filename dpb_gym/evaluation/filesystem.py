@@ -6,14 +6,12 @@ import contextlib
 import json
 import os
 import socket
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import ResultError
-
-TEMPORARY = ".tmp"
+from dpb_gym.files import TEMPORARY, write_whole
 
 
 def make_folder(path: Path) -> None:
@@ -40,19 +38,8 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
         ResultError: If it cannot be written; what stood at `path` stands still.
     """
     make_folder(path.parent)
-    temporary = path.with_name(f".{path.name[:80]}-{uuid.uuid4().hex}{TEMPORARY}")
     try:
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+        write_whole(path, content, durable=durable)
     except OSError as error:
         raise unwritable(path, error) from error
     if durable:

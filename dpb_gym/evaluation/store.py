@@ -23,7 +23,6 @@ from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell, CellResult
 from dpb_gym.evaluation.filesystem import (
-    TEMPORARY,
     exclusive,
     remove_temporaries,
     unwritable,
@@ -33,6 +32,7 @@ from dpb_gym.evaluation.filesystem import (
 from dpb_gym.evaluation.runner import Timing
 from dpb_gym.evaluation.shards import DamagedShard, read_shard, shard_bytes, shard_name
 from dpb_gym.evaluation.suite import Suite, parse_suite
+from dpb_gym.files import TEMPORARY
 
 MANIFEST_VERSION = 1
 OURS = (".lock", "shards", "timings", "set-aside")

@@ -94,11 +94,6 @@ class ResponseChannel:
                 "reward would say what, so use one category per position"
             )
 
-    @property
-    def reward_bounds(self) -> tuple[float, float]:
-        """Finite range of the estimates of a recommendation's reward."""
-        return self.mechanism.bounds
-
     def send(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
     ) -> PrivateFeedback:

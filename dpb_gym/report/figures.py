@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.files import as_path, target, write_whole
+from dpb_gym.files import write_whole
+from dpb_gym.report.files import as_path, target
 from dpb_gym.report.grouping import budget_order, groups, strength, stroke
 from dpb_gym.report.model import NO_BUDGET, LeaderboardData, TaskResult
 from dpb_gym.report.palette import colours

@@ -1,9 +1,8 @@
-"""Files appear whole or not at all."""
+"""Where drawings go."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from pathlib import Path
 
 from dpb_gym.errors import ParameterError
@@ -34,21 +33,3 @@ def target(path: str | os.PathLike[str]) -> Path:
     except (FileExistsError, NotADirectoryError) as error:
         raise ParameterError(f"a parent of {str(path)!r} is a file, not a folder") from error
     return result
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes to a temporary name in the same folder, then renames.
-
-    Raises:
-        OSError: The file cannot be written; what stood at `path` stands still.
-    """
-    temporary = path.with_name(f".{path.name[:64]}-{uuid.uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

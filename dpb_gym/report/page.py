@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.files import target, write_whole
+from dpb_gym.files import write_whole
+from dpb_gym.report.files import target
 from dpb_gym.report.grouping import (
     COMPARISON_NOTE,
     NOTIONS,

@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
+from dpb_gym.files import write_whole
 from dpb_gym.report import Interval, html
-from dpb_gym.report.files import write_whole
 from dpb_gym.report.numerals import decimals, number
 from dpb_gym.report.page import MAX_POINTS, TEMPLATES, render
 

@@ -1,0 +1,35 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+
+TEMPORARY = ".tmp"
+
+
+def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Writes a file under a temporary name in its folder, forces it to disk, and renames it.
+
+    Args:
+        path: The file; its folder exists.
+        content: All of it.
+        durable: False does not wait for the disk: for what may be lost with the power.
+
+    Raises:
+        OSError: If it cannot be written; what stood at `path` stands still.
+    """
+    temporary = path.with_name(f".{path.name[:64]}-{uuid.uuid4().hex}{TEMPORARY}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
