@@ -11,6 +11,7 @@ from typing import Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.cells import CellResult
+from dpb_gym.evaluation.interrupts import remembered_interrupt
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.parallel import (
     JobOutcome,
@@ -157,11 +158,18 @@ def execute(
         return []
     elsewhere = remote(len(jobs), workers, backend)
     sizes, titles = [job.rounds for job in jobs], [job.title for job in jobs]
-    with board(sizes, titles, show, remote=elsewhere, delay=delay) as watched:
+    with (
+        board(sizes, titles, show, remote=elsewhere, delay=delay) as watched,
+        remembered_interrupt() as check_interrupt,
+    ):
         running = run_jobs(
             jobs, store, watched, workers=workers, backend=backend, scheduler=scheduler
         )
-        return sorted(running, key=lambda outcome: outcome.index)
+        outcomes = []
+        for outcome in running:
+            outcomes.append(outcome)
+            check_interrupt()
+        return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
 def _restrict(job: Job, missing: set[str]) -> Job | None:

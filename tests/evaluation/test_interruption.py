@@ -15,17 +15,21 @@ import pytest
 
 import dpb_gym
 from dpb_gym.evaluation.filesystem import exclusive
+from dpb_gym.evaluation.interrupts import remembered_interrupt
 
-SUITE = """
+# Long enough that a signal sent after a third of the cells finds the run still at work,
+# however late a busy machine delivers it.
+REPLICATES = 16
+SUITE = f"""
 name: slow-v0
-replicates: 8
+replicates: {REPLICATES}
 block: 2
 checkpoints: 5
 tasks:
-  - {name: a, env: DPB/Recommendation-v0, env_kwargs: {dim: 4, n_arms: 20}, horizon: 1500}
+  - {{name: a, env: DPB/Recommendation-v0, env_kwargs: {{dim: 4, n_arms: 20}}, horizon: 3000}}
 agents: [random, oracle, lin-ts]
 """
-CELLS = 4 * 3
+CELLS = REPLICATES // 2 * 3
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 
@@ -108,7 +112,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert shards(tmp_path) == whole
-    assert len(dpb_gym.Result.load(tmp_path / "out").final_regret("lin-ts")) == 8
+    assert len(dpb_gym.Result.load(tmp_path / "out").final_regret("lin-ts")) == REPLICATES
 
 
 def test_a_second_run_is_turned_away_while_the_first_holds_the_directory(tmp_path: Path) -> None:
@@ -121,3 +125,23 @@ def test_a_second_run_is_turned_away_while_the_first_holds_the_directory(tmp_pat
     third = start(tmp_path, 1)
     third.communicate(timeout=120)
     assert third.returncode == 0
+
+
+def test_an_interrupt_that_a_finaliser_swallows_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    swallowed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda hook: swallowed.append(hook.exc_type))
+    before = signal.getsignal(signal.SIGINT)
+    with remembered_interrupt() as check:
+        check()
+        doomed = Finalised()
+        del doomed
+        assert swallowed == [KeyboardInterrupt]
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    assert signal.getsignal(signal.SIGINT) is before
