@@ -63,6 +63,7 @@ def run(suite_name: str | None, ad_hoc: AdHoc, options: RunOptions) -> int:
         suite, plans = _ad_hoc(ad_hoc, options)
         text = suite.to_yaml()
         out = options.out or f"results/{suite.tasks[0].name}-{suite.protocol[:8]}"
+    _say_left_out(plans)
     report = run_plan(
         suite,
         plans,
@@ -77,6 +78,12 @@ def run(suite_name: str | None, ad_hoc: AdHoc, options: RunOptions) -> int:
     )
     _say(suite, report)
     return 1 if report.failures else 0
+
+
+def _say_left_out(plans: list[TaskPlan]) -> None:
+    for plan in plans:
+        if plan.missing:
+            print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
 
 
 def _say(suite: Suite, report: RunReport) -> None:

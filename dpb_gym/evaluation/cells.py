@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.envs.catalogue import environment, make_problem
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.evaluation.entries import NO_BUDGET, Entry
 from dpb_gym.evaluation.runner import Timing
 from dpb_gym.problems.base import Array, Problem
@@ -42,6 +42,8 @@ class Task:
         description: One or two sentences.
         normalisation: ``random`` and ``oracle``: mean cumulative rewards that score 0
             and 1; None if not measured.
+        requires: Data without which the task cannot run: a registered name, or a path below
+            ``$DPB_DATA``; None if it needs none.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Task:
     horizon: int = 10_000
     description: str = ""
     normalisation: Mapping[str, float] | None = None
+    requires: str | None = None
 
     @property
     def kind(self) -> str:
@@ -65,6 +68,18 @@ class Task:
     def problem(self) -> Problem:
         """Makes the problem; see `dpb_gym.make_problem`."""
         return make_problem(self.env_id, **{**self.env_kwargs, "horizon": self.horizon})
+
+    def missing_data(self) -> str | None:
+        """How to get the data that the task requires, None if they are here."""
+        if self.requires is None:
+            return None
+        import dpb_data
+
+        try:
+            dpb_data.find(self.requires)
+        except DataError as error:
+            return str(error)
+        return None
 
     def data_digest(self) -> str | None:
         """Identifies the data that a task stands on; None for synthetic tasks."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from dpb_gym.agent import AgentSpec, agent_spec, agent_specs, check_supported
-from dpb_gym.errors import DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unknown_name
 from dpb_gym.evaluation.cells import Cell, Task, make_cell
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.entries import Entry, check_distinct, named_entry
@@ -23,11 +24,13 @@ class TaskPlan:
         task: The task.
         entries: The agents that run, once per budget.
         skipped: Labels of the agents that do not, with the reason.
+        missing: How to get the data without which nobody runs, empty if they are here.
     """
 
     task: Task
     entries: tuple[Entry, ...]
     skipped: Mapping[str, str]
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,9 @@ def plan_suite(
 ) -> list[TaskPlan]:
     """Decides who runs on what.
 
-    Agents that do not support a task are skipped there. An agent that the suite does not
-    name but that is registered takes part if asked for.
+    Agents that do not support a task are skipped there, and tasks whose data are not here are
+    left out unless they were asked for. An agent that the suite does not name but that is
+    registered takes part if asked for.
 
     Args:
         suite: The suite.
@@ -73,26 +77,29 @@ def plan_suite(
         UnknownNameError: If a name of `agents` or `tasks` is unknown.
         SuiteError: If the suite names an agent that is not registered, gives a budget to
             one that takes none, or none to one that needs it.
+        DataError: If data are missing of a task that was asked for.
     """
     chosen_tasks = _choose_tasks(suite, tasks)
-    expanded = [(agent, _entries(suite, agent)) for agent in _choose_agents(suite, agents)]
+    chosen_agents = [(agent, _spec(suite, agent)) for agent in _choose_agents(suite, agents)]
     plans = []
     for task in chosen_tasks:
         entries: list[Entry] = []
         skipped: dict[str, str] = {}
-        for agent, candidates in expanded:
-            if agent.tasks is not None and task.name not in agent.tasks:
-                continue
-            reason = _unsupported(task, candidates[0].spec)
+        missing = task.missing_data() or ""
+        if missing and tasks is not None:
+            raise DataError(f"task {task.name!r} of suite {suite.name!r}: {missing}")
+        track = suite.task(task.name).track
+        for agent, spec in chosen_agents:
+            reason = agent.left_out(task.name, track) or _unsupported(task, agent, spec)
             if reason is None:
-                entries += candidates
+                entries += _entries(suite, agent, spec, track)
             else:
                 skipped[agent.label] = reason
         try:
             check_distinct(entries)
         except ParameterError as error:
             raise SuiteError(f"suite {suite.name!r}, task {task.name!r}: {error}") from None
-        plans.append(TaskPlan(task, tuple(entries), skipped))
+        plans.append(TaskPlan(task, () if missing else tuple(entries), skipped, missing))
     return plans
 
 
@@ -120,7 +127,7 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
     Args:
         suite: The suite.
         plans: Its plan.
-        replicates: Instead of the suite's.
+        replicates: Instead of the suite's and of the tasks' own.
 
     Raises:
         ParameterError: If a parameter is invalid.
@@ -130,9 +137,6 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= SEED_SPAN:
         raise ParameterError(f"replicates must be an integer in 1..{SEED_SPAN}, got {count!r}")
     protocol = suite.protocol
-    blocks = [
-        range(start, min(start + suite.block, count)) for start in range(0, count, suite.block)
-    ]
     tasks = []
     for plan in plans:
         if not plan.entries:
@@ -140,20 +144,31 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
         plan.task.problem()
         for entry in plan.entries:
             entry.make()
-        tasks.append((plan, plan.task.data_digest()))
+        tasks.append((plan, plan.task.data_digest(), _blocks(suite, plan.task, replicates)))
     jobs = []
     # Block by block, so that workers start on different tasks and do not all compile the same.
-    for block in blocks:
-        for plan, data in tasks:
+    for number in range(max((len(blocks) for *_, blocks in tasks), default=0)):
+        for plan, data, blocks in tasks:
+            if number >= len(blocks):
+                continue
             checkpoints = resolve_checkpoints(suite.checkpoints, plan.task.horizon)
             cells = tuple(
                 make_cell(
-                    suite.name, protocol, plan.task, data, entry, checkpoints, suite.seed, block
+                    suite.name, protocol, plan.task, data, entry, checkpoints, suite.seed,
+                    blocks[number],
                 )
                 for entry in plan.entries
-            )
+            )  # fmt: skip
             jobs.append(Job(plan.task, plan.entries, cells))
     return jobs
+
+
+def _blocks(suite: Suite, task: Task, replicates: int | None) -> list[range]:
+    """The replicates of a task in blocks."""
+    own = next((item for item in suite.tasks if item.name == task.name), None)
+    count = replicates or (own and own.replicates) or suite.replicates
+    size = (own and own.block) or suite.block
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _choose_tasks(suite: Suite, names: Sequence[str] | None) -> list[Task]:
@@ -181,38 +196,54 @@ def _choose_agents(suite: Suite, names: Sequence[str] | None) -> list[SuiteAgent
     return chosen
 
 
-def _entries(suite: Suite, agent: SuiteAgent) -> list[Entry]:
-    where = f"suite {suite.name!r}, agent {agent.label!r}"
+def _spec(suite: Suite, agent: SuiteAgent) -> AgentSpec:
     try:
         spec = agent_spec(agent.name)
-        budgets = _budgets(suite, agent, spec)
-        return [named_entry(agent.label, agent.name, b, agent.params) for b in budgets]
-    except SuiteError:
-        raise
     except DPBError as error:
-        raise SuiteError(f"{where}: {error}") from error
-
-
-def _budgets(suite: Suite, agent: SuiteAgent, spec: AgentSpec) -> list[Budget | None]:
-    where = f"suite {suite.name!r}, agent {agent.label!r}"
-    if agent.budgets is not None:
-        if spec.budget == "never":
-            raise SuiteError(f"{where}: agent {agent.name!r} is non-private and takes no budget")
-        return list(suite.grid(agent.budgets))
-    if spec.budget != "required":
-        return [None]
-    if DEFAULT_GRID not in suite.budgets:
+        raise SuiteError(f"{_where(suite, agent)}: {error}") from error
+    if agent.budgets is not None and spec.budget == "never":
         raise SuiteError(
-            f"{where}: agent {agent.name!r} is private: give budgets, or a grid called "
-            f"{DEFAULT_GRID!r}"
+            f"{_where(suite, agent)}: agent {agent.name!r} is non-private and takes no budget"
         )
-    return list(suite.grid(DEFAULT_GRID))
+    if agent.budgets is None and spec.budget == "required" and DEFAULT_GRID not in suite.budgets:
+        tracks = [suite.tracks[task.track] if task.track else None for task in suite.tasks]
+        if not all(track is not None and track.budgets is not None for track in tracks):
+            raise SuiteError(
+                f"{_where(suite, agent)}: agent {agent.name!r} is private: give budgets, or a "
+                f"grid called {DEFAULT_GRID!r}"
+            )
+    return spec
 
 
-def _unsupported(task: Task, spec: AgentSpec) -> str | None:
+def _entries(suite: Suite, agent: SuiteAgent, spec: AgentSpec, track: str | None) -> list[Entry]:
+    grid = agent.budgets
+    if grid is None and spec.budget == "required":
+        own = suite.tracks[track].budgets if track is not None else None
+        grid = DEFAULT_GRID if own is None else own
+    budgets: list[Budget | None] = [None] if grid is None else list(suite.grid(grid))
+    try:
+        return [named_entry(agent.label, agent.name, b, agent.params) for b in budgets]
+    except DPBError as error:
+        raise SuiteError(f"{_where(suite, agent)}: {error}") from error
+
+
+def _where(suite: Suite, agent: SuiteAgent) -> str:
+    return f"suite {suite.name!r}, agent {agent.label!r}"
+
+
+def _unsupported(task: Task, agent: SuiteAgent, spec: AgentSpec) -> str | None:
     info = task_info(task)
     if info.kind not in spec.supports:
         return f"supports {', '.join(spec.supports)}"
     if info.partial_feedback and not spec.partial_feedback:
         return "needs feedback in every round"
+    if agent.needs is not None and not _importable(agent.needs):
+        return f"needs the module {agent.needs}, which is not installed"
     return None
+
+
+def _importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False

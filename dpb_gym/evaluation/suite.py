@@ -7,131 +7,47 @@ from functools import cached_property
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from dpb_gym.envs.catalogue import ENVIRONMENTS
 from dpb_gym.errors import DPBError, SuiteError, unknown_name
-from dpb_gym.evaluation.cells import Task, canonical, plain
+from dpb_gym.evaluation.cells import Task, canonical
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
+from dpb_gym.evaluation.suite_parts import (
+    Slug,
+    Strict,
+    SuiteAgent,
+    SuiteBudget,
+    SuiteTask,
+    SuiteTrack,
+    tuples,
+)
 from dpb_gym.evaluation.yamlfile import parse_yaml
 from dpb_gym.privacy import Budget
+
+__all__ = [
+    "DEFAULT_GRID",
+    "SEED_SPAN",
+    "Slug",
+    "Suite",
+    "SuiteAgent",
+    "SuiteBudget",
+    "SuiteTask",
+    "SuiteTrack",
+    "load_suite",
+    "parse_suite",
+    "suite_names",
+    "suite_text",
+]
 
 SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
 
 DEFAULT_GRID = "default"
 
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
-Label = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$")]
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SuiteBudget(_Strict):
-    """``rho``, or ``epsilon`` and ``delta``."""
-
-    rho: float | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> SuiteBudget:
-        if (self.rho is None) == (self.epsilon is None) or (
-            (self.epsilon is None) != (self.delta is None)
-        ):
-            raise ValueError("a budget is either rho or epsilon and delta")
-        try:
-            self.budget()
-        except DPBError as error:
-            raise ValueError(str(error)) from None
-        return self
-
-    def budget(self) -> Budget:
-        """The budget it stands for."""
-        if self.rho is not None:
-            return Budget.zcdp(self.rho)
-        assert self.epsilon is not None and self.delta is not None
-        return Budget.approx(self.epsilon, self.delta)
-
-
-class SuiteNormalisation(_Strict):
-    """Mean cumulative rewards at the horizon that score 0 and 1."""
-
-    random: float = Field(allow_inf_nan=False)
-    oracle: float = Field(allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _check(self) -> SuiteNormalisation:
-        if self.oracle <= self.random:
-            raise ValueError(f"oracle must exceed random, got {self.oracle} and {self.random}")
-        return self
-
-
-class SuiteTask(_Strict):
-    """One environment; see `dpb_gym.evaluation.cells.Task`."""
-
-    name: Slug
-    env: str
-    env_kwargs: dict[str, Any] = {}
-    horizon: int = Field(ge=2)
-    description: str = ""
-    normalisation: SuiteNormalisation | None = None
-
-    @field_validator("env")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in ENVIRONMENTS:
-            raise ValueError(str(unknown_name("environment", value, ENVIRONMENTS)))
-        return value
-
-    @field_validator("env_kwargs")
-    @classmethod
-    def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if "horizon" in value:
-            raise ValueError("the horizon is given beside env_kwargs, not in it")
-        return dict(plain(value, "env_kwargs"))
-
-    def task(self) -> Task:
-        """The task it stands for."""
-        constants = None if self.normalisation is None else self.normalisation.model_dump()
-        return Task(
-            self.name, self.env, self.env_kwargs, self.horizon, self.description.strip(), constants
-        )
-
-
-class SuiteAgent(_Strict):
-    """An agent, run once per budget on every task that it supports.
-
-    Attributes:
-        name: Registered name.
-        label: Display label, the name by default.
-        params: Parameters over the registered ones.
-        budgets: Name of a grid of the suite, or budgets. Agents that need a budget and
-            name none take the grid called ``default``; the others run without.
-        tasks: Names of tasks; all by default.
-    """
-
-    name: str = Field(min_length=1)
-    label: Label = ""
-    params: dict[str, Any] = {}
-    budgets: str | tuple[SuiteBudget, ...] | None = None
-    tasks: tuple[str, ...] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        if isinstance(data, str):
-            data = {"name": data}
-        if isinstance(data, dict) and isinstance(data.get("name"), str):
-            data = {"label": data["name"], **data}
-        return _tuples(data, "budgets", "tasks")
-
-
-class Suite(_Strict):
+class Suite(Strict):
     """A suite; every key of its YAML file.
 
     Attributes:
@@ -145,6 +61,7 @@ class Suite(_Strict):
         block: Replicates that run together; changes speed, never values.
         checkpoints: See `resolve_checkpoints`.
         budgets: Named grids of budgets.
+        tracks: Named groups of tasks, in the order of the leaderboard.
         tasks: The tasks, distinct names.
         agents: The agents.
     """
@@ -158,14 +75,15 @@ class Suite(_Strict):
     replicates: int = Field(ge=1, le=SEED_SPAN)
     block: int = Field(default=10, ge=1, le=4096)
     checkpoints: str | int | tuple[int, ...] = "log"
-    budgets: dict[Slug, tuple[SuiteBudget, ...]] = {}
+    budgets: dict[Slug, tuple[SuiteBudget, ...]] = Field(default_factory=dict)
+    tracks: dict[Slug, SuiteTrack] = Field(default_factory=dict)
     tasks: tuple[SuiteTask, ...] = Field(min_length=1)
     agents: tuple[SuiteAgent, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        data = _tuples(data, "tasks", "agents", "checkpoints")
+        data = tuples(data, "tasks", "agents", "checkpoints")
         if isinstance(data, dict) and isinstance(data.get("budgets"), dict):
             grids = {k: tuple(v) if isinstance(v, list) else v for k, v in data["budgets"].items()}
             data = {**data, "budgets": grids}
@@ -192,20 +110,43 @@ class Suite(_Strict):
                 resolve_checkpoints(self.checkpoints, task.horizon)
             except DPBError as error:
                 raise ValueError(f"checkpoints: {error}") from None
+            if task.track is not None and task.track not in self.tracks:
+                track = unknown_name("track", task.track, self.tracks)
+                raise ValueError(f"tasks.{task.name}.track: {track}")
+        for name, track in self.tracks.items():
+            if name in names:
+                raise ValueError(f"tracks.{name}: a task has this name too")
+            self._check_grid(track.budgets, f"tracks.{name}")
+        places = [*names, *self.tracks]
         for i, agent in enumerate(self.agents):
-            where = f"agents.{i}"
-            for name in agent.tasks or ():
-                if name not in names:
-                    raise ValueError(f"{where}.tasks: {unknown_name('task', name, names)}")
-            if isinstance(agent.budgets, str) and agent.budgets not in self.budgets:
-                grid = unknown_name("budget grid", agent.budgets, self.budgets)
-                raise ValueError(f"{where}.budgets: {grid}")
+            for key, named in (("tasks", agent.tasks or ()), ("exclude", agent.exclude)):
+                for name in named:
+                    if name not in places:
+                        wrong = unknown_name("task", name, places)
+                        raise ValueError(f"agents.{i}.{key}: {wrong}")
+            self._check_grid(agent.budgets, f"agents.{i}")
         return self
+
+    def _check_grid(self, budgets: object, where: str) -> None:
+        if isinstance(budgets, str) and budgets not in self.budgets:
+            wrong = unknown_name("budget grid", budgets, self.budgets)
+            raise ValueError(f"{where}.budgets: {wrong}")
 
     def grid(self, budgets: str | tuple[SuiteBudget, ...]) -> list[Budget]:
         """The budgets of a grid, by name or written out."""
         grid = self.budgets[budgets] if isinstance(budgets, str) else budgets
         return [item.budget() for item in grid]
+
+    def task(self, name: str) -> SuiteTask:
+        """The task of this name.
+
+        Raises:
+            UnknownNameError: If there is none.
+        """
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise unknown_name("task", name, [task.name for task in self.tasks])
 
     @cached_property
     def task_list(self) -> tuple[Task, ...]:
@@ -233,13 +174,6 @@ class Suite(_Strict):
 
         data = self.model_dump(mode="json", exclude_defaults=True)
         return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=96))
-
-
-def _tuples(data: Any, *keys: str) -> Any:
-    """YAML has lists only; strict models want tuples."""
-    if not isinstance(data, dict):
-        return data
-    return {k: tuple(v) if k in keys and isinstance(v, list) else v for k, v in data.items()}
 
 
 def _distinct(names: list[str], what: str) -> None:

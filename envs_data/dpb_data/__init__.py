@@ -15,7 +15,7 @@ from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture
 from dpb_data.formats import FORMATS, RatingFormat
-from dpb_data.loading import load_ratings
+from dpb_data.loading import find, load_ratings
 from dpb_data.locating import cache_dir, path
 from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.table import RatingTable
@@ -40,6 +40,7 @@ __all__ = [
     "datasets",
     "encode_searches",
     "fetch",
+    "find",
     "load_ratings",
     "load_searches",
     "path",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpb_data.formats import RatingFormat, detect
 from dpb_data.jester import read_jester
+from dpb_data.locating import DATA_VARIABLE
 from dpb_data.locating import path as locate
 from dpb_data.movielens import read_movielens
 from dpb_data.registry import Counts, DataSet, datasets, find_dataset
@@ -131,7 +132,7 @@ def claimed_dataset(location: Path) -> DataSet | None:
 
 
 def existing_path(source: str | os.PathLike[str]) -> Path:
-    """Takes the argument as a path.
+    """Takes the argument as a path; a relative one may also lie below ``$DPB_DATA``.
 
     Raises:
         UnknownNameError: Nothing is there, and it looks like a misspelt name.
@@ -140,10 +141,31 @@ def existing_path(source: str | os.PathLike[str]) -> Path:
     location = Path(source)
     if location.exists():
         return location
+    data = os.environ.get(DATA_VARIABLE)
+    if data and not location.is_absolute() and len(location.parts) > 1:
+        below = Path(data).expanduser() / location
+        if below.exists():
+            return below
     if isinstance(source, str) and source and os.sep not in source and not location.suffix:
         names = [known.name for known in datasets()]
         raise unknown_name("data set (and no such file or folder):", source, names)
-    raise DataError(f"{location}: no such file or folder")
+    raise DataError(f"{location}: no such file or folder, here or below ${DATA_VARIABLE}")
+
+
+def find(source: str | os.PathLike[str]) -> Path | None:
+    """Says where a data set lies that may be named or given by path; None if it is generated.
+
+    Args:
+        source: As for `load_ratings` and `load_searches`.
+
+    Raises:
+        DataError: It is not here; the message says where it was looked for.
+        UnknownNameError: A bare word that is neither a data set nor a path.
+    """
+    known = find_dataset(source) if isinstance(source, str) else None
+    if known is None:
+        return existing_path(source)
+    return None if known.generated else locate(known.name)
 
 
 def _table_name(location: Path) -> str:
