@@ -83,7 +83,7 @@ def _status(error: BaseException, words: list[str]) -> int:
 
 def _interrupted(words: list[str]) -> int:
     resume = ""
-    if words[0] == "run":
+    if words[0] in ("run", "tune", "reproduce"):
         import shlex
 
         resume = ": finished results are kept; resume with: dpb " + shlex.join(words)

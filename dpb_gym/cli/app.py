@@ -163,6 +163,61 @@ def verify(
 
 
 @app.command()
+def tune(
+    agents: Annotated[list[str], typer.Argument(metavar="AGENT...", help="Registered agents.")],
+    env: Annotated[str, typer.Option(help="Environment id.")],
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(help="'zcdp RHO' or 'approx EPSILON DELTA'; may be repeated."),
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds T.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the environment, or a fixed one of an agent as "
+            "AGENT.KEY=VALUE; may be repeated.",
+        ),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[AGENT.]KEY=[V,V]",
+            help="Values to try, instead of the agent's own grid; may be repeated.",
+        ),
+    ] = None,
+    points: Annotated[
+        int, typer.Option(min=0, help="Most points per agent and budget; 0 for all.")
+    ] = 32,
+    replicates: Annotated[int, typer.Option(help="Tuning replicates, the same for all.")] = 20,
+    seed: Annotated[int, typer.Option(help="First tuning seed, 1000000 to 1999999.")] = 1_000_000,
+    out: Annotated[
+        str | None, typer.Option(help="Result directory; results/tune-... by default. Resumes.")
+    ] = None,
+    recipes: Annotated[
+        str | None, typer.Option(help="Folder of the recipes; OUT/recipes by default.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Json = False,
+) -> None:
+    """Tune agents with the same effort each, on tuning seeds only, and write recipes.
+
+    Example: dpb tune lin-ucb --env DPB/Recommendation-v0 --grid 'alpha=[0.1, 0.5, 1]'
+    """
+    from dpb_gym.cli import tuning
+
+    options = tuning.TuneOptions(
+        env, tuple(budget or ()), horizon, tuple(set_ or ()), tuple(grid or ()), points,
+        replicates, seed, out, recipes, workers, quiet, json,
+    )  # fmt: skip
+    status = tuning.run(agents, options)
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
 def reproduce(
     target: Annotated[
         str,

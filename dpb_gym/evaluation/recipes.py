@@ -1,0 +1,55 @@
+"""Recipes: parameters of an agent and what they were tuned on, as YAML files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.agent import agent_spec, check_parameters
+from dpb_gym.errors import ParameterError
+from dpb_gym.evaluation.filesystem import write_file
+from dpb_gym.evaluation.yamlfile import parse_yaml
+
+
+def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
+    """Writes a recipe, replacing an older one whole.
+
+    Raises:
+        ResultError: If it cannot be written.
+    """
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    text = yaml.dump(dict(data), Dumper=Dumper, sort_keys=False, width=96, default_flow_style=None)
+    write_file(path, f"# {comment}\n{text}".encode())
+
+
+def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Reads a recipe: the agent's registered name and its parameters.
+
+    Raises:
+        ParameterError: If it cannot be read, is not a recipe, or names a parameter that the
+            agent does not have.
+        UnknownNameError: If the agent is not registered.
+
+    Example:
+        >>> from dpb_gym import evaluate
+        >>> name, params = load_recipe("agents/recipes/one-pass-linear.yaml")  # doctest: +SKIP
+        >>> evaluate("DPB/Recommendation-v0", [(name, None, params)])  # doctest: +SKIP
+    """
+    try:
+        data = parse_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"{path}: cannot read the recipe: {error}") from None
+    agent = data.get("agent") if isinstance(data, dict) else None
+    params = data.get("parameters") if isinstance(data, dict) else None
+    if not isinstance(agent, str) or not isinstance(params, dict):
+        raise ParameterError(f"{path}: a recipe names an agent and its parameters")
+    spec = agent_spec(agent)
+    check_parameters(agent, spec.load(), params)
+    return agent, params

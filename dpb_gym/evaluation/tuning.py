@@ -1,0 +1,477 @@
+"""`tune`: the same effort for every agent, on seeds that no evaluation uses.
+
+Every point of an agent's grid runs on the same tuning customers through the ordinary
+harness, so that tuning is paired, resumable and bit for bit repeatable. The agent's
+defaults are always among the points.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.agent import AgentSpec, agent_spec
+from dpb_gym.envs.catalogue import environment
+from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.evaluation.api import LARGEST_BLOCK, ad_hoc_suite
+from dpb_gym.evaluation.cells import canonical, plain
+from dpb_gym.evaluation.entries import NO_BUDGET, Entry, named_entry
+from dpb_gym.evaluation.leaderboard import Series, collect
+from dpb_gym.evaluation.planning import make_jobs, plan_entries
+from dpb_gym.evaluation.recipes import write_recipe
+from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.suite import SEED_SPAN, Suite
+from dpb_gym.privacy import Budget
+
+TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
+"""Seeds for tuning: `Suite.tuning_seed` and what follows. Evaluation has those before."""
+
+POINTS = 32
+"""Points per agent and budget, unless more or fewer are asked for."""
+
+REPLICATES = 20
+SHUFFLE_SEED = 20_240_229
+
+Grid = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One set of parameters, measured at one budget.
+
+    Attributes:
+        params: What differs from the agent's defaults; empty for the defaults.
+        regret: Mean regret at the horizon over the tuning replicates.
+        error: Its standard error; NaN for one replicate.
+    """
+
+    params: Mapping[str, Any]
+    regret: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was found for one agent at one budget.
+
+    Attributes:
+        agent: Registered name.
+        budget: Budget in short, ``"none"`` without one.
+        best: The point of least mean regret.
+        default: The agent's defaults, None if they failed.
+        points: All points that ran, best first.
+    """
+
+    agent: str
+    budget: str
+    best: Point
+    default: Point | None
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One set of parameters for all budgets, and how it was found.
+
+    Attributes:
+        agent: Registered name.
+        parameters: The set whose regret, relative to the best at each budget, is smallest
+            on average over the budgets; defaults included.
+        choices: The best at each budget.
+        grid: The grid.
+        points: Points per budget, the defaults among them.
+        path: The YAML file.
+    """
+
+    agent: str
+    parameters: Mapping[str, Any]
+    choices: tuple[Choice, ...]
+    grid: Mapping[str, tuple[Any, ...]]
+    points: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A finished tuning.
+
+    Attributes:
+        env_id: Environment.
+        options: Its parameters, the horizon among them.
+        seeds: First and last tuning seed.
+        recipes: One per agent.
+        failures: Messages of points that failed; they cannot be chosen.
+        folder: Where the results lie.
+        rounds: Agent rounds computed now.
+        seconds: Wall time.
+    """
+
+    env_id: str
+    options: Mapping[str, Any]
+    seeds: tuple[int, int]
+    recipes: tuple[Recipe, ...]
+    failures: tuple[str, ...]
+    folder: Path
+    rounds: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "environment": self.env_id,
+            "options": dict(self.options),
+            "seeds": list(self.seeds),
+            "results": str(self.folder),
+            "failures": list(self.failures),
+            "agents": [
+                {
+                    "agent": recipe.agent,
+                    "parameters": dict(recipe.parameters),
+                    "grid": {key: list(values) for key, values in recipe.grid.items()},
+                    "points": recipe.points,
+                    "recipe": str(recipe.path),
+                    "budgets": [
+                        {
+                            "budget": choice.budget,
+                            "best": _point(choice.best),
+                            "default": None if choice.default is None else _point(choice.default),
+                            "points": [_point(point) for point in choice.points],
+                        }
+                        for choice in recipe.choices
+                    ],
+                }
+                for recipe in self.recipes
+            ],
+        }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    error = None if math.isnan(point.error) else point.error
+    return {"parameters": dict(point.params), "regret": point.regret, "standard_error": error}
+
+
+def tune(
+    env_id: str,
+    agents: Sequence[str],
+    budgets: Sequence[Budget] = (),
+    *,
+    horizon: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    grids: Mapping[str, Grid] | None = None,
+    params: Mapping[str, Mapping[str, Any]] | None = None,
+    points: int | None = POINTS,
+    replicates: int = REPLICATES,
+    seed: int = TUNING_SEEDS.start,
+    out: str | os.PathLike[str] | None = None,
+    recipes: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], Any] | None = None,
+) -> Tuning:
+    """Tunes agents on one environment, each with the same effort, and writes recipes.
+
+    Same effort: the same tuning customers, the same number of replicates and rounds, and at
+    most the same number of points. What is in the folder already is not computed again.
+
+    Args:
+        env_id: Environment id.
+        agents: Registered names.
+        budgets: Budgets of the agents that take one; the best is sought at each.
+        horizon: T; the environment's default if not given.
+        env_kwargs: Parameters of the environment.
+        grids: Per agent a grid that replaces its class's own `tuning_grid`.
+        params: Per agent parameters that are fixed while the others vary.
+        points: Most points per agent and budget; None for all. If a grid has more, the
+            defaults and a random choice of the others run, the same every time.
+        replicates: Tuning replicates; replicate i has seed ``seed + i``.
+        seed: First tuning seed, within 1,000,000..1,999,999.
+        out: Folder of the results; one below ``results/`` by default.
+        recipes: Folder of the recipes; ``recipes`` below `out` by default.
+        workers: Processes; the number of usable cores by default.
+        progress: True for progress bars, False for silence, or a function of (rounds done,
+            rounds in all); by default bars on a terminal.
+
+    Raises:
+        UnknownNameError: If the environment or an agent is not registered.
+        ParameterError: If an agent has nothing to tune, a parameter is unknown or out of
+            range, or the seeds are not tuning seeds.
+        BudgetError: If a private agent is given no budget.
+        AgentError: If an agent does not support the environment, or all its points fail.
+    """
+    names = _names(agents)
+    replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
+    check_seeds(seed, replicates)
+    cap = None if points is None else validation.integer("points", points, 1)
+    specs = {name: agent_spec(name) for name in names}
+    for what, given in (("grid", grids), ("parameters", params)):
+        for name in given or {}:
+            if name not in specs:
+                raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
+    chosen = {n: read_grid(spec, (grids or {}).get(n)) for n, spec in specs.items()}
+    fixed = {n: dict((params or {}).get(n, {})) for n in names}
+    sets = {n: choose_points(spec, chosen[n], fixed[n], cap) for n, spec in specs.items()}
+    kwargs = dict(env_kwargs or {})
+    if horizon is None:
+        horizon = int(kwargs.pop("horizon", environment(env_id).parameters()["horizon"]))
+    suite = ad_hoc_suite(
+        env_id, kwargs, horizon, replicates, seed, 1, min(LARGEST_BLOCK, replicates)
+    )
+    grid = {n: _budgets(spec, budgets) for n, spec in specs.items()}
+    entries = [e for n in names for e in _entries(specs[n], fixed[n], sets[n], grid[n])]
+    plans = [plan_entries(suite.task_list[0], entries)]
+    folder = Path(
+        f"results/tune-{suite.tasks[0].name}-{suite.protocol[:8]}" if out is None else out
+    )
+    show = sys.stderr.isatty() if progress is None else progress
+    report = run_plan(suite, plans, folder, workers=workers, show=show)
+    wanted = {cell.key for job in make_jobs(suite, plans) for cell in job.cells}
+    stored = Store.open(folder).results()
+    series = {
+        (s.config["agent"]["name"], s.budget, canonical(s.config["agent"]["params"])): s
+        for s in collect(result for result in stored if result.cell.key in wanted)
+    }
+    home = folder / "recipes" if recipes is None else Path(recipes)
+    options = {"horizon": horizon, **plain(kwargs, "env_kwargs")}
+    seeds = (seed, seed + replicates - 1)
+    found = []
+    for name in names:
+        choices = tuple(
+            _choose(specs[name], budget, sets[name], fixed[name], series, replicates)
+            for budget in grid[name]
+        )
+        best = _overall(choices)
+        merged = {**_defaults(specs[name]), **fixed[name], **best}
+        path = home / f"{name}.yaml"
+        recipe = Recipe(name, merged, choices, chosen[name], len(sets[name]), path)
+        write_recipe(
+            path,
+            _recipe_data(recipe, specs[name], suite, options, grid[name], seeds),
+            f"What dpb tune found for {name}; what was measured stands below.",
+        )
+        found.append(recipe)
+    failures = tuple(failure.message for _, failure in report.failures)
+    return Tuning(
+        suite.tasks[0].env, options, seeds, tuple(found), failures, folder, report.rounds,
+        report.seconds,
+    )  # fmt: skip
+
+
+def check_seeds(first: int, replicates: int) -> None:
+    """Refuses seeds that evaluation or normalisation use.
+
+    Raises:
+        ParameterError: If a seed is outside `TUNING_SEEDS`.
+    """
+    low, high = TUNING_SEEDS.start, TUNING_SEEDS.stop - 1
+    first = validation.integer("seed", first, 0)
+    if first < low or first + replicates - 1 > high:
+        raise ParameterError(
+            f"tuning takes seeds {low}..{high} only, so that no agent is tuned on the customers "
+            f"that it is evaluated on; got {first}..{first + replicates - 1}"
+        )
+
+
+def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any, ...]]:
+    """The grid of an agent: the one given, or its class's `tuning_grid`.
+
+    A class that is registered under several names may map each of them to a grid of its own.
+
+    Raises:
+        ParameterError: If there is nothing to tune, or a grid is not lists of values.
+    """
+    grid: Any = given
+    if grid is None:
+        own: Any = getattr(spec.load(), "tuning_grid", {})
+        per_name = bool(own) and all(isinstance(value, Mapping) for value in own.values())
+        grid = own.get(spec.name, {}) if per_name else own
+    defaults = _defaults(spec)
+    if not grid:
+        known = ", ".join(defaults) or "none"
+        raise ParameterError(
+            f"agent {spec.name!r} has nothing to tune: its class has no tuning_grid. "
+            f"Give a grid (--grid '{spec.name}.KEY=[VALUE, ...]'); its parameters are {known}"
+        )
+    read: dict[str, tuple[Any, ...]] = {}
+    for key, values in grid.items():
+        if isinstance(values, (str, bytes)) or not isinstance(values, Sequence) or not values:
+            raise ParameterError(
+                f"the grid of {spec.name!r} wants a list of values for {key!r}, got {values!r}"
+            )
+        start = defaults.get(key)
+        read[str(key)] = tuple(
+            # YAML's 1 is the same point as a default of 1.0.
+            float(v) if isinstance(start, float) and type(v) is int else v
+            for v in plain(list(values), f"grid of {spec.name!r}, {key}")
+        )
+    return read
+
+
+def choose_points(
+    spec: AgentSpec,
+    grid: Mapping[str, Sequence[Any]],
+    fixed: Mapping[str, Any],
+    cap: int | None,
+) -> list[dict[str, Any]]:
+    """The points to run, the defaults (``{}``) first.
+
+    Args:
+        spec: The agent.
+        grid: Values per parameter.
+        fixed: Parameters that do not vary.
+        cap: Most points; a random choice runs if the grid has more. None for all.
+
+    Raises:
+        ParameterError: If a parameter is both fixed and varied.
+    """
+    both = sorted(set(grid) & set(fixed))
+    if both:
+        raise ParameterError(f"{spec.name}: {', '.join(both)} cannot be fixed and varied")
+    start = {**_defaults(spec), **fixed}
+    seen = {canonical(plain(start, spec.name))}
+    points: list[dict[str, Any]] = []
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values))
+        key = canonical(plain({**start, **point}, spec.name))
+        if key not in seen:
+            seen.add(key)
+            points.append({k: v for k, v in point.items() if k not in start or start[k] != v})
+    if cap is not None and len(points) > cap - 1:
+        order = np.random.default_rng(SHUFFLE_SEED).permutation(len(points))
+        points = [points[i] for i in sorted(order[: cap - 1])]
+    return [{}, *points]
+
+
+def _names(agents: Sequence[str]) -> list[str]:
+    names = [agents] if isinstance(agents, str) else list(agents)
+    if not names:
+        raise ParameterError("name at least one agent to tune (dpb list agents)")
+    return list(dict.fromkeys(names))
+
+
+def _budgets(spec: AgentSpec, budgets: Sequence[Budget]) -> list[Budget | None]:
+    if spec.budget == "never":
+        return [None]
+    if not budgets and spec.budget == "required":
+        raise BudgetError(f"agent {spec.name!r} is private: give at least one budget")
+    return list(dict.fromkeys(budgets)) if budgets else [None]
+
+
+def _defaults(spec: AgentSpec) -> dict[str, Any]:
+    signature = inspect.signature(spec.load())
+    known = {
+        name: p.default
+        for name, p in signature.parameters.items()
+        if p.default is not inspect.Parameter.empty
+    }
+    return {**known, **spec.params}
+
+
+def _entries(
+    spec: AgentSpec,
+    fixed: Mapping[str, Any],
+    points: Sequence[Mapping[str, Any]],
+    budgets: Sequence[Budget | None],
+) -> list[Entry]:
+    """All parameters are written out, so that a changed default is another cell."""
+    entries = []
+    for point in points:
+        said = ", ".join(f"{k}={v}" for k, v in {**fixed, **point}.items()) or "defaults"
+        merged = {**_defaults(spec), **fixed, **point}
+        entries += [named_entry(f"{spec.name} [{said}]", spec.name, b, merged) for b in budgets]
+    return entries
+
+
+def _choose(
+    spec: AgentSpec,
+    budget: Budget | None,
+    points: Sequence[Mapping[str, Any]],
+    fixed: Mapping[str, Any],
+    series: Mapping[tuple[str, str, str], Series],
+    replicates: int,
+) -> Choice:
+    label = NO_BUDGET if budget is None else budget.label
+    measured = []
+    default = None
+    for params in points:
+        merged = plain({**_defaults(spec), **fixed, **params}, spec.name)
+        found = series.get((spec.name, label, canonical(merged)))
+        if found is None or len(found.replicates) < replicates:
+            continue
+        regret = found.regret[:, -1]
+        error = float(regret.std(ddof=1) / math.sqrt(replicates)) if replicates > 1 else math.nan
+        point = Point(dict(params), float(regret.mean()), error)
+        measured.append(point)
+        default = point if not params else default
+    if not measured:
+        raise AgentError(f"every point of {spec.name!r} at {label} failed: nothing to choose from")
+    ordered = sorted(measured, key=lambda point: point.regret)  # stable: first in the grid wins
+    return Choice(spec.name, label, ordered[0], default, tuple(ordered))
+
+
+def _overall(choices: Sequence[Choice]) -> Mapping[str, Any]:
+    """The point that is best on average over the budgets, each relative to its own best."""
+    totals: dict[str, list[float]] = {}
+    params: dict[str, Mapping[str, Any]] = {}
+    for choice in choices:
+        least = max(choice.best.regret, 1e-12)
+        for point in choice.points:
+            key = canonical(dict(point.params))
+            params[key] = point.params
+            totals.setdefault(key, []).append(point.regret / least)
+    everywhere = {k: sum(v) / len(v) for k, v in totals.items() if len(v) == len(choices)}
+    if not everywhere:
+        raise AgentError(f"no point of {choices[0].agent!r} runs at every budget")
+    return params[min(everywhere, key=everywhere.__getitem__)]
+
+
+def _recipe_data(
+    recipe: Recipe,
+    spec: AgentSpec,
+    suite: Suite,
+    options: Mapping[str, Any],
+    budgets: Sequence[Budget | None],
+    seeds: tuple[int, int],
+) -> dict[str, Any]:
+    def said(budget: Budget | None) -> str:
+        if budget is None:
+            return NO_BUDGET
+        numbers = (budget.rho,) if budget.kind == "zcdp" else (budget.epsilon, budget.delta)
+        return " ".join([budget.kind, *(f"{number:g}" for number in numbers if number is not None)])
+
+    def rounded(point: Point) -> list[float]:
+        numbers = [point.regret] + ([] if math.isnan(point.error) else [point.error])
+        return [float(f"{number:.4g}") for number in numbers]
+
+    measured = []
+    for budget, choice in zip(budgets, recipe.choices):
+        row = {
+            "budget": said(budget),
+            "parameters": dict(choice.best.params),
+            "regret": rounded(choice.best),
+        }
+        if choice.default is not None:
+            row["default_regret"] = rounded(choice.default)
+        measured.append(row)
+    return {
+        "agent": spec.name,
+        "parameters": plain(dict(recipe.parameters), "parameters"),
+        "tuned_on": {
+            "environment": suite.tasks[0].env,
+            "options": dict(options),
+            "budgets": [said(budget) for budget in budgets],
+            "seeds": list(seeds),
+            "points": recipe.points,
+            "grid": {key: list(values) for key, values in recipe.grid.items()},
+        },
+        "best_per_budget": measured,
+    }
