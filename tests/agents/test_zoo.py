@@ -34,7 +34,7 @@ ARENAS = {
 # A loose budget: these tests ask whether an agent works, not what privacy costs.
 BUDGET = Budget.zcdp(50.0)
 YARDSTICKS = {"random", "oracle"}
-SLOW = {"sb3-ppo"}  # has a room of its own: tests/sb3
+SLOW = {"sb3-ppo", "sb3-dqn", "sb3-sac"}  # have a room of their own: tests/sb3
 
 
 def budget_of(spec):

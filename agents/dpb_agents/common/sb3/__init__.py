@@ -1,0 +1,1 @@
+"""Deep reinforcement learning from Stable-Baselines3, learning online."""
