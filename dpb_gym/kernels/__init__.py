@@ -15,9 +15,11 @@ from types import ModuleType
 __all__ = [
     "contexts",
     "continual",
+    "contributions",
     "glm_fit",
     "linalg",
     "linear_bandit",
+    "linear_rivals",
     "mnl",
     "mnl_fit",
     "mnl_slates",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         textbook_rho,
     )
     from dpb_gym.privacy.composition import Composition
+    from dpb_gym.privacy.contributions import ContributionCap, LifetimeClip, UserClippedSum
     from dpb_gym.privacy.events import (
         ApproxEvent,
         Event,
@@ -68,6 +69,7 @@ _HOMES = {
         "textbook_rho",
     ),
     "composition": ("Composition",),
+    "contributions": ("ContributionCap", "LifetimeClip", "UserClippedSum"),
     "events": (
         "ApproxEvent",
         "Event",
@@ -101,6 +103,7 @@ __all__ = [
     "Combinations",
     "Composition",
     "ContinualSum",
+    "ContributionCap",
     "Entry",
     "Event",
     "ExactMinimiser",
@@ -110,6 +113,7 @@ __all__ = [
     "Guarantee",
     "LaplaceEvent",
     "Ledger",
+    "LifetimeClip",
     "NoiseSource",
     "ObjectivePerturbation",
     "PSDBall",
@@ -123,6 +127,7 @@ __all__ = [
     "Schedule",
     "SecureNoise",
     "Segment",
+    "UserClippedSum",
     "WeightedSum",
     "ZCDPEvent",
     "amplified_sigma_ru",

@@ -11,7 +11,7 @@ from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.composition import Composition
 
 NOTIONS = ("joint", "anticipating", "central", "local")
-UNITS = ("user-round", "reward", "user")
+UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 REPORT_DELTA = 1e-5
 
@@ -27,7 +27,8 @@ class Guarantee:
             sends, before anybody has it. Joint implies anticipating, never the other way.
         unit: What is protected. ``"user-round"``: context and response of one round;
             ``"reward"``: the response of one round, contexts and actions public;
-            ``"user"``: all rounds of one user.
+            ``"user"``: all rounds of one user; ``"user-rewards"``: the responses of all rounds
+            of one user, with contexts, actions and which rounds are hers public.
         relation: ``"replace-one"`` (one unit exchanged, horizon known) or ``"add-remove"``.
         curve: Composition of accounting events, or `None` for a non-private agent.
 

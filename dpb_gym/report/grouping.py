@@ -35,6 +35,10 @@ UNITS: dict[str, str] = {
     "user-round": "Per user-round: one customer's context and response of one round.",
     "reward": "Per reward: the response of one round; contexts are public.",
     "user": "Per user: all rounds of one customer, up to a declared number of them.",
+    "user-rewards": (
+        "Per user's rewards: the responses of all rounds of one customer, up to a declared number "
+        "of them; contexts are public."
+    ),
 }
 
 _BUDGET = re.compile(r"\s*([^\W\d]\w*)\s*=\s*([0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)\s*[,;]?\s*(.*)")

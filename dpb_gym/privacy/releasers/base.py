@@ -191,7 +191,7 @@ def sensitivity_of(
         raise ParameterError("give clip (a bound of the records) or an explicit sensitivity")
     else:
         base = clip.sensitivity(ledger.relation)
-        if ledger.unit == "user" and participations is None:
+        if ledger.unit in ("user", "user-rewards") and participations is None:
             raise ParameterError(
                 "the ledger protects users, who may have several records: give participations "
                 "(the most records of one user), or an explicit sensitivity"

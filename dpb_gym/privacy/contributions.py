@@ -1,0 +1,354 @@
+"""Bounding what one user contributes over the whole horizon: the basis of user-level privacy.
+
+Neighbouring data sets differ in the **rewards of all rounds of one user**. Which round is
+whose, the contexts and the actions are public: they decide alone which rounds are admitted.
+Replicates keep separate books.
+
+Two bounds, sound for users whose rounds spread over any number of batches (erratum R10):
+
+* `ContributionCap`: only the first `limit` rounds of a user enter any release. If replacing
+  one record moves the whole sequence of noise-normalised releases by at most Delta / sigma in
+  2-norm, whatever the linear mechanism, then by the triangle inequality replacing a user moves
+  it by at most ``limit Delta / sigma``: group privacy, rho / limit^2 per record.
+* `LifetimeClip`: a user's sum c_j of each batch j is shortened so that over the horizon
+  ``sum_j ||c_j||^2 <= radius^2`` (``order=2``) or ``sum_j ||c_j|| <= radius`` (``order=1``).
+  Replacing a user moves the releases by at most ``2 radius / sigma``: with ``order=2`` if
+  every batch is released once, with noise of its own (`GaussianSum`); with ``order=1`` for
+  every linear mechanism in which a record of norm 1 has norm at most 1 / sigma in the
+  normalised releases (`WeightedSum`, `ContinualSum` with its sensitivity).
+
+Both hold along every sequence of releases, so the policy may adapt to them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpb_gym import kernels
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.checks import FloatArray, count, positive
+from dpb_gym.privacy.releasers.base import Intake
+from dpb_gym.privacy.releasers.bounds import Segment
+from dpb_gym.privacy.releasers.gaussian import GaussianSum
+from dpb_gym.privacy.releasers.shapes import RecordShape
+
+IdArray = NDArray[np.int64]
+MOST_USERS = 2**26
+_FIRST_USERS = 64
+
+
+class _Users:
+    """A table with one column per user id, which grows."""
+
+    def __init__(self, replicates: int, dtype: type) -> None:
+        self.replicates = count("replicates", replicates)
+        self.table: NDArray[Any] = np.zeros((self.replicates, _FIRST_USERS), dtype)
+
+    def check(self, users: ArrayLike | None) -> IdArray:
+        """The ids as ``(B,)`` integers, the table grown to hold them.
+
+        Raises:
+            ParameterError: If there are none, or they are no integers in 0..2^26 - 1.
+        """
+        if users is None:
+            raise ParameterError(
+                "user-level privacy needs an environment that identifies users (context.users); "
+                "e.g. interactions_per_user=k of DPB/Recommendation-v0"
+            )
+        ids = np.asarray(users)
+        if ids.shape != (self.replicates,) or ids.dtype.kind not in "iu":
+            raise ParameterError(
+                f"users must be integers of shape ({self.replicates},); got {ids.dtype} of shape "
+                f"{ids.shape}"
+            )
+        largest = int(ids.max())
+        if int(ids.min()) < 0 or largest >= MOST_USERS:
+            raise ParameterError(
+                f"user ids must lie in 0..{MOST_USERS - 1}, best numbered consecutively; got "
+                f"{int(ids.min())}..{largest}"
+            )
+        self.reserve(largest + 1)
+        return np.ascontiguousarray(ids, dtype=np.int64)
+
+    def reserve(self, users: int) -> None:
+        size = self.table.shape[1]
+        if users > size:
+            grown = np.zeros((self.replicates, max(users, 2 * size)), self.table.dtype)
+            grown[:, :size] = self.table
+            self.table = grown
+
+    def load(self, values: ArrayLike) -> None:
+        found = np.array(values, dtype=self.table.dtype)
+        if found.ndim != 2 or len(found) != self.replicates:
+            raise ParameterError(
+                f"the state is of shape {found.shape}; expected {self.replicates} replicates"
+            )
+        self.table = found
+
+
+class ContributionCap:
+    """Admits the first `limit` rounds of every user, in every replicate.
+
+    Uses public data only: user ids and whether the round yields a record.
+
+    Args:
+        limit: Most rounds of a user that may enter any release, k >= 1.
+        replicates: Number of replicates B.
+
+    Raises:
+        ParameterError: If an argument is no positive integer.
+
+    Example:
+        >>> cap = ContributionCap(limit=2, replicates=1)
+        >>> [bool(cap.admit(np.array([user]))[0]) for user in (7, 7, 3, 7)]
+        [True, True, True, False]
+    """
+
+    def __init__(self, limit: int, replicates: int) -> None:
+        self.limit = count("limit", limit)
+        self._users = _Users(replicates, np.int32)
+        self._all = np.ones(self._users.replicates, bool)
+
+    def admit(self, users: ArrayLike | None, counted: ArrayLike | None = None) -> NDArray[np.bool_]:
+        """Whether this round may enter the releases, ``(B,)``; counts it if so.
+
+        Args:
+            users: User ids ``(B,)``, ``context.users``.
+            counted: False where the round yields no record (``feedback.observed``).
+
+        Raises:
+            ParameterError: If users are not identified, or an id is out of range.
+        """
+        ids = self._users.check(users)
+        where = self._all if counted is None else np.ascontiguousarray(counted, dtype=bool)
+        if where.shape != ids.shape:
+            raise ParameterError(f"counted must have shape {ids.shape}; got {where.shape}")
+        out = np.empty(len(ids), bool)
+        kernels.contributions.admit(ids, where, self.limit, self._users.table, out)
+        return out
+
+    def sensitivity(self, record: float) -> float:
+        """Sensitivity to one user, given the sensitivity to one record: limit times it."""
+        return self.limit * positive("record", record)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a checkpoint needs."""
+        return {"counts": self._users.table.copy()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`."""
+        self._users.load(state["counts"])
+
+
+class LifetimeClip:
+    """Sums of a batch with every user's contribution clipped to what is left of a budget.
+
+    Records of the open batch are kept (memory: batch x B x width numbers) until `close`.
+
+    Args:
+        width: Numbers per record.
+        replicates: Number of replicates B.
+        radius: Lifetime budget C > 0; see the module's docstring.
+        order: 2: the root of the sum of squares over the batches stays within it; 1: the sum
+            of the norms does.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+
+    Example:
+        >>> clip = LifetimeClip(width=1, replicates=1, radius=5.0)
+        >>> sums = []
+        >>> for value in (3.0, 10.0, 1.0):
+        ...     clip.add(np.array([0]), np.array([[value]]))
+        ...     sums.append(round(float(clip.close()[0, 0]), 6))
+        >>> sums
+        [3.0, 4.0, 0.0]
+    """
+
+    def __init__(self, width: int, replicates: int, radius: float, *, order: int = 2) -> None:
+        self.width = count("width", width)
+        self.radius = positive("radius", radius)
+        if order not in (1, 2):
+            raise ParameterError(f"order must be 1 or 2; got {order!r}")
+        self.order = order
+        self._spent = _Users(replicates, np.float64)
+        self.replicates = self._spent.replicates
+        self.clipped_count: NDArray[np.int64] = np.zeros(self.replicates, np.int64)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._ids = np.empty((16, self.replicates), np.int64)
+        self._rows = np.empty((16, self.replicates, self.width))
+        self.pending = 0
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest distance between the clipped sums of a user and of her replacement, 2 C."""
+        return 2.0 * self.radius
+
+    def add(self, users: ArrayLike | None, rows: FloatArray) -> None:
+        """Keeps one record per replicate for the open batch.
+
+        Args:
+            users: User ids ``(B,)``.
+            rows: Records ``(B, width)``; rows of zeros (nothing observed, not admitted) cost
+                their user nothing.
+
+        Raises:
+            ParameterError: On a wrong shape, NaN or infinity; nothing changes.
+        """
+        values = np.asarray(rows, dtype=np.float64)
+        if values.shape != (self.replicates, self.width) or not np.isfinite(values).all():
+            raise ParameterError(
+                f"records must be finite and of shape {(self.replicates, self.width)}; got shape "
+                f"{values.shape}"
+            )
+        ids = self._spent.check(users)
+        if self.pending == len(self._ids):
+            self._ids = np.concatenate([self._ids, np.empty_like(self._ids)])
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        self._ids[self.pending], self._rows[self.pending] = ids, values
+        self.pending += 1
+
+    def close(self) -> FloatArray:
+        """Ends the batch: the sum of the users' clipped sums, ``(B, width)``.
+
+        Raw data: to be handed to a releaser whose sensitivity is `sensitivity`.
+        """
+        users, rows = self._ids[: self.pending], self._rows[: self.pending]
+        out = np.zeros((self.replicates, self.width))
+        if self.pending:
+            kernels.contributions.close_batch(
+                users,
+                rows,
+                np.argsort(users, axis=0, kind="stable"),
+                self._spent.table,
+                self.radius,
+                self.order == 2,
+                out,
+                self.clipped_count,
+            )
+        self.pending = 0
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a checkpoint needs."""
+        return {
+            "spent": self._spent.table.copy(),
+            "clipped_count": self.clipped_count.copy(),
+            "ids": self._ids[: self.pending].copy(),
+            "rows": self._rows[: self.pending].copy(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`."""
+        self._spent.load(state["spent"])
+        self.clipped_count = np.array(state["clipped_count"], np.int64)
+        self._reset()
+        for ids, rows in zip(state["ids"], state["rows"]):
+            self.add(ids, rows)
+
+
+class UserClippedSum:
+    """Noisy sums of batches in which every user's contribution is clipped (RU 6.1, corrected).
+
+    A `LifetimeClip` of order 2 in front of a `GaussianSum`: RU clip per batch to C and add
+    noise C / sqrt(2 rho), but replacing a user costs 2C, in every batch she is in. Here her
+    sums of all batches together stay within C, so the sensitivity of all releases together is
+    2C and sigma = 2C / sqrt(2 rho); one charge covers all batches.
+
+    Args:
+        clip: The clip, with its radius.
+        bound: Range of the protected numbers, which multiply public directions.
+        releaser: Takes the batches' sums: made with ``sensitivity=clip.sensitivity``.
+        horizon: Largest number of records per replicate, or None.
+    """
+
+    def __init__(
+        self,
+        clip: LifetimeClip,
+        bound: Segment,
+        releaser: GaussianSum,
+        horizon: int | None = None,
+    ) -> None:
+        if clip.order != 2 or releaser.sensitivity < clip.sensitivity:
+            raise ParameterError(
+                "the clip must be of order 2 and the releaser's sensitivity at least "
+                f"{clip.sensitivity:g}; got order {clip.order} and {releaser.sensitivity:g}"
+            )
+        self._clip, self._sums = clip, releaser
+        self._intake = Intake(RecordShape(dim=clip.width), clip.replicates, bound, horizon)
+        self._scratch = np.empty((clip.replicates, clip.width))
+        self.replicates = clip.replicates
+        self.sensitivity, self.event = releaser.sensitivity, releaser.event
+
+    @property
+    def rounds(self) -> int:
+        """Records per replicate so far."""
+        return self._intake.rounds
+
+    @property
+    def clipped_count(self) -> NDArray[np.int64]:
+        """Numbers outside their range so far, ``(B,)``."""
+        return self._intake.clipped_count
+
+    @property
+    def clipped_users(self) -> NDArray[np.int64]:
+        """Users' sums that were shortened so far, ``(B,)``; computed from private data."""
+        return self._clip.clipped_count
+
+    @property
+    def sigma(self) -> float:
+        """Noise standard deviation of one batch per coordinate."""
+        return self._sums.sigma
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the last release's noise per coordinate."""
+        return self._sums.noise_std
+
+    @property
+    def batches(self) -> int:
+        """Releases so far."""
+        return self._sums.batches
+
+    def add(
+        self, records: ArrayLike, directions: ArrayLike, users: ArrayLike | None = None
+    ) -> None:
+        """Adds one record per replicate to the open batch.
+
+        Args:
+            records: Protected numbers ``(B,)``.
+            directions: Public vectors ``(B, width)``; zeros where there is no record.
+            users: User ids ``(B,)``, public.
+
+        Raises:
+            ParameterError: If users are not identified; or see `Releaser.add`.
+        """
+        self._scratch[:] = 0.0
+        self._intake.take(records, directions, self._scratch)
+        self._clip.add(users, self._scratch)
+
+    def release(self) -> FloatArray:
+        """Closes the batch and returns the noisy sum, ``(B, width)``; see `GaussianSum`."""
+        if self._clip.pending == 0:
+            raise ParameterError("no record since the last release: the batch is empty")
+        self._sums.add(self._clip.close())
+        return self._sums.release()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a checkpoint needs (the ledger has its own)."""
+        return {
+            "intake": self._intake.state_dict(),
+            "clip": self._clip.state_dict(),
+            "sums": self._sums.state_dict(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restores `state_dict`."""
+        self._intake.load_state(state["intake"])
+        self._clip.load_state(state["clip"])
+        self._sums.load_state(state["sums"])
