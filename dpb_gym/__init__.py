@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpb_gym.envs.catalogue import make_problem
     from dpb_gym.evaluation import Result, evaluate
     from dpb_gym.evaluation.audit import audit
+    from dpb_gym.evaluation.ope import evaluate_offline
     from dpb_gym.privacy import Budget, Guarantee
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _HOMES = {
     "envs.catalogue": ("make_problem",),
     "evaluation": ("Result", "evaluate"),
     "evaluation.audit": ("audit",),
+    "evaluation.ope": ("evaluate_offline",),
     "privacy": ("Budget", "Guarantee"),
 }
 
@@ -56,6 +58,7 @@ __all__ = [
     "agent_specs",
     "audit",
     "evaluate",
+    "evaluate_offline",
     "make_agent",
     "make_problem",
     "register_agent",
