@@ -79,7 +79,7 @@ def best_prices(features, theta, model, zeta, price, value):
     for i in range(B):
         a, slope = intercept_slope(features, theta, i)
         if model == LOGISTIC:
-            if slope <= 0.0:
+            if zeta * slope <= 0.0:  # a subnormal slope underflows
                 p = 1.0
             else:
                 p = (1.0 + lambert_exp(zeta * a - 1.0)) / (zeta * slope)
