@@ -15,6 +15,7 @@ from types import ModuleType
 __all__ = [
     "contexts",
     "continual",
+    "demand_records",
     "contributions",
     "glm_fit",
     "linalg",
@@ -23,6 +24,7 @@ __all__ = [
     "mnl",
     "mnl_fit",
     "mnl_slates",
+    "one_pass",
     "price_search",
     "pricing",
     "recommendation",

@@ -1,0 +1,1 @@
+"""Private linear bandits that the recommendation paper (RU) compares with."""

@@ -1,0 +1,123 @@
+"""CoreSet-Elimination-DP: phases of pure exploration that eliminate arms."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
+from dpb_gym import kernels, validation
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import Array, Context, ProblemInfo
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, NoiseSource, Segment
+
+
+@register_agent("coreset-elimination", supports=SUPPORTS, budget="required")
+class CoresetElimination(RewardRival):
+    """Phased elimination on one noisy estimate per phase, after RU, Table 6 [construct].
+
+    RU cites no central algorithm of this name. Phases double in length. In a phase the agent
+    plays the offered, still active candidate of largest ||x|| in the metric of the phase's own
+    Gram matrix V, or, if none is active, the largest <x, theta>. At the end theta = V^-1
+    (sum r x + noise), from the phase's own rounds, and arms whose upper bound is below the
+    largest lower bound are dropped; half-width ``alpha (range/2 ||x||_{V^-1} +
+    sigma ||V^-1 x||) sqrt(2 log(2 n K T))`` for n arms and K phases. Arms of a fixed pool are
+    dropped for good; with fresh arms every round's candidates are compared with each other.
+
+    Sensitivity of a phase's sum: the reward's range. RU divides the budget by the number of
+    phases, which is needless since the phases are disjoint; the ledger accounts for what is
+    released, in parallel, so with ``composition="sequential"`` the guarantee is 1 / K of the
+    budget. Central, for the **reward** of one round, replace-one.
+
+    Args:
+        alpha: Factor of the confidence width, >= 0.
+        length: Rounds of the first phase. Where only one in n_candidates rounds is observed
+            (rejection replay), n_candidates times as many.
+        composition: ``"sequential"``: the phases share the budget, as in the paper;
+            ``"parallel"``: each has all of it.
+        ridge: lambda, > 0.
+        centre: Subtract the middle of the reward's range (erratum R9).
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [0.03, 0.1],
+        "composition": ["sequential", "parallel"],
+        "centre": [False, True],
+    }
+
+    def __init__(
+        self,
+        alpha: float = 0.1,
+        length: int = 100,
+        composition: str = "sequential",
+        ridge: float = 1.0,
+        centre: bool = False,
+    ) -> None:
+        super().__init__(alpha, ridge, centre)
+        self.length = validation.integer("length", length, 1)
+        self.composition = validation.choice("composition", composition, COMPOSITIONS)
+
+    def _open(
+        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
+    ) -> None:
+        first, T = self.length * self._stretch, self._horizon
+        phases = math.ceil(math.log2(T / first + 1))
+        split = phases if self.composition == "sequential" else 1
+        self._sums(bound, noise, budget, "reward sum of a phase", split=split)
+        B, d = self._theta.shape
+        assert problem.n_candidates is not None
+        n = problem.n_arms or problem.n_candidates
+        log = math.sqrt(2.0 * math.log(2.0 * n * phases * T))
+        self._spread = self.alpha * self._half * log
+        self._noise = self.alpha * self.releaser.sigma * log
+        self._phase = self._inverse.copy()
+        self._start = self._inverse[0].copy()
+        self._phase_length, self._phase_end = first, first
+        self._estimated = False
+        self._pool = problem.n_arms is not None
+        size = n if self._pool else 0
+        self._table = np.zeros((B, size, d), np.float32)
+        self._seen = np.zeros((B, size), bool)
+        self._active = np.ones((B, size), bool)
+
+    def act(self, context: Context) -> Array:
+        B, m, _ = context.features.shape
+        if self._pool:
+            assert context.arms is not None
+            kernels.linear_rivals.remember(context.features, context.arms, self._table, self._seen)
+            active = np.take_along_axis(self._active, context.arms, axis=1)
+        else:
+            active = np.ones((B, m), bool)
+            if self._estimated:
+                self._eliminate(context.features, active)
+        action = np.empty(B, np.int64)
+        kernels.linear_rivals.choose_widest(
+            context.features, active, self._theta, self._phase, action
+        )
+        return action
+
+    def _eliminate(self, features: Array, active: Array) -> None:
+        kernels.linear_rivals.eliminate(
+            features, self._theta, self._inverse, self._spread, self._noise, active
+        )
+
+    def _learn(self, reward: Array) -> None:
+        self.releaser.add(reward, self._chosen)
+        self._grow(self._phase)
+        if self._rounds < self._phase_end:
+            return
+        self._inverse[:] = self._phase
+        self._phase[:] = self._start
+        kernels.linalg.multiply(self._inverse, self.releaser.release(self._all), self._theta)
+        self._estimated = True
+        if self._pool:
+            # arms never offered are neither a yardstick nor dropped
+            left = self._active & self._seen
+            self._eliminate(self._table, left)
+            self._active = left | ~self._seen
+        self._phase_length *= 2
+        self._phase_end += self._phase_length

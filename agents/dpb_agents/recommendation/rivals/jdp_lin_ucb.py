@@ -1,0 +1,129 @@
+"""JDP-LinUCB: joint privacy of contexts and rewards by a continual sum (Shariff & Sheffet)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
+from dpb_gym import validation
+from dpb_gym.agent import register_agent
+from dpb_gym.errors import BudgetError
+from dpb_gym.problems.base import Array
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, NoiseSource, PSDBall
+
+MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
+
+
+@register_agent("jdp-lin-ucb", supports=SUPPORTS, budget="required")
+class JDPLinUCB(JointLinUCB):
+    """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
+
+    Joint privacy of one **user-round**, replace-one: features, reward, and in rejection replay
+    whether she was observed, against whoever sees all recommendations but her own.
+
+    Sensitivity: a record [x; r] [x; r]' is positive semidefinite of Frobenius norm at most L =
+    1 + max r^2 (2 for rewards in [0, 1]), so replacing one moves the sum by at most sqrt(2) L;
+    a continual sum multiplies that by its own sensitivity (sqrt(levels) for the tree). V =
+    noisy sum + ``shift`` times a bound on the noise's operator norm; bonus alpha ||x||_{V^-1}.
+
+    Args:
+        alpha: Width of the bonus; with ``calibration="paper"`` a factor of the paper's beta_t.
+        mechanism: ``"binary-tree"`` (the paper), ``"blt"`` or ``"sqrt-toeplitz"``.
+        every: Rounds between releases; the mechanism runs over T / every steps.
+        calibration: ``"verified"``: sigma from the sensitivity above and the budget.
+            ``"paper"``: node noise N' of standard deviation s = 4 sqrt(m) L log(4/delta) /
+            epsilon, symmetrised by (N' + N'^T) / sqrt(2), shift 2 Upsilon and width beta_t of
+            the published algorithm; needs an (epsilon, delta) budget. Sound, and the guarantee
+            is what it really costs: a small part of the budget.
+        shift: Multiple of the bound on the noise's operator norm that is added to V.
+        ridge: Added to V besides, > 0.
+        norm: Assumed bound of ||theta||, in the width of ``calibration="paper"`` only.
+        centre: Subtract the middle of the reward's range (erratum R9): L falls to 1.25.
+
+    Raises:
+        BudgetError: If ``calibration="paper"`` gets a budget without epsilon and delta.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [0.1, 1.0],
+        "shift": [0.3, 1.0],
+        "centre": [False, True],
+    }
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        mechanism: str = "binary-tree",
+        every: int = 10,
+        calibration: str = "verified",
+        shift: float = 1.0,
+        ridge: float = 1.0,
+        norm: float = 1.0,
+        centre: bool = False,
+    ) -> None:
+        super().__init__(alpha, every, calibration, shift, ridge, centre)
+        self.mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
+        self.norm = validation.real("norm", norm, 0.0)
+
+    def _open_sums(self, clip: PSDBall, noise: NoiseSource, budget: Budget) -> None:
+        from dpb_gym.privacy import ContinualSum, Ledger, equivalent_rho
+
+        rho, sigma = None, None
+        if self.calibration == "paper":
+            if budget.epsilon is None or budget.delta is None:
+                raise BudgetError(
+                    "calibration='paper' takes an (epsilon, delta) budget, Budget.approx(1, 1e-5)"
+                )
+            self._levels = 1 + math.ceil(math.log2(self._horizon))
+            log = math.log(4.0 / budget.delta)
+            self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
+            # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
+            sigma = math.sqrt(2.0) * self._entry_std
+        else:
+            rho = equivalent_rho(budget)
+        self.ledger = Ledger(budget, notion="joint", unit="user-round")
+        B, d = self._theta.shape
+        self.releaser = ContinualSum(
+            self.mechanism,
+            horizon=self._horizon,
+            symmetric=d + 1,
+            replicates=B,
+            clip=clip,
+            rho=rho,
+            sigma=sigma,
+            every=self._interval,
+            noise=noise,
+            ledger=self.ledger,
+            what="running sum of [x; r] [x; r]'",
+        )
+        # before the first release the policy acts as if V were the shift alone
+        start = self.ridge + self.shift * self._noise_norm()
+        self._inverse[:] = np.eye(d) / start
+
+    def _noise_norm(self) -> float:
+        d, T = self._theta.shape[1], self._horizon
+        if self.calibration == "paper":
+            # 2 Upsilon, with failure probability 1 / (2 T)
+            log = math.log(2.0 * T * 2.0 * T)
+            spread = 4.0 * math.sqrt(d) + 2.0 * log
+            return 2.0 * self._entry_std * math.sqrt(2.0 * self._levels) * spread
+        return isometric_noise_norm(self.releaser.noise_std_max, d, T)
+
+    def _widths(self) -> Array:
+        if self.calibration != "paper":
+            return self._width
+        d, T = self._theta.shape[1], self._horizon
+        upsilon = 0.5 * self._noise_norm()
+        log = math.log(2.0 * T)
+        gain = np.maximum(0.0, self._logdet - d * math.log(upsilon))
+        statistical = self._half * np.sqrt(2.0 * math.log(4.0 * T) + gain)
+        shifted = self.norm * math.sqrt(3.0 * upsilon)
+        noise = math.sqrt(self._levels / upsilon) * self._entry_std
+        noise *= math.sqrt(d) + math.sqrt(2.0 * (log + math.log(T)))
+        return self.alpha * (statistical + shifted + noise)

@@ -1,0 +1,115 @@
+"""What the jointly private LinUCBs share: noisy sums of [x; r] [x; r]'."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.recommendation.rivals.base import LinearRival
+from dpb_gym import kernels, validation
+from dpb_gym.problems.base import Array, ProblemInfo
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import (
+        Budget,
+        ContinualSum,
+        GaussianSum,
+        NoiseSource,
+        PSDBall,
+        Segment,
+    )
+
+CALIBRATIONS = ("verified", "paper")
+
+
+class JointLinUCB(LinearRival):
+    """LinUCB that knows features and rewards through noisy sums of [x; r] [x; r]' only.
+
+    V is the sum of x x' plus noise plus a shift that bounds the noise's operator norm with high
+    probability; theta = V^-1 u with the noisy u = sum r x. Where V is not positive definite
+    nevertheless, its eigenvalues are raised to a hundredth of the shift.
+    """
+
+    releaser: ContinualSum | GaussianSum
+
+    def __init__(
+        self, alpha: float, every: int, calibration: str, shift: float, ridge: float, centre: bool
+    ) -> None:
+        super().__init__(alpha, ridge, centre)
+        self.every = validation.integer("every", every, 1)
+        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
+        self.shift = validation.real("shift", shift, 0.0)
+
+    def _open(
+        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
+    ) -> None:
+        from dpb_gym.privacy import PSDBall
+
+        B, d = self._theta.shape
+        # ||[x; r]||^2, with rewards in `bound` and ||x|| <= 1
+        self._size = 1.0 + max(bound.low**2, bound.high**2)
+        self._low, self._high = bound.low, bound.high
+        self._interval = min(self.every * self._stretch, self._horizon)
+        self._records = np.empty((B, d + 1, d + 1))
+        self._logdet = np.empty(B)
+        self._outside = np.zeros(B, np.int64)
+        self._open_sums(PSDBall(self._size), noise, budget)
+
+    @abstractmethod
+    def _open_sums(self, clip: PSDBall, noise: NoiseSource, budget: Budget) -> None:
+        """Opens ledger and releaser."""
+
+    @abstractmethod
+    def _noise_norm(self) -> float:
+        """A bound on the operator norm of the current noise that holds with high probability."""
+
+    def _widths(self) -> Array:
+        """Widths of the bonus after a release, ``(B,)``."""
+        return self._width
+
+    @property
+    def clipped_count(self) -> Array:
+        """Rewards outside their declared range so far, ``(B,)``."""
+        return self._outside + self.releaser.clipped_count
+
+    def _learn(self, reward: Array) -> None:
+        inside = np.clip(reward, self._low, self._high)
+        self._outside += inside != reward
+        kernels.linear_rivals.outer_with_reward(self._chosen, inside, self._records)
+        self.releaser.add(self._records)
+        if self._rounds % self._interval == 0:
+            self._refresh(self.releaser.release())
+
+    def _refresh(self, noisy: Array) -> None:
+        shift = self.ridge + self.shift * self._noise_norm()
+        kernels.linear_rivals.shifted_inverse(
+            noisy, shift, self._inverse, self._theta, self._logdet
+        )
+        for b in np.flatnonzero(np.isnan(self._logdet)):
+            self._repair(b, noisy[b], shift)
+        self._width = self._widths()
+
+    def _repair(self, b: int, noisy: Array, shift: float) -> None:
+        d = len(noisy) - 1
+        values, vectors = np.linalg.eigh(noisy[:d, :d])
+        values = np.maximum(values + shift, 0.01 * shift)
+        # elementwise, so that no BLAS decides the bits
+        inverse = np.zeros((d, d))
+        for value, vector in zip(values, vectors.T):
+            inverse += np.outer(vector, vector) / value
+        self._inverse[b] = inverse
+        kernels.linalg.multiply_one(inverse, noisy[:d, d].copy(), self._theta[b])
+        self._logdet[b] = np.log(values).sum()
+
+
+def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
+    """Bound on the operator norm of isometric symmetric noise, all T rounds with 1 - 1/T.
+
+    Noise of standard deviation s on the diagonal and s / sqrt(2) off it has mean operator norm
+    at most s sqrt(2 side) and is 1-Lipschitz in the underlying normals, so it exceeds the bound
+    with probability 1 / T^2 per round.
+    """
+    return std * (math.sqrt(2 * side) + math.sqrt(4 * math.log(horizon)))

@@ -1,0 +1,41 @@
+"""RarelySwitching-zCDP: a private LinUCB that learns at O(d log T) switches."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.rivals.switching import Switching
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import Array
+
+
+@register_agent("rarely-switching-zcdp", supports=SUPPORTS, budget="required")
+class RarelySwitching(Switching):
+    """Rarely switching private LinUCB with a plain bonus, after RU's comparison [construct].
+
+    RU names "RarelySwitching-zCDP" without saying what sets it apart; this is `adac-oful-zcdp`
+    with the bonus alpha ||x||_{V^-1} and a larger `growth`. Releases, sensitivity and
+    guarantee are as there: central, **reward** of one round, replace-one; every reward is in
+    one released sum. Features, actions and the times of switches count as public.
+
+    Args:
+        alpha: Width of the bonus, >= 0.
+        growth: A switch comes when det A exceeds ``1 + growth`` times its value at the last.
+        ridge: lambda, > 0.
+        centre: Subtract the middle of the reward's range (erratum R9).
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [0.1, 1.0],
+        "growth": [1.0, 4.0],
+        "centre": [False, True],
+    }
+
+    def __init__(
+        self, alpha: float = 1.0, growth: float = 4.0, ridge: float = 1.0, centre: bool = False
+    ) -> None:
+        super().__init__(alpha, growth, ridge, centre)
+
+    def _widths(self, due: Array) -> Array:
+        return self._width

@@ -1,0 +1,56 @@
+"""Rarely switching private LinUCB: what its two registered forms share."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents.recommendation.rivals.base import RewardRival
+from dpb_gym import kernels, validation
+from dpb_gym.problems.base import Array, ProblemInfo
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, NoiseSource, Segment
+
+
+class Switching(RewardRival):
+    """LinUCB that learns when det A has grown by a factor ``1 + growth``.
+
+    A = ridge I + sum x x' is public. At a switch the sum of r x since the last one is released
+    with noise and added to b; theta = A^-1 b and the metric of the bonus stay frozen until the
+    next.
+    """
+
+    def __init__(self, alpha: float, growth: float, ridge: float, centre: bool) -> None:
+        super().__init__(alpha, ridge, centre)
+        self.growth = validation.real("growth", growth, 0.0, open_low=True)
+
+    def _open(
+        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
+    ) -> None:
+        self._sums(bound, noise, budget, "reward sum between switches")
+        B = len(self._theta)
+        self._current = self._inverse.copy()
+        self._response = np.zeros_like(self._theta)
+        self._logdet = np.zeros(B)
+        self._switched_at = np.zeros(B)
+        self._width = self._widths(self._all)
+
+    @abstractmethod
+    def _widths(self, due: Array) -> Array:
+        """Widths of the bonus ``(B,)``, renewed where `due`."""
+
+    def _learn(self, reward: Array) -> None:
+        self.releaser.add(reward, self._chosen)
+        self._logdet += np.log(self._grow(self._current))
+        due = self._logdet - self._switched_at > math.log1p(self.growth)
+        if not due.any():
+            return
+        self._response[due] += self.releaser.release(due)[due]
+        self._switched_at[due] = self._logdet[due]
+        self._inverse[due] = self._current[due]
+        kernels.linalg.multiply(self._inverse, self._response, self._theta)
+        self._width = self._widths(due)

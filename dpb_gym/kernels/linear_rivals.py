@@ -1,0 +1,213 @@
+"""Kernels of the private linear bandits that RU compares with.
+
+Candidates are clipped to the unit ball on the fly, x / max(1, ||x||). Ties go to the lower
+index. Arrays lead with the replicate axis; replicates are handled one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.linalg import (
+    cholesky_one,
+    dot_one,
+    inverse_cholesky_one,
+    logdet_cholesky_one,
+    multiply_one,
+    quadratic_form_one,
+)
+from dpb_gym.kernels.linear_bandit import _clipped_row
+
+
+@jit
+def choose(features, theta, inverse, width, action):
+    """argmax_k <x_k, theta> + width ||x_k||_inverse, theta and inverse given apart.
+
+    Args:
+        features: ``(B, m, d)``.
+        theta: ``(B, d)``.
+        inverse: Metric of the bonus, ``(B, d, d)``.
+        width: ``(B,)``, >= 0; 0 is greedy.
+        action: Output ``(B,)``.
+    """
+    B, m, d = features.shape
+    row, scratch = np.empty(d), np.empty(d)
+    for b in range(B):
+        best = -np.inf
+        action[b] = 0
+        for k in range(m):
+            _clipped_row(features, b, k, row)
+            score = dot_one(row, theta[b])
+            if width[b] > 0.0:
+                form = quadratic_form_one(inverse[b], row, scratch)
+                score += width[b] * np.sqrt(max(0.0, form))
+            if score > best:
+                best = score
+                action[b] = k
+
+
+@jit
+def choose_widest(features, active, theta, inverse, action):
+    """The active candidate of largest ||x||_inverse; without one, the largest <x, theta>.
+
+    Args:
+        features: ``(B, m, d)``.
+        active: Which candidates are left, ``(B, m)`` bool.
+        theta: ``(B, d)``.
+        inverse: ``(B, d, d)``.
+        action: Output ``(B,)``.
+    """
+    B, m, d = features.shape
+    row, scratch = np.empty(d), np.empty(d)
+    for b in range(B):
+        left = False
+        for k in range(m):
+            left = left or active[b, k]
+        best = -np.inf
+        action[b] = 0
+        for k in range(m):
+            if left and not active[b, k]:
+                continue
+            _clipped_row(features, b, k, row)
+            if left:
+                score = quadratic_form_one(inverse[b], row, scratch)
+            else:
+                score = dot_one(row, theta[b])
+            if score > best:
+                best = score
+                action[b] = k
+
+
+@jit
+def eliminate(features, theta, inverse, spread, noise, active):
+    """Drops active rows whose upper bound is below the largest lower bound, in place.
+
+    The bounds are <x, theta> -+ (spread ||x||_inverse + noise ||inverse x||).
+
+    Args:
+        features: ``(B, n, d)``.
+        theta: ``(B, d)``.
+        inverse: ``(B, d, d)``.
+        spread: Width for the rewards' own randomness, >= 0.
+        noise: Width for the privacy noise, >= 0.
+        active: ``(B, n)`` bool; rows that are not active do not count.
+    """
+    B, n, d = features.shape
+    row, image = np.empty(d), np.empty(d)
+    upper = np.empty(n)
+    for b in range(B):
+        highest = -np.inf
+        for k in range(n):
+            if not active[b, k]:
+                continue
+            _clipped_row(features, b, k, row)
+            form = max(0.0, quadratic_form_one(inverse[b], row, image))
+            width = spread * np.sqrt(form) + noise * np.sqrt(dot_one(image, image))
+            mean = dot_one(row, theta[b])
+            upper[k] = mean + width
+            highest = max(highest, mean - width)
+        for k in range(n):
+            if active[b, k] and upper[k] < highest:
+                active[b, k] = False
+
+
+@jit
+def remember(features, arms, table, seen):
+    """Writes the offered candidates' features into the tables of a fixed pool.
+
+    Args:
+        features: ``(B, m, d)``.
+        arms: Pool indices ``(B, m)``.
+        table: ``(B, n, d)`` float32, in place.
+        seen: ``(B, n)`` bool, in place.
+    """
+    B, m, d = features.shape
+    for b in range(B):
+        for k in range(m):
+            arm = arms[b, k]
+            if not seen[b, arm]:
+                seen[b, arm] = True
+                for j in range(d):
+                    table[b, arm, j] = features[b, k, j]
+
+
+@jit
+def release(sums, normals, cursor, due, sigma, through, inverse, norm, keep, out):
+    """Renews the releases of the replicates that are due and moves their cursors.
+
+    out[b] = sums[b] + sigma z, or, with `through`, inverse[b] sums[b] + sigma norm[b] z.
+
+    Args:
+        sums: Exact sums of the open segments ``(B, d)``; emptied where due, unless `keep`.
+        normals: Independent standard normals ``(B, n, d)``.
+        cursor: Next unused row of `normals`, ``(B,)``.
+        due: ``(B,)`` bool.
+        sigma: Noise scale.
+        through: Whether to release the image of the sums.
+        inverse: ``(B, d, d)``, read with `through` only.
+        norm: ``(B,)``, likewise.
+        keep: Whether segments stay open.
+        out: ``(B, d)``.
+    """
+    B, d = sums.shape
+    for b in range(B):
+        if not due[b]:
+            continue
+        scale = sigma
+        if through:
+            multiply_one(inverse[b], sums[b], out[b])
+            scale *= norm[b]
+        for j in range(d):
+            if not through:
+                out[b, j] = sums[b, j]
+            out[b, j] += scale * normals[b, cursor[b], j]
+            if not keep:
+                sums[b, j] = 0.0
+        cursor[b] += 1
+
+
+@jit
+def outer_with_reward(vectors, rewards, out):
+    """out[b] = [x; r] [x; r]', ``(B, d + 1, d + 1)``; zeros where x = 0.
+
+    A round that returned nothing has x = 0, whatever its reward.
+    """
+    B, d = vectors.shape
+    for b in range(B):
+        norm = 0.0
+        for i in range(d):
+            norm += vectors[b, i] * vectors[b, i]
+            for j in range(d):
+                out[b, i, j] = vectors[b, i] * vectors[b, j]
+        reward = rewards[b] if norm > 0.0 else 0.0
+        for i in range(d):
+            out[b, i, d] = reward * vectors[b, i]
+            out[b, d, i] = out[b, i, d]
+        out[b, d, d] = reward * reward
+
+
+@jit
+def shifted_inverse(noisy, shift, inverse, theta, logdet):
+    """V = G + shift I from noisy [G, u; u', .]; inverse V^-1, theta = V^-1 u, log det V.
+
+    Args:
+        noisy: ``(B, d + 1, d + 1)``.
+        shift: > 0.
+        inverse: Output ``(B, d, d)``.
+        theta: Output ``(B, d)``.
+        logdet: Output ``(B,)``; NaN, and nothing else written, where V is not positive definite.
+    """
+    B, d = theta.shape
+    lower = np.empty((d, d))
+    for b in range(B):
+        for i in range(d):
+            for j in range(i + 1):
+                lower[i, j] = noisy[b, i, j]
+            lower[i, i] += shift
+        if not cholesky_one(lower, lower):
+            logdet[b] = np.nan
+            continue
+        logdet[b] = logdet_cholesky_one(lower)
+        inverse_cholesky_one(lower, inverse[b])
+        multiply_one(inverse[b], noisy[b, :d, d], theta[b])
