@@ -33,7 +33,7 @@ class Releaser(Protocol):
     def clipped_count(self) -> NDArray[np.int64]: ...
 
     def add(self, records: ArrayLike, directions: ArrayLike | None = None) -> None:
-        """Ingests one record per replicate, (B, *shape).
+        """Ingests one record per replicate, ``(B, *shape)``.
 
         Args:
             records: One record per replicate; with `directions`, one number per replicate.
@@ -47,7 +47,7 @@ class Releaser(Protocol):
         """
 
     def release(self) -> FloatArray:
-        """The current release, (B, *shape), fresh."""
+        """The current release, ``(B, *shape)``, fresh."""
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a checkpoint needs (the ledger has its own)."""

@@ -139,7 +139,7 @@ class ContinualSum:
             kernels.continual.fold(self._pending, self._total)
 
     def release(self) -> FloatArray:
-        """The noisy sum as of the last full interval, (B, *shape); before that, zeros.
+        """The noisy sum as of the last full interval, ``(B, *shape)``; before that, zeros.
 
         Two calls without a full interval between them return the same numbers.
         """

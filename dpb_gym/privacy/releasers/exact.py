@@ -73,7 +73,7 @@ class ExactSum:
         self._intake.take(records, directions, self._total)
 
     def release(self) -> FloatArray:
-        """The sum, (B, *shape)."""
+        """The sum, ``(B, *shape)``."""
         if self._ledger is not None:
             self._ledger.disclose(self._what)
         out = self._shape.emit(self._total, self._total, 0.0)

@@ -124,7 +124,7 @@ class GaussianSum:
         self._pending += 1
 
     def release(self) -> FloatArray:
-        """Closes the batch and returns its noisy sum, (B, *shape).
+        """Closes the batch and returns its noisy sum, ``(B, *shape)``.
 
         Raises:
             BudgetExceeded: If the ledger refuses; the batch stays open.
