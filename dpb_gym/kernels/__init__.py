@@ -15,8 +15,8 @@ from types import ModuleType
 __all__ = [
     "contexts",
     "continual",
-    "demand_records",
     "contributions",
+    "demand_records",
     "glm_fit",
     "linalg",
     "linear_bandit",

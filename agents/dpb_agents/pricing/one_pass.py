@@ -144,10 +144,8 @@ class OnePassPricing(OnePassNewton):
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        from dpb_gym.kernels import one_pass
-
         assert feedback.demand is not None
-        one_pass.demand_rows(
+        kernels.one_pass.demand_rows(
             context.features,
             action,
             feedback.demand,

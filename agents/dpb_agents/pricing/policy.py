@@ -88,9 +88,10 @@ class GLMPolicy(Agent):
         self._next = max(1, explore)
         self._value = np.empty(B)
         self._grams = np.empty((B, d, d))
-        self._information = np.zeros((B, d, d))
         self._inverse = np.empty((B, d, d))
+        self._sign = np.ones(B)
         self._logdet = np.empty(B)
+        self._due = np.zeros(B, bool)
         self._trust(np.ones(B, bool), np.zeros((B, d, d)))
 
     @property
@@ -125,45 +126,53 @@ class GLMPolicy(Agent):
         assert feedback.demand is not None
         curator.estimator.add(context.features, action, feedback.demand)
         self._rounds += 1
+        started = self._start.shape[1]
         gram = None
-        if curator.gram is not None:
+        if curator.gram is None:
+            if self._rounds < self._next and self._rounds != started:
+                return
+            due = np.ones(len(self._theta), bool)
+        else:
             kernels.glm_fit.grams(context.features, action, self._grams)
             curator.gram.add(self._grams)
-            if self._rounds < self._start.shape[1]:
+            if self._rounds < started:
                 return
             gram = curator.gram.release()
-            due = self._grown(gram)
-        else:
-            due = np.full(len(self._theta), self._rounds >= self._next)
-        if self._rounds == self._start.shape[1]:
-            due[:] = True
+            due = self._due
+            if not self._grown(gram, due) and self._rounds != started:
+                return
+            if self._rounds == started:
+                due[:] = True
         if curator.max_updates is not None:
             due &= self._updates < curator.max_updates
-        if not due.any():
-            return
+            if not due.any():
+                return
         self._next = math.ceil(self.growth * self._rounds)
         self._theta = curator.estimator.release(due)
         self._updates += due
         if gram is not None:
             self._trust(due, gram)
 
-    def _grown(self, gram: Array) -> Array:
-        """Where det V exceeds `growth` times its value at the last renewal of theta."""
-        self._information[:] = gram
-        diagonal = np.arange(gram.shape[1])
-        self._information[:, diagonal, diagonal] += self._curator.shift
-        logdet = np.empty(len(gram))
-        kernels.linalg.logdet(self._information, logdet)
-        grown: Array = logdet > self._logdet + math.log(self.growth)
-        return grown
+    def _grown(self, gram: Array, due: Array) -> bool:
+        """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""
+        rise = math.log(self.growth)
+        some: bool = kernels.demand_records.grown(
+            gram, self._curator.shift, rise, self._sign, self._logdet, due
+        )
+        return some
 
     def _trust(self, due: Array, gram: Array) -> None:
-        """Freezes V and its inverse where `due`."""
-        information = gram.copy()
+        """Freezes V, its determinant and its inverse where `due`."""
+        information = gram[due]
         diagonal = np.arange(gram.shape[1])
         information[:, diagonal, diagonal] += self._curator.shift
-        inverse, logdet = np.empty_like(information), np.empty(len(information))
+        sign, logdet = np.empty(len(information)), np.empty(len(information))
+        kernels.demand_records.signed_logdet(information, sign, logdet)
+        self._sign[due], self._logdet[due] = sign, logdet
+        self._inverse[due] = self._inverted(information)
+
+    def _inverted(self, information: Array) -> Array:
+        """V^-1; V is positive definite where releases are exact."""
+        inverse = np.empty_like(information)
         kernels.linalg.inverse(information, inverse)
-        kernels.linalg.logdet(information, logdet)
-        self._inverse[due] = inverse[due]
-        self._logdet[due] = logdet[due]
+        return inverse

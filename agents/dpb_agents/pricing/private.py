@@ -163,7 +163,7 @@ class PrivatePricing(GLMPolicy):
         gram = self._gram(plan.gram_sigma, plan.gram_rho, T, d, noise, ledger)
         estimator = PrivateMLE(plan.mle, plan.updates, B, T, demand, noise, ledger)
         self.guarantee = ledger.guarantee
-        self._sign = np.ones(B)
+        self._finished = False
         self._every, self._horizon = gram.every, T
         return Curator(estimator, gram, plan.shift, plan.updates)
 
@@ -270,8 +270,7 @@ class PrivatePricing(GLMPolicy):
         curator = self._curator
         assert feedback.demand is not None and curator.gram is not None
         assert curator.max_updates is not None
-        left = self._updates < curator.max_updates
-        if not left.any():  # nothing will be released again, so nothing more is kept
+        if self._finished:  # nothing will be released again, so nothing more is kept
             self._rounds += 1
             if self._rounds > self._horizon:
                 raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
@@ -283,32 +282,21 @@ class PrivatePricing(GLMPolicy):
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
             return
         gram = curator.gram.release()
-        due = left & self._grown(gram)
+        due = self._due
+        if not self._grown(gram, due):
+            return
+        due &= self._updates < curator.max_updates
         if due.any():
             self._theta = curator.estimator.release(due)
             self._updates += due
             self._trust(due, gram)
+            self._finished = bool((self._updates >= curator.max_updates).all())
 
-    def _grown(self, gram: Array) -> Array:
-        """Where det V, with its sign, exceeds `growth` times that at the last renewal."""
-        sign, logdet = np.linalg.slogdet(self._shifted(gram))
-        step = logdet - self._logdet - math.log(self.growth)
-        grown: Array = (sign > self._sign) | ((sign == self._sign) & (sign * step > 0))
-        return grown
-
-    def _trust(self, due: Array, gram: Array) -> None:
-        information = self._shifted(gram)[due]
-        self._sign[due], self._logdet[due] = np.linalg.slogdet(information)
+    def _inverted(self, information: Array) -> Array:
         values, vectors = np.linalg.eigh(information)
         weights = 1.0 / np.maximum(values, 0.5 * self._curator.shift)
         inverse = np.zeros_like(information)
         for k in range(values.shape[1]):
             v = vectors[:, :, k]
             inverse += weights[:, k, None, None] * (v[:, :, None] * v[:, None, :])
-        self._inverse[due] = inverse
-
-    def _shifted(self, gram: Array) -> Array:
-        information = gram.copy()
-        diagonal = np.arange(gram.shape[1])
-        information[:, diagonal, diagonal] += self._curator.shift
-        return information
+        return inverse

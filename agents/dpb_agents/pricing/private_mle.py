@@ -34,9 +34,14 @@ class PrivateMLE:
     multiple of theta, at a point of the sphere. For Gaussian demand the constraint is what
     bounds the gradient (the loss may be continued linearly where ``|<phi, theta>| > 2``).
 
-    Records are moved into the bounds before they count: phi into the unit ball, demand into
-    the model's range. All `updates` releases are charged when the releaser is made and their
-    noise is drawn then, because replicates ask at times of their own.
+    Records are moved into the bounds as they come, before anything counts: phi into the unit
+    ball, demand into the model's range. They are rounded to 4 d + 1 bytes (see `DemandRecords`), a
+    map of each record by itself, which costs nothing in privacy. They cannot be folded into
+    sums, as a non-private fit's are: every refit needs the loss of every record at a theta
+    that is not known yet. After the last release they are dropped.
+
+    All `updates` releases are charged when the releaser is made and their noise is drawn
+    then, because replicates ask at times of their own.
 
     Args:
         plan: Ridge, noise, tolerance and cost of one release; tolerance and the output noise
@@ -67,15 +72,16 @@ class PrivateMLE:
         )
         self.updates = updates
         ledger.charge(replace(plan.event, count=updates), what=f"{updates} private MLEs")
-        self.records = DemandRecords(replicates, plan.dim, horizon)
+        bounds = (demand.low, demand.high)
+        self.records = DemandRecords(replicates, plan.dim, horizon, bounds, compact=True)
         self._demand = demand
         self._model = MODELS.index(demand.kind)
-        self._bounded = 0
         self._draws = noise.spawn().normal((updates, 2, plan.dim))
         self._calls = np.zeros(replicates, np.int64)
         self._minimiser = np.zeros((replicates, plan.dim))
         self._released = np.zeros((replicates, plan.dim))
         self._linear = np.zeros((replicates, plan.dim))
+        self._curvature = np.zeros((replicates, plan.dim, plan.dim))
         self._norm = np.zeros(replicates)
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
@@ -91,7 +97,6 @@ class PrivateMLE:
         """
         if (self._calls[due] >= self.updates).any():
             raise BudgetExceeded(f"all {self.updates} private MLEs of a replicate are used up")
-        self._bound_records()
         lanes = np.flatnonzero(due)
         draws = self._draws[lanes, self._calls[lanes]]
         self._linear[lanes] = self.plan.sigma * draws[:, 0]
@@ -104,32 +109,13 @@ class PrivateMLE:
                 f"the tolerance {self.plan.tolerance:.3g}; nothing was released"
             )
         self._calls[lanes] += 1
+        if (self._calls == self.updates).all():
+            self.records.drop()
         found = self._minimiser[lanes] + self.plan.output_std * draws[:, 1]
         self._released[lanes] = (
             found * np.minimum(1.0, RADIUS / np.maximum(_norms(found), RADIUS / 2))[:, None]
         )
         return self._released.copy()
-
-    def _bound_records(self) -> None:
-        """Moves the records since the last release into the bounds."""
-        records, new = self.records, slice(self._bounded, self.records.count)
-        x, p = records.features[:, new], records.price[:, new]
-        squares = p * p
-        for k in range(x.shape[2]):
-            squares += x[:, :, k].astype(np.float64) ** 2
-        norm = np.sqrt(squares / self.plan.dim)
-        if (norm > 1.0).any():
-            # a little inside, as features are rounded to single precision
-            factor = np.where(norm > 1.0, (1.0 - 1e-6) / norm, 1.0)
-            x *= factor[:, :, None].astype(np.float32)
-            p *= factor
-        np.clip(
-            records.demand[:, new],
-            self._demand.low,
-            self._demand.high,
-            out=records.demand[:, new],
-        )
-        self._bounded = records.count
 
     def _newton(self, due: Array, ridge: float, tolerance: float, theta: Array) -> None:
         records = self.records
@@ -137,11 +123,13 @@ class PrivateMLE:
             records.features,
             records.price,
             records.demand,
+            records.unit,
             records.count,
             due,
             self._model,
             self._demand.zeta,
             ridge,
+            self._curvature,
             self._linear,
             tolerance,
             theta,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from dpb_agents.pricing.records import ExactMLE
+from dpb_agents.pricing.records import DemandRecords, ExactMLE
 from dpb_gym import kernels, make_problem
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Context, Feedback
@@ -66,7 +66,9 @@ def fit(x, p, y, model, ridge=1.0, linear=None, start=None, due=None, zeta=4.0, 
     norm = np.full(B, np.nan)
     due = np.ones(B, bool) if due is None else due
     code = MODELS.index(model)
-    kernels.glm_fit.newton(x, p, y, n, due, code, zeta, ridge, linear, tolerance, theta, norm)
+    curvature = np.zeros((B, m + 1, m + 1))
+    data = (x, p, y, 1.0, n, due, code, zeta, ridge)
+    kernels.glm_fit.newton(*data, curvature, linear, tolerance, theta, norm)
     return theta, norm
 
 
@@ -163,3 +165,82 @@ def test_releaser_rejects_numbers_that_are_not_finite(place, bad):
     with pytest.raises(ParameterError, match="must be finite"):
         releaser.add(*record)
     assert releaser.records.count == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_folded_records_stand_for_their_losses(model):
+    """Fits on folded records against fits on all of them; exact for quadratic losses."""
+    B, T, d, capacity = 3, 4000, 3, 500
+    x, p, y = data(8, B, T, d, model)
+    zeta = 4.0 if model == "logistic" else None
+    releaser = ExactMLE(B, d, T, model, zeta, 1.0, tolerance=1e-12, capacity=capacity)
+    due = np.ones(B, bool)
+    for i in range(T):
+        releaser.add(x[:, i], p[:, i], y[:, i])
+        if i + 1 in (capacity, capacity + 1, 3 * capacity, T):
+            theta = releaser.release(due)
+            cut = slice(0, i + 1)
+            whole, _ = fit(x[:, cut].copy(), p[:, cut].copy(), y[:, cut].copy(), model)
+            for b in range(B):
+                args = (x[b, cut], p[b, cut], y[b, cut], model, 4.0, 1.0, np.zeros(d))
+                error = objective(whole[b], *args)[2] @ (theta[b] - whole[b])
+                # the gradient's own sampling error is of order 2 sqrt(n / d)
+                bound = 1e-6 if model == "gaussian" or i < capacity else 0.1 * np.sqrt(i / d)
+                assert np.linalg.norm(error) < bound, (i, b, error)
+        assert releaser.records.price.shape[1] <= capacity  # memory does not grow
+    assert releaser.count == T
+    with pytest.raises(HorizonExceeded, match="4000 rounds"):
+        releaser.add(x[:, 0], p[:, 0], y[:, 0])
+
+
+def test_compact_records_keep_what_they_say():
+    rng = np.random.default_rng(9)
+    x = rng.uniform(-2, 2, (200, 2, 3)).astype(np.float32)
+    p, y = rng.random((200, 2)), rng.random((200, 2)) * 3 - 1
+    small = DemandRecords(2, 4, 200, (0.0, 1.0), compact=True)
+    wide = DemandRecords(2, 4, 200, (-0.5, 1.0), compact=True)
+    for row in zip(x, p, y):
+        small.add(*row)
+        wide.add(*row)
+    assert [a.dtype.itemsize for a in (small.features, small.price, small.demand)] == [4, 4, 1]
+    for kept, low, error in ((small, 0.0, 0.5 / 255), (wide, -0.5, 1e-7)):
+        stored = kept.demand[:, :200].T / kept.unit
+        np.testing.assert_allclose(stored, np.clip(y, low, 1.0), atol=error * 1.001)
+        stored = np.concatenate([kept.features, kept.price[:, :, None]], axis=2).astype(float)
+        norm = np.sqrt((stored[:, :200] ** 2).sum(axis=2) / 4).T
+        assert (norm <= 1.0).all()
+        true = np.sqrt(((x.astype(float) ** 2).sum(axis=2) + p**2) / 4)
+        np.testing.assert_allclose(norm, np.minimum(true, 1.0), atol=2e-6)
+    exact = DemandRecords(1, 2, 9, (0.0, 1.0), compact=True)
+    for demand in (0.0, 1.0):
+        exact.add(np.zeros((1, 1), np.float32), np.zeros(1), np.array([demand]))
+    assert (exact.demand[0, :2] / exact.unit == [0.0, 1.0]).all()
+
+
+def test_records_of_wrong_shapes_are_refused():
+    kept = DemandRecords(2, 3, 9)
+    with pytest.raises(ParameterError, match=r"must have shapes \(2, 2\), \(2,\) and \(2,\)"):
+        kept.add(np.zeros((3, 2), np.float32), np.zeros(3), np.zeros(3))
+    assert kept.count == 0
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_signed_determinants_against_numpy(d):
+    rng = np.random.default_rng(d)
+    matrices = rng.standard_normal((200, d, d))
+    matrices[0] = 0.0
+    sign, logdet = np.empty(200), np.empty(200)
+    kernels.demand_records.signed_logdet(matrices, sign, logdet)
+    expected = np.linalg.slogdet(matrices)
+    np.testing.assert_array_equal(sign, expected[0])
+    np.testing.assert_allclose(logdet, expected[1], rtol=1e-10, atol=1e-10)
+    # grown: det(M + I) > 2 (sign exp(logdet)), in plain numbers
+    old, due = rng.permutation(200), np.empty(200, bool)
+    shifted = np.linalg.det(matrices + np.eye(d))
+    past = sign[old] * np.exp(logdet[old])
+    some = kernels.demand_records.grown(matrices, 1.0, np.log(2.0), sign[old], logdet[old], due)
+    positive = (sign[old] > 0) | (shifted > 0)
+    np.testing.assert_array_equal(due[positive], (shifted > 2.0 * past)[positive])
+    # both negative: the printed comparison, det > 2 det', asks for a smaller absolute value
+    np.testing.assert_array_equal(due[~positive], (shifted > 2.0 * past)[~positive])
+    assert some == due.any()

@@ -362,8 +362,9 @@ def test_records_are_moved_into_the_bounds():
     due = np.array([True, True])
     np.testing.assert_allclose(far.release(due), near.release(due), atol=1e-4)
     kept = far.records
-    inside = (kept.features[:, :80].astype(float) ** 2).sum(axis=2) + kept.price[:, :80] ** 2
-    assert (inside / 3 <= 1.0).all() and kept.demand[:, :80].max() == 1.0
+    price = kept.price[:, :80].astype(float)
+    inside = (kept.features[:, :80].astype(float) ** 2).sum(axis=2) + price**2
+    assert (inside / 3 <= 1.0).all() and kept.demand[:, :80].max() == kept.unit
     with pytest.raises(ParameterError, match="finite"):
         releaser().add(x[0], np.array([np.nan, 0.0]), y[0])
 

@@ -1,0 +1,127 @@
+"""A store of priced demand, and when its Gram matrix has grown enough."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+
+FEATURES, PRICE, DEMAND, SHAPE = 1, 2, 3, 4
+INSIDE = 1.0 - 1e-6
+
+
+@jit
+def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
+    """Writes one record per replicate into column `at` of a store; all of them or none.
+
+    Args:
+        features: x, ``(B, d - 1)``.
+        price: ``(B,)``.
+        demand: ``(B,)``.
+        at: Column, below the store's capacity.
+        low: Demand is moved into [low, high].
+        high: The same.
+        ball: Whether phi = [x; -p] / sqrt(d), as stored, is moved into the unit ball.
+        unit: The store holds demand times `unit`, rounded to an integer unless `unit` is 1.
+        xs: Store of x, ``(B, capacity, d - 1)``.
+        ps: Store of p, ``(B, capacity)``.
+        ys: Store of demand, ``(B, capacity)``.
+
+    Returns:
+        0; FEATURES, PRICE or DEMAND if a number there is not finite; SHAPE if the shapes do
+        not fit together.
+    """
+    B, m = features.shape
+    if not (len(price) == len(demand) == B and xs.shape[0] == B and xs.shape[2] == m):
+        return SHAPE
+    for b in range(B):
+        for k in range(m):
+            if not np.isfinite(features[b, k]):
+                return FEATURES
+        if not np.isfinite(price[b]):
+            return PRICE
+        if not np.isfinite(demand[b]):
+            return DEMAND
+    for b in range(B):
+        ps[b, at] = price[b]
+        square = np.float64(ps[b, at]) ** 2
+        for k in range(m):
+            xs[b, at, k] = features[b, k]
+            square += np.float64(xs[b, at, k]) ** 2
+        norm = np.sqrt(square / (m + 1.0))
+        if ball and norm > 1.0:
+            # a little inside, as the store may round to single precision
+            factor = INSIDE / norm
+            ps[b, at] = price[b] * factor
+            for k in range(m):
+                xs[b, at, k] = features[b, k] * factor
+        y = min(max(demand[b], low), high)
+        ys[b, at] = y if unit == 1.0 else np.floor(y * unit + 0.5)
+    return 0
+
+
+@jit
+def signed_logdet_one(matrix, work):
+    """Sign and logarithm of |det|, by elimination with partial pivoting; `work` is scratch."""
+    d = matrix.shape[0]
+    for j in range(d):
+        for k in range(d):
+            work[j, k] = matrix[j, k]
+    sign, total = 1.0, 0.0
+    for j in range(d):
+        pivot = j
+        for i in range(j + 1, d):
+            if abs(work[i, j]) > abs(work[pivot, j]):
+                pivot = i
+        if work[pivot, j] == 0.0:
+            return 0.0, -np.inf
+        if pivot != j:
+            sign = -sign
+            for k in range(d):
+                work[j, k], work[pivot, k] = work[pivot, k], work[j, k]
+        if work[j, j] < 0.0:
+            sign = -sign
+        total += np.log(abs(work[j, j]))
+        for i in range(j + 1, d):
+            factor = work[i, j] / work[j, j]
+            for k in range(j, d):
+                work[i, k] -= factor * work[j, k]
+    return sign, total
+
+
+@jit
+def grown(gram, shift, rise, sign, logdet, due):
+    """due[b] = det(gram[b] + shift I) > exp(rise) (sign[b] exp(logdet[b])), for any signs.
+
+    Args:
+        gram: ``(B, d, d)``.
+        shift: Added to the diagonal.
+        rise: Logarithm of the factor.
+        sign: Sign of the determinant compared with, ``(B,)``.
+        logdet: Logarithm of its absolute value, ``(B,)``.
+        due: Output ``(B,)``.
+
+    Returns:
+        Whether any of them is True.
+    """
+    B, d, _ = gram.shape
+    matrix, work = np.empty((d, d)), np.empty((d, d))
+    some = False
+    for b in range(B):
+        for j in range(d):
+            for k in range(d):
+                matrix[j, k] = gram[b, j, k]
+            matrix[j, j] += shift
+        own, size = signed_logdet_one(matrix, work)
+        due[b] = own > sign[b] or (own == sign[b] and own * (size - logdet[b] - rise) > 0.0)
+        some = some or due[b]
+    return some
+
+
+@jit
+def signed_logdet(matrices, sign, logdet):
+    """Signs ``(B,)`` and logarithms ``(B,)`` of the absolute determinants, as `grown` has them."""
+    d = matrices.shape[1]
+    work = np.empty((d, d))
+    for b in range(matrices.shape[0]):
+        sign[b], logdet[b] = signed_logdet_one(matrices[b], work)
