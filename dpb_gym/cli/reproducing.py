@@ -36,6 +36,9 @@ def run(
     )
     done.table()
     for one in done.figures:
+        if one.skipped:
+            print(f"{one.figure.target}: skipped: {one.skipped}", file=sys.stderr)
+            continue
         speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
         print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.files[0].parent}")
     print(f"Look at it: {done.page}")

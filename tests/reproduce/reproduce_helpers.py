@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.reproduce.claims import Claim
 from dpb_gym.evaluation.reproduce.curves import Curve
-from dpb_gym.evaluation.reproduce.figure import Claim
 
 FIGURE: dict[str, Any] = {
     "paper": "made-up",

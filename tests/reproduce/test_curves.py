@@ -10,8 +10,9 @@ import pytest
 from reproduce_helpers import claim, curve
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.reproduce.curves import measure, same, slopes, spent
-from dpb_gym.evaluation.reproduce.figure import Quantity
+from dpb_gym.evaluation.reproduce.claims import Quantity
+from dpb_gym.evaluation.reproduce.curves import same
+from dpb_gym.evaluation.reproduce.quantities import measure, slopes, spent
 from dpb_gym.evaluation.reproduce.verdicts import judge
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
 

@@ -12,7 +12,8 @@ from reproduce_helpers import claim, curve
 from scipy import stats
 
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.reproduce.curves import Measured
+from dpb_gym.evaluation.reproduce.pairing import resample
+from dpb_gym.evaluation.reproduce.quantities import Measured
 from dpb_gym.evaluation.reproduce.verdicts import (
     CONDITIONAL,
     CONTRADICTED,
@@ -22,7 +23,6 @@ from dpb_gym.evaluation.reproduce.verdicts import (
     SUPPORTED,
     UNDECIDED,
     judge,
-    resample,
     verdict,
 )
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from dpb_gym.evaluation.reproduce.claims import Claim
     from dpb_gym.evaluation.reproduce.engine import FigureResult, Reproduction, reproduce
-    from dpb_gym.evaluation.reproduce.figure import Claim, Figure
+    from dpb_gym.evaluation.reproduce.figure import Figure
     from dpb_gym.evaluation.reproduce.loading import load_figures, targets
     from dpb_gym.evaluation.reproduce.verdicts import Comparison, Judgement, judge
 
 _HOMES = {
     "engine": ("FigureResult", "Reproduction", "reproduce"),
-    "figure": ("Claim", "Figure"),
+    "claims": ("Claim",),
+    "figure": ("Figure",),
     "loading": ("load_figures", "targets"),
     "verdicts": ("Comparison", "Judgement", "judge"),
 }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpb_gym.errors import DataError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.cells import plain
 from dpb_gym.evaluation.filesystem import write_file
@@ -43,6 +45,7 @@ class FigureResult:
         files: Picture, pages, data, verdicts.
         seconds: Wall time of what was computed now.
         rounds: Agent rounds computed now.
+        skipped: Why nothing was run: data that are not here; empty if something was.
     """
 
     figure: Figure
@@ -53,6 +56,7 @@ class FigureResult:
     files: tuple[Path, ...]
     seconds: float
     rounds: int
+    skipped: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,10 @@ class Reproduction:
         return [message for one in self.figures for message in one.failures]
 
     def table(self, console: Console | None = None) -> None:
-        """Prints verdicts and true guarantees of every figure."""
+        """Prints verdicts, tables and true guarantees of every figure."""
         for one in self.figures:
+            if one.skipped:
+                continue
             print_figure(one.figure, one.judgements, one.curves, console)
 
 
@@ -135,15 +141,20 @@ def reproduce(
     for figure in figures:
         figure = figure.quickened() if quick else figure
         figure = figure.with_environment(changes) if changes else figure
-        home = folder / (figure.figure + ("-quick" if quick else ""))
-        results.append(run_figure(figure, home, replicates, workers, show))
+        small = "-quick" if quick else ""
+        shared = None if figure.results is None else folder / f"{RESULTS}-{figure.results}{small}"
+        home = folder / (figure.figure + small)
+        results.append(run_figure(figure, home, replicates, workers, show, shared))
     if len(results) == 1:
+        if results[0].skipped:
+            raise DataError(f"{figures[0].target}: {results[0].skipped}")
         page = results[0].files[0].with_name(PAGE)
     else:
         page = folder / INDEX
         shown = [
             (r.figure, r.judgements, r.curves, r.facts, r.files[0].with_name(PICTURE))
             for r in results
+            if not r.skipped
         ]
         write_file(page, html(shown, f"Reproduction of {paper}").encode())
     return Reproduction(target, folder, tuple(results), page)
@@ -155,20 +166,33 @@ def run_figure(
     replicates: int | None = None,
     workers: int | None = None,
     show: bool | Callable[[int, int], Any] = False,
+    results: Path | None = None,
 ) -> FigureResult:
-    """Runs one figure into its folder and judges it; see `reproduce`."""
+    """Runs one figure into its folder and judges it; see `reproduce`.
+
+    Args:
+        figure: The figure.
+        folder: Its folder.
+        replicates: Instead of the figure's.
+        workers: Processes.
+        show: Progress.
+        results: Folder of the results, if it is not in the figure's own.
+    """
     suite = figure.suite
+    results = folder / RESULTS if results is None else results
     plans = plan_suite(suite)
-    report = run_plan(
-        suite, plans, folder / RESULTS, replicates=replicates, workers=workers, show=show
-    )
+    missing = {plan.task.name: plan.missing for plan in plans if plan.missing}
+    if len(missing) == len(plans):
+        reason = "; ".join(dict.fromkeys(missing.values()))
+        return FigureResult(figure, (), (), (), {}, (), 0.0, 0, reason)
+    report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
     wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
-    stored = Store.open(folder / RESULTS).results()
+    stored = Store.open(results).results()
     series = collect(result for result in stored if result.cell.key in wanted)
     curves = place(series, figure)
-    judgements = tuple(judge(claim, curves, figure.variants) for claim in figure.judged)
-    failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
     count = suite.replicates if replicates is None else replicates
+    judgements = judge_all(figure, curves, count)
+    failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
     facts = {
         "command": origin.command_line(),
         "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
@@ -176,6 +200,8 @@ def run_figure(
         "versions": ", ".join(f"{k} {v}" for k, v in origin.versions().items()),
         "revision": origin.revision() or "unknown",
     }
+    if missing:
+        facts["left out"] = "; ".join(f"{task}: {why}" for task, why in missing.items())
     if failures:
         facts["failed"] = "; ".join(failures)
     files = write_outputs(figure, judgements, curves, facts, folder)
@@ -188,4 +214,20 @@ def run_figure(
         files,
         report.seconds,
         report.rounds,
+    )
+
+
+def judge_all(figure: Figure, curves: Sequence[Curve], replicates: int) -> tuple[Judgement, ...]:
+    """Judges every claim with all replicates, and with the figure's smaller samples."""
+    sizes = [size for size in figure.samples if size < replicates]
+    smaller = {size: [curve.first(size) for curve in curves] for size in sizes}
+    return tuple(
+        dataclasses.replace(
+            judge(claim, curves, figure.variants, figure.tables),
+            samples={
+                size: judge(claim, some, figure.variants, figure.tables)
+                for size, some in smaller.items()
+            },
+        )
+        for claim in figure.judged
     )

@@ -2,129 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.evaluation.reproduce.claims import Axis, Claim, Selector, tuples
+from dpb_gym.evaluation.reproduce.layout import AxisMap, AxisPath, Table
 from dpb_gym.evaluation.suite import Slug, Suite, parse_suite
-
-Scalar = str | int | float | bool
-Selector = dict[str, Scalar | tuple[Scalar, ...]]
-Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]
-AxisPath = Annotated[str, Field(pattern=r"^(agent|task|budget)\.[A-Za-z_][A-Za-z0-9_]*$")]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-REFERRING = ("relative-regret", "regret-drop", "relative-reward")
+from dpb_gym.evaluation.suite_parts import Strict
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Quantity(_Strict):
-    """What of a curve is compared.
-
-    Attributes:
-        kind: ``"final-regret"``, ``"final-reward"``; ``"average-regret"`` (per round);
-            ``"relative-regret"`` and ``"relative-reward"`` (the curve's mean over that of its
-            reference), ``"regret-drop"`` (the reference's regret minus the curve's);
-            ``"slope-ratio"`` (regret per round in the `late` part over that in the `early`
-            part: below 1 is sublinear growth); ``"spent"`` (the true cost over the budget
-            that was asked for).
-        reference: Picks the reference: a curve that matches this, and agrees with the curve
-            on every other axis that both have.
-        early: Part of the horizon, as fractions of it.
-        late: The same.
-    """
-
-    kind: Literal[
-        "final-regret",
-        "final-reward",
-        "average-regret",
-        "relative-regret",
-        "relative-reward",
-        "regret-drop",
-        "slope-ratio",
-        "spent",
-    ]
-    reference: Selector | None = None
-    early: tuple[Fraction, Fraction] = (0.1, 0.3)
-    late: tuple[Fraction, Fraction] = (0.8, 1.0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        return _tuples({"kind": data} if isinstance(data, str) else data, "reference")
-
-    @model_validator(mode="after")
-    def _check(self) -> Quantity:
-        if (self.kind in REFERRING) != (self.reference is not None):
-            raise ValueError(f"{' and '.join(REFERRING)} need a reference, the others have none")
-        for name, (low, high) in (("early", self.early), ("late", self.late)):
-            if low >= high:
-                raise ValueError(f"{name} must be two increasing fractions, got {[low, high]}")
-        return self
-
-
-class Claim(_Strict):
-    """One claim, and how it is decided.
-
-    The curves that match `where` are compared, each comparison by a paired bootstrap interval
-    over replicates, in one of three ways: along an axis (neighbours in its order), with other
-    curves (`than`), or with a number (`value`).
-
-    Attributes:
-        id: Unique within the figure.
-        text: The claim in our own words.
-        source: Where the paper makes it.
-        by: ``"paper"``, or ``"control"`` for what stands beside a claim of the paper.
-        quantity: What is compared.
-        where: Which curves.
-        along: Axis whose neighbouring values are compared.
-        than: Which curves they are compared with; may match several.
-        value: Number they are compared with.
-        expect: ``"falls"`` or ``"grows"`` with `along`; ``"below"`` or ``"above"`` with
-            `than`; those or ``"near"`` with `value`.
-        tolerance: Fraction of the right-hand side by which the claim may be missed; with
-            ``"near"``, the absolute distance allowed.
-        least: An effect surely below this fraction of the right-hand side counts as none and
-            contradicts the claim.
-    """
-
-    id: Slug
-    text: str = Field(min_length=1)
-    source: str = ""
-    by: Literal["paper", "control"] = "paper"
-    quantity: Quantity
-    where: Selector = {}
-    along: Axis | None = None
-    than: Selector | None = None
-    value: float | None = Field(default=None, allow_inf_nan=False)
-    expect: Literal["falls", "grows", "below", "above", "near"]
-    tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    least: float = Field(default=0.01, ge=0.0, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        return _tuples(data, "where", "than")
-
-    @model_validator(mode="after")
-    def _check(self) -> Claim:
-        given = [n for n in ("along", "than", "value") if getattr(self, n) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of along, than and value, got {given or 'none'}")
-        allowed = {
-            "along": ("falls", "grows"),
-            "than": ("below", "above"),
-            "value": ("below", "above", "near"),
-        }[given[0]]
-        if self.expect not in allowed:
-            raise ValueError(f"with {given[0]}, expect must be one of {', '.join(allowed)}")
-        return self
-
-
-class Drawing(_Strict):
+class Drawing(Strict):
     """How the curves are laid out: a row of panels per variant.
 
     Attributes:
@@ -137,33 +26,35 @@ class Drawing(_Strict):
     columns: Axis
     lines: tuple[Axis, ...]
     caption: str = ""
-    where: Selector = {}
+    where: Selector = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get("lines"), str):
             data = {**data, "lines": [data["lines"]]}
-        return _tuples(data, "where", top=("lines",))
+        return tuples(data, "where", top=("lines",))
 
 
-class Quick(_Strict):
+class Quick(Strict):
     """What the quick version changes: it shows that everything runs, and proves nothing.
 
     Attributes:
         horizon: T of every task.
+        horizons: Instead, T of the tasks named here, so that claims along T can be judged.
         replicates: Replicates.
         params: Agent parameters that replace those given, for agents that give them.
         env_kwargs: Parameters of the environment that replace those given.
     """
 
     horizon: int = Field(ge=2)
+    horizons: dict[Slug, Annotated[int, Field(ge=2)]] = Field(default_factory=dict)
     replicates: int = Field(ge=1)
-    params: dict[str, Any] = {}
-    env_kwargs: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
-class Figure(_Strict):
+class Figure(Strict):
     """One figure of a paper; every key of its YAML file.
 
     Attributes:
@@ -176,11 +67,17 @@ class Figure(_Strict):
         synthetic: What the data are, if they are generated; marks every claim, unless the
             environments are given other `data`.
         suite: What is run; see `dpb_gym.evaluation.suite.Suite`.
+        results: Name of results that figures of a paper share: one folder, so that what two
+            of them need is computed once. Their suites agree in name, tasks and seed.
+        samples: Numbers of replicates, e.g. the paper's, at which every claim is judged
+            as well, with the first of them.
         axes: Name of each axis, and where its value stands: ``agent.PARAMETER``,
             ``agent.name``, ``agent.label``, ``task.PARAMETER``, ``task.horizon``,
-            ``budget.rho``, ``budget.epsilon``, ``budget.delta`` or ``budget.label``.
+            ``budget.rho``, ``budget.epsilon``, ``budget.delta`` or ``budget.label``; or a
+            map from such values to others, see `AxisMap`.
         variants: Axes along which every claim is judged anew.
         drawing: The picture.
+        tables: Tables of quantities, beside the paper's numbers.
         quick: The quick version.
         claims: What is judged.
     """
@@ -193,9 +90,12 @@ class Figure(_Strict):
     notes: tuple[str, ...] = ()
     synthetic: str = ""
     suite: Suite
-    axes: dict[Axis, AxisPath]
+    results: Slug | None = None
+    samples: tuple[int, ...] = ()
+    axes: dict[Axis, AxisPath | AxisMap]
     variants: tuple[Axis, ...]
     drawing: Drawing
+    tables: tuple[Table, ...] = ()
     quick: Quick
     claims: tuple[Claim, ...] = Field(min_length=1)
 
@@ -207,7 +107,7 @@ class Figure(_Strict):
 
             suite = parse_suite(yaml.safe_dump(data["suite"], sort_keys=False), "suite")
             data = {**data, "suite": suite}
-        return _tuples(data, top=("constants", "notes", "variants", "claims"))
+        return tuples(data, top=("constants", "notes", "samples", "variants", "tables", "claims"))
 
     @field_validator("claims")
     @classmethod
@@ -225,7 +125,18 @@ class Figure(_Strict):
             "drawing.columns": (self.drawing.columns,),
         }
         used |= {"drawing.lines": self.drawing.lines, "drawing.where": tuple(self.drawing.where)}
+        for table in self.tables:
+            used[f"table {table.id}"] = table.axes
+        tasks = [task.name for task in self.suite.tasks]
+        for name in self.quick.horizons:
+            if name not in tasks:
+                raise ValueError(f"quick.horizons: {unknown_name('task', name, tasks)}")
+        ids = [table.id for table in self.tables]
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"tables must have distinct ids, got {', '.join(ids)}")
         for claim in self.claims:
+            if claim.printed is not None and claim.printed not in ids:
+                raise ValueError(f"claim {claim.id}: {unknown_name('table', claim.printed, ids)}")
             selectors = (claim.where, claim.than or {}, claim.quantity.reference or {})
             names = [axis for selector in selectors for axis in selector]
             used[f"claim {claim.id}"] = (*names, *([claim.along] if claim.along else ()))
@@ -253,13 +164,17 @@ class Figure(_Strict):
         """Notes, and what the data are if they are generated."""
         return (*self.notes, self.synthetic) if self.synthetic else self.notes
 
+    def table(self, id: str) -> Table:
+        """A table by its id."""
+        return next(table for table in self.tables if table.id == id)
+
     def quickened(self) -> Figure:
         """The quick version, under a suite name of its own."""
         quick = self.quick
         tasks = tuple(
             task.model_copy(
                 update={
-                    "horizon": quick.horizon,
+                    "horizon": quick.horizons.get(task.name, quick.horizon),
                     "env_kwargs": {**task.env_kwargs, **quick.env_kwargs},
                 }
             )
@@ -301,17 +216,3 @@ class Figure(_Strict):
         if "data" in env_kwargs:
             update["synthetic"] = ""
         return self.model_copy(update=update)
-
-
-def _tuples(data: Any, *selectors: str, top: tuple[str, ...] = ()) -> Any:
-    """YAML has lists only; strict models want tuples."""
-    if not isinstance(data, dict):
-        return data
-    data = {
-        k: tuple(v) if isinstance(v, list) and k in (*top, "early", "late") else v
-        for k, v in data.items()
-    }
-    for name in selectors:
-        if isinstance(data.get(name), dict):
-            data[name] = {k: tuple(v) if isinstance(v, list) else v for k, v in data[name].items()}
-    return data

@@ -9,11 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.filesystem import make_folder, write_file, write_json
 from dpb_gym.evaluation.reproduce.curves import Curve
 from dpb_gym.evaluation.reproduce.drawing import draw
 from dpb_gym.evaluation.reproduce.figure import Figure
-from dpb_gym.evaluation.reproduce.tables import guarantees, interval, markdown, where
+from dpb_gym.evaluation.reproduce.numbers import fill
+from dpb_gym.evaluation.reproduce.tables import details, guarantees, interval, markdown, p_text
 from dpb_gym.evaluation.reproduce.verdicts import Judgement, name
 from dpb_gym.report.model import Interval
 
@@ -69,6 +71,7 @@ def html(
             "judgements": judgements,
             "curves": curves,
             "guarantees": guarantees(curves),
+            "tables": [fill(table, curves) for table in figure.tables],
             "facts": facts,
             "picture": None
             if picture is None
@@ -90,7 +93,12 @@ def _template() -> Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"interval": interval, "where": where, "coordinates": name}
+    environment.filters |= {
+        "interval": interval,
+        "details": details,
+        "coordinates": name,
+        "p": p_text,
+    }
     return environment.get_template("page.html.j2")
 
 
@@ -113,10 +121,19 @@ def to_json(
                 "verdict": judgement.verdict,
                 "summary": judgement.summary,
                 "variants": judgement.variants,
+                "samples": {
+                    str(count): {
+                        "verdict": smaller.verdict,
+                        "summary": smaller.summary,
+                        "comparisons": [asdict(comparison) for comparison in smaller.comparisons],
+                    }
+                    for count, smaller in judgement.samples.items()
+                },
                 "comparisons": [asdict(comparison) for comparison in judgement.comparisons],
             }
             for judgement in judgements
         ],
+        "tables": [fill(table, curves).to_dict() for table in figure.tables],
         "curves": [
             {
                 "task": curve.series.task,
@@ -125,6 +142,10 @@ def to_json(
                 "axes": dict(curve.axes),
                 "replicates": len(curve.series.replicates),
                 "regret": asdict(curve.final),
+                "recorded": {
+                    name: asdict(metrics.bootstrap(list(column.values())))
+                    for name, column in curve.recorded.items()
+                },
                 "guarantee": curve.guarantee,
                 "guarantee_data": curve.series.guarantee,
             }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpb_gym.evaluation.reproduce.curves import Curve
 from dpb_gym.evaluation.reproduce.figure import Figure
+from dpb_gym.evaluation.reproduce.numbers import fill
 from dpb_gym.evaluation.reproduce.verdicts import CONDITIONAL, FAILS, HOLDS, Judgement, name
 from dpb_gym.report.model import Interval
 from dpb_gym.report.numerals import number
@@ -32,6 +33,30 @@ def where(judgement: Judgement) -> str:
     if len(groups) == 1:
         return "the same in every variant"
     return "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in groups.items())
+
+
+def fewer(judgement: Judgement) -> str:
+    """The verdicts with fewer replicates, in one line; empty without any."""
+    return "; ".join(
+        f"with the first {count} replicates: {smaller.verdict}"
+        for count, smaller in judgement.samples.items()
+    )
+
+
+def details(judgement: Judgement) -> str:
+    """What decides a claim: counts, variants, fewer replicates."""
+    parts = [judgement.summary]
+    if judgement.problem is None:
+        parts.append(where(judgement))
+    parts.append(fewer(judgement))
+    return ". ".join(part for part in parts if part)
+
+
+def p_text(value: float | None) -> str:
+    """A p-value as papers print it."""
+    if value is None:
+        return ""
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def guarantees(curves: Sequence[Curve]) -> list[tuple[str, str, str, str]]:
@@ -75,11 +100,16 @@ def print_figure(
         claim = Text(judgement.claim.text)
         if judgement.claim.by == "control":
             claim.append(" (our control)", style="dim")
-        details = judgement.summary
-        if judgement.problem is None:
-            details += f". {where(judgement)}"
-        table.add_row(verdict, claim, Text(details))
+        table.add_row(verdict, claim, Text(details(judgement)))
     out.print(table)
+    for filled in (fill(one, curves) for one in figure.tables):
+        numbers = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        for column in filled.head:
+            numbers.add_column(column, overflow="fold")
+        for line in filled.lines:
+            numbers.add_row(*(Text(cell) for cell in line))
+        out.print(Text(filled.heading, style="bold"))
+        out.print(numbers)
     known = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     for column in ("agent", "asked for", "on", "true guarantee"):
         known.add_column(column, overflow="fold")
@@ -108,10 +138,19 @@ def markdown(
     parts.append(f"![{figure.title}]({picture})")
     parts.append("## Verdicts")
     rows = [
-        (f"**{j.verdict}**", _claim(j), j.summary, where(j) if j.problem is None else "")
+        (
+            f"**{j.verdict}**",
+            _claim(j),
+            ". ".join(part for part in (j.summary, fewer(j)) if part),
+            where(j) if j.problem is None else "",
+        )
         for j in judgements
     ]
     parts.append(_table(("verdict", "claim", "decided by", "where"), rows))
+    for filled in (fill(one, curves) for one in figure.tables):
+        parts.append(f"## {filled.table.title}")
+        parts.append(f"{filled.heading}.")
+        parts.append(_table(filled.head, filled.lines))
     parts.append("## Curves")
     rows4 = [
         (c.series.task, c.series.agent, c.series.budget, interval(c.final), c.guarantee)
@@ -129,7 +168,15 @@ def markdown(
         parts.append(judgement.claim.text)
         parts.append(
             _table(
-                ("left", "value", "against", "value", "effect (for the claim if > 0)", "outcome"),
+                (
+                    "left",
+                    "value",
+                    "against",
+                    "value",
+                    "effect (for the claim if > 0)",
+                    "paired t-test, p",
+                    "outcome",
+                ),
                 [
                     (
                         ", ".join(x for x in (name(c.variant), c.left) if x),
@@ -137,6 +184,7 @@ def markdown(
                         c.right,
                         interval(c.right_value),
                         interval(c.effect),
+                        p_text(c.p_value),
                         c.outcome,
                     )
                     for c in judgement.comparisons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +11,11 @@ import numpy as np
 
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.reproduce.curves import Curve, Measured, counterparts, measure, same
-from dpb_gym.evaluation.reproduce.figure import Claim
+from dpb_gym.evaluation.reproduce.claims import Claim
+from dpb_gym.evaluation.reproduce.curves import Curve, same
+from dpb_gym.evaluation.reproduce.layout import Table
+from dpb_gym.evaluation.reproduce.pairing import paired_t, resample
+from dpb_gym.evaluation.reproduce.quantities import counterparts, measure, printed_in
 from dpb_gym.report.model import Interval
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
@@ -37,6 +40,7 @@ class Comparison:
             positive speaks for the claim.
         outcome: ``"supported"``, ``"contradicted"`` or ``"undecided"``.
         replicates: Shared replicates.
+        p_value: Two-sided paired t-test of no effect; None where nothing is random.
     """
 
     variant: Mapping[str, Any]
@@ -47,6 +51,7 @@ class Comparison:
     effect: Interval
     outcome: str
     replicates: int
+    p_value: float | None = None
 
     @property
     def place(self) -> str:
@@ -68,11 +73,13 @@ class Judgement:
         claim: The claim.
         comparisons: All of them.
         problem: Why it could not be decided, None if it could.
+        samples: The same claim judged with the first few replicates only, by their number.
     """
 
     claim: Claim
     comparisons: tuple[Comparison, ...]
     problem: str | None = None
+    samples: Mapping[int, Judgement] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -137,16 +144,22 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def judge(claim: Claim, curves: Sequence[Curve], variants: Sequence[str]) -> Judgement:
+def judge(
+    claim: Claim,
+    curves: Sequence[Curve],
+    variants: Sequence[str],
+    tables: Sequence[Table] = (),
+) -> Judgement:
     """Decides a claim from the curves of its figure.
 
     Args:
         claim: The claim.
         curves: All curves of the figure.
         variants: Axes along which the claim is judged anew.
+        tables: Tables of the figure, with the paper's numbers.
     """
     try:
-        comparisons = _comparisons(claim, curves, variants)
+        comparisons = _comparisons(claim, curves, variants, tables)
     except ResultError as error:
         return Judgement(claim, (), f"not decided: {error}")
     if not comparisons:
@@ -155,11 +168,19 @@ def judge(claim: Claim, curves: Sequence[Curve], variants: Sequence[str]) -> Jud
 
 
 def _comparisons(
-    claim: Claim, curves: Sequence[Curve], variants: Sequence[str]
+    claim: Claim, curves: Sequence[Curve], variants: Sequence[str], tables: Sequence[Table]
 ) -> list[Comparison]:
     left = [curve for curve in curves if curve.matches(claim.where)]
     if claim.value is not None:
-        return [_with_number(claim, curve, curves, variants) for curve in left]
+        return [_with_number(claim, claim.value, curve, curves, variants) for curve in left]
+    if claim.printed is not None:
+        table = next(table for table in tables if table.id == claim.printed)
+        known = [(curve, printed_in(table, curve)) for curve in left]
+        return [
+            _with_number(claim, cell.value, curve, curves, variants)
+            for curve, cell in known
+            if cell is not None
+        ]
     if claim.than is not None:
         pairs = [(c, other) for c in left for other in counterparts(c, claim.than, curves)]
         axes = list(claim.than)
@@ -193,12 +214,16 @@ def _neighbours(curves: Sequence[Curve], axis: str) -> list[tuple[Curve, Curve]]
 
 
 def _with_number(
-    claim: Claim, curve: Curve, curves: Sequence[Curve], variants: Sequence[str]
+    claim: Claim,
+    target: float,
+    curve: Curve,
+    curves: Sequence[Curve],
+    variants: Sequence[str],
 ) -> Comparison:
-    assert claim.value is not None
-    target = claim.value
-    found, replicates = resample([measure(curve, claim.quantity, curves)])
+    quantities = [measure(curve, claim.quantity, curves)]
+    found, replicates = resample(quantities)
     value = found[0]
+    p_value = paired_t(quantities, lambda values: values[0] - target)
     if claim.expect == "near":
         distance = abs(value - target)
         effect = _interval(claim.tolerance - distance)
@@ -221,6 +246,7 @@ def _with_number(
         effect,
         outcome,
         replicates,
+        p_value,
     )
 
 
@@ -246,6 +272,7 @@ def _with_curve(
         effect,
         _outcome(claim, effect, right.mean, replicates),
         replicates,
+        paired_t(measured, lambda values: values[0] - values[1]),
     )
 
 
@@ -262,38 +289,6 @@ def _outcome(claim: Claim, effect: Interval, reference: float, replicates: int) 
     if effect.low > 0:
         return SUPPORTED
     return CONTRADICTED if effect.high <= claim.least * abs(reference) else OPEN
-
-
-def resample(measured: Sequence[Measured]) -> tuple[list[Any], int]:
-    """Resamples whole replicates, the same for all quantities.
-
-    Args:
-        measured: Quantities, paired by replicate.
-
-    Returns:
-        Per quantity an array: the value first, its bootstrap resamples after it; and the number
-        of shared replicates.
-
-    Raises:
-        ResultError: If they share no replicate.
-    """
-    columns = [column for one in measured for column in one.columns]
-    if not columns:
-        return [np.array([one.constant]) for one in measured], 0
-    shared = sorted(set.intersection(*(set(column) for column in columns)))
-    if not shared:
-        raise ResultError("the curves share no replicate, so nothing can be paired")
-    table = np.array([[column[i] for i in shared] for column in columns])
-    rng = np.random.default_rng(metrics.SEED)
-    draws = rng.integers(0, len(shared), (metrics.RESAMPLES, len(shared)))
-    means = [np.concatenate([[row.mean()], row[draws].mean(axis=1)]) for row in table]
-    values, at = [], 0
-    for one in measured:
-        width = len(one.columns)
-        value = one.of(means[at : at + width])
-        values.append(np.broadcast_to(value, means[0].shape))
-        at += width
-    return values, len(shared)
 
 
 def _interval(values: Any) -> Interval:
