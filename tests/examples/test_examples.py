@@ -11,17 +11,55 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"train_sb3.py": "stable_baselines3"}
+SMALL = {
+    "audit_your_agent.py": ["--runs", "1000"],
+    "local_privacy.py": ["--horizon", "500", "--replicates", "2"],
+    "private_vs_nonprivate.py": ["--horizon", "500", "--replicates", "3"],
+}
 
 
 @pytest.mark.parametrize("script", sorted(p.name for p in EXAMPLES.glob("*.py")))
 def test_example_runs(script, tmp_path):
     if script in NEEDS:
         pytest.importorskip(NEEDS[script], reason=f"{script} needs {NEEDS[script]}")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script)], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = run(script, tmp_path, *SMALL.get(script, []))
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip()
+    if check := CHECKS.get(script):
+        check(done.stdout, tmp_path)
+
+
+def run(script, folder, *arguments):
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+def the_careless_agent_fails(out, folder):
+    honest, careless = out.split("--- careless")
+    assert "PASS" in honest and "FAIL" not in honest
+    assert "FAIL" in careless and "PASS" not in careless
+
+
+def a_picture_is_drawn(out, folder):
+    assert (folder / "private_vs_nonprivate.png").read_bytes().startswith(b"\x89PNG")
+    assert sum("the price of privacy" in line for line in out.splitlines()) == 4
+
+
+def the_agent_sees_no_truth(out, folder):
+    assert "local DP eps=2 per reward" in out
+    told = next(line for line in out.splitlines() if line.startswith("the agent is told"))
+    assert "regret" not in told.split("only the harness sees")[0]
+
+
+CHECKS = {
+    "audit_your_agent.py": the_careless_agent_fails,
+    "local_privacy.py": the_agent_sees_no_truth,
+    "private_vs_nonprivate.py": a_picture_is_drawn,
+}
 
 
 def lines_of(script, name):
