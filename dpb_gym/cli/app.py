@@ -150,6 +150,9 @@ def verify(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
     sample: Annotated[int, typer.Option(help="Cells to compute again.")] = 3,
     seed: Annotated[int | None, typer.Option(help="Chooses the sample; random by default.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Take the sample from this agent's cells alone.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check all hashes, and compute a random sample of cells again, bit for bit.
@@ -158,8 +161,59 @@ def verify(
     """
     from dpb_gym.cli import results
 
-    if not results.verify(directory, sample, seed, json):
+    if not results.verify(directory, sample, seed, agent, json):
         raise typer.Exit(1)
+
+
+@app.command()
+def submit(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
+    agent: Annotated[str, typer.Option(help="Registered name, or label, of the agent.")],
+    out: Annotated[
+        str | None, typer.Option(help="Archive, .tar.gz or .zip; AGENT.tar.gz by default.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Pack an agent's results, guarantee and source reference into one archive.
+
+    Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.tar.gz
+    """
+    from dpb_gym.cli import submitting
+
+    submitting.submit(directory, agent, out, json)
+
+
+@app.command("import")
+def import_(
+    archive: Annotated[str, typer.Argument(metavar="FILE", help="What dpb submit wrote.")],
+    into: Annotated[str, typer.Option(metavar="DIR", help="Result directory to add it to.")],
+    json: Json = False,
+) -> None:
+    """Add a submission to a result directory: all of it or nothing.
+
+    Example: dpb import my-agent.tar.gz --into results/dpb-bench-v1
+    """
+    from dpb_gym.cli import submitting
+
+    submitting.import_(archive, into, json)
+
+
+@app.command()
+def cost(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
+    rounds: Annotated[
+        float | None, typer.Option(help="Agent rounds to extrapolate to, e.g. 1e9.")
+    ] = None,
+    cores: Annotated[int, typer.Option(help="Cores to spread them over.")] = 1,
+    json: Json = False,
+) -> None:
+    """Print what a result directory cost per agent, and what a larger run would.
+
+    Example: dpb cost results/smoke --rounds 1e9 --cores 64
+    """
+    from dpb_gym.cli import costing
+
+    costing.cost(directory, rounds, cores, json)
 
 
 @app.command()

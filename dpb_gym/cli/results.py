@@ -47,10 +47,9 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def verify(directory: str, sample: int, seed: int | None, as_json: bool) -> bool:
+def verify(directory: str, sample: int, seed: int | None, agent: str | None, as_json: bool) -> bool:
     """Checks a result directory and says what was found; returns whether all is well."""
-
-    found = check(directory, sample, seed, _say)
+    found = check(directory, sample, seed, _say, agent)
     if as_json:
         print_json({**dataclasses.asdict(found), "ok": found.ok})
         return found.ok
@@ -60,6 +59,8 @@ def verify(directory: str, sample: int, seed: int | None, as_json: bool) -> bool
         print(f"differs: {line}")
     for line in found.impossible:
         print(f"cannot be computed again: {line}")
+    for line in found.unavailable:
+        print(f"not computed again here: {line}")
     same = len(found.again) - len(found.differing)
     print(
         f"{found.shards - len(found.damaged)} of {found.shards} shards have the right hash; "

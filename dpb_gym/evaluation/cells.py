@@ -62,8 +62,11 @@ class Task:
     @property
     def partial_feedback(self) -> bool:
         """Whether some rounds return nothing, known without loading any data."""
-        parameters = {**environment(self.env_id).parameters(), **self.env_kwargs}
-        return parameters.get("protocol") == "replay"
+        return self.problem_parameters().get("protocol") == "replay"
+
+    def problem_parameters(self) -> dict[str, Any]:
+        """Parameters of the problem, defaults included, without the horizon's override."""
+        return {**environment(self.env_id).parameters(), **self.env_kwargs}
 
     def problem(self) -> Problem:
         """Makes the problem; see `dpb_gym.make_problem`."""
@@ -83,7 +86,7 @@ class Task:
 
     def data_digest(self) -> str | None:
         """Identifies the data that a task stands on; None for synthetic tasks."""
-        parameters = {**environment(self.env_id).parameters(), **self.env_kwargs}
+        parameters = self.problem_parameters()
         source = parameters.get("data")
         if source is None:
             return None

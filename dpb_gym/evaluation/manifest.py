@@ -37,13 +37,23 @@ def revision() -> str | None:
     repository has no revision.
     """
     package = Path(__file__).resolve().parents[1]
-    top = _git(package, "rev-parse", "--show-toplevel")
-    tracked = _git(package, "ls-files", "--error-unmatch", "errors.py")
-    commit = _git(package, "rev-parse", "HEAD")
-    if top is None or tracked is None or commit is None:
+    return git_revision(package / "errors.py", package)
+
+
+def git_revision(file: Path, changes: Path | None = None) -> str | None:
+    """Git revision of a tracked file, with ``-dirty`` if it was changed; None if unknown.
+
+    Args:
+        file: The file.
+        changes: What must be unchanged; the file by default.
+    """
+    folder = file.parent
+    tracked = _git(folder, "ls-files", "--error-unmatch", file.name)
+    commit = _git(folder, "rev-parse", "HEAD")
+    if tracked is None or commit is None:
         return None
-    changed = _git(package, "status", "--porcelain", "--untracked-files=no", "--", str(package))
-    return commit + ("-dirty" if changed else "")
+    status = ("status", "--porcelain", "--untracked-files=no", "--", str(changes or file))
+    return commit + ("-dirty" if _git(folder, *status) else "")
 
 
 def command_line() -> str:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import agent_spec, check_supported
-from dpb_gym.errors import AgentError, DPBError, ResultError
+from dpb_gym.agent import agent_spec, agent_specs, check_supported
+from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.evaluation.cells import ALGORITHM_VERSION, CellResult, Task
-from dpb_gym.evaluation.entries import Entry
+from dpb_gym.evaluation.entries import FACTORY, Entry
+from dpb_gym.evaluation.merging import imported_shards
 from dpb_gym.evaluation.parallel import cell_result
 from dpb_gym.evaluation.runner import Failure, run_block
 from dpb_gym.evaluation.shards import read_shard
 from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.submission import check_cell
 
 
 @dataclass
@@ -26,10 +29,13 @@ class Verification:
 
     Attributes:
         shards: Number of shards.
-        damaged: Shards whose content is not what was written, or of another suite.
+        damaged: Shards whose content is not what was written or imported, or whose task, seeds
+            or checkpoints are not those of the suite.
         again: Cells that were computed again.
         differing: Those whose numbers differ, and where.
         impossible: Cells that could not be computed again, and why.
+        unavailable: Cells that others can compute again: their agent or data are not
+            installed here. Others were taken in their stead where there were any.
     """
 
     shards: int = 0
@@ -37,11 +43,13 @@ class Verification:
     again: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
+    unavailable: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was checked is right."""
-        return not (self.damaged or self.differing or self.impossible)
+        """Whether everything that was checked is right, and something could be."""
+        checked = bool(self.again) or not self.unavailable
+        return checked and not (self.damaged or self.differing or self.impossible)
 
 
 def verify(
@@ -49,13 +57,17 @@ def verify(
     sample: int = 3,
     seed: int | None = None,
     report: Callable[[str], Any] | None = None,
+    agent: str | None = None,
 ) -> Verification:
-    """Checks every shard's digest and computes a random sample of cells again.
+    """Checks every shard and computes a random sample of cells again.
+
+    Imported results are checked like any others, and against the hashes of their archive.
 
     Args:
         path: A result directory.
         sample: Cells to compute again, at least 0; all if there are fewer.
         seed: Chooses the sample; a fresh one each time by default.
+        agent: Takes the sample from this agent's cells only, by label or name.
         report: Called with a line about each cell before it is computed.
 
     Raises:
@@ -65,24 +77,48 @@ def verify(
     store = Store.open(path)
     found = Verification()
     sound: list[CellResult] = []
+    imported = imported_shards(store.manifest)
     for file in store.shard_files():
         found.shards += 1
+        name = file.relative_to(store.path / "shards").as_posix()
+        digest, _ = imported.pop(name, ("", False))
         try:
             result = read_shard(file)
-            if result.cell.config["protocol"] != store.manifest["protocol"]:
-                raise ResultError(f"{file}: belongs to another suite")
+            check_cell(result.cell, store.suite, str(file))
+            if digest and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+                raise ResultError(f"{file}: is not the shard that was imported")
             sound.append(result)
         except ResultError as error:
             found.damaged.append(str(error))
+    for name, (_, needed) in imported.items():
+        if needed:
+            found.damaged.append(f"{store.path / 'shards' / name}: was imported and is gone")
     if not found.shards:
         raise ResultError(f"{store.path} holds no results yet")
-    order = np.random.default_rng(seed).permutation(len(sound))[:sample]
-    for i in sorted(order.tolist()):
+    if agent is not None:
+        sound = _of_agent(sound, agent)
+    order = np.random.default_rng(seed).permutation(len(sound))
+    lacking: dict[tuple[str, str], str] = {}
+    for i in order.tolist():
+        if len(found.again) + len(found.impossible) >= sample:
+            break
         cell = sound[i].cell
-        if report is not None:
-            report(f"computing {cell} again")
+        what = cell.config["agent"]["name"], cell.task
+        if what in lacking:
+            continue
         try:
+            missing = unavailable(cell.config)
+            if missing:
+                lacking[what] = missing
+                found.unavailable.append(f"{cell}: {missing}")
+                continue
+            if report is not None:
+                report(f"computing {cell} again")
             again = recompute(sound[i])
+        except MissingExtraError as error:
+            lacking[what] = str(error)
+            found.unavailable.append(f"{cell}: {error}")
+            continue
         except DPBError as error:
             found.impossible.append(f"{cell}: {error}")
             continue
@@ -93,12 +129,37 @@ def verify(
     return found
 
 
+def _of_agent(results: list[CellResult], agent: str) -> list[CellResult]:
+    known = {r.cell.config["agent"][key] for r in results for key in ("label", "name")}
+    if agent not in known:
+        raise unknown_name("agent in these results", agent, known)
+    return [
+        r
+        for r in results
+        if agent in (r.cell.config["agent"]["label"], r.cell.config["agent"]["name"])
+    ]
+
+
+def unavailable(config: Mapping[str, Any]) -> str:
+    """What is missing on this machine to compute a cell again, empty if nothing is."""
+    name, entry_point = config["agent"]["name"], config["agent"]["entry_point"]
+    if not entry_point.startswith(FACTORY) and name not in agent_specs():
+        return f"agent {name!r} ({entry_point}) is not installed here"
+    fields = config["task"]
+    if config["data"] is not None:
+        task = Task(fields["name"], fields["env_id"], fields["env_kwargs"], fields["horizon"])
+        source = task.problem_parameters().get("data")
+        return replace(task, requires=str(source)).missing_data() or ""
+    return ""
+
+
 def recompute(stored: CellResult) -> CellResult:
     """Computes a cell again from its stored configuration, alone.
 
     Raises:
         ResultError: If its algorithm version, data or agent version is not today's.
         AgentError: If the agent fails or was made by a function.
+        MissingExtraError: If the agent needs a package that is not installed.
         UnknownNameError: If agent or environment are not known here.
     """
     config = stored.cell.config
@@ -115,6 +176,8 @@ def recompute(stored: CellResult) -> CellResult:
     check_supported(entry.spec, problem.info, entry.budget)
     (lane,) = run_block(problem, [entry], stored.cell.seeds, stored.cell.checkpoints)
     if isinstance(lane, Failure):
+        if MissingExtraError.__name__ in lane.details.strip().split("\n")[-1]:
+            raise MissingExtraError(lane.message)
         raise lane.error()
     return cell_result(stored.cell, lane)
 
@@ -143,7 +206,7 @@ def _entry(config: Any) -> Entry:
     from dpb_gym.privacy import Budget
 
     agent = config["agent"]
-    if agent["entry_point"].startswith("factory:"):
+    if agent["entry_point"].startswith(FACTORY):
         raise AgentError("its agent was made by a function, which is not stored")
     spec = agent_spec(agent["name"])
     if spec.entry_point != agent["entry_point"]:
