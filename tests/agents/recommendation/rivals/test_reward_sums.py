@@ -1,0 +1,153 @@
+"""Reward sums that are released replicate by replicate: cost, noise, sensitivity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dpb_agents.recommendation.rivals.base import operator_norm
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
+from scipy import stats
+
+from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
+from dpb_gym.privacy import Budget, Ledger, NoiseSource, Segment
+
+WIDTH = 3
+
+
+def sums(replicates=2, rho=0.5, seeds=None, sigma=1.0, keep=None, horizon=1000, bound=(0.0, 1.0)):
+    generators = [np.random.default_rng(s) for s in (seeds or range(replicates))]
+    return RewardSums(
+        WIDTH,
+        len(generators),
+        clip=Segment(*bound),
+        sigma=sigma,
+        noise=NoiseSource(generators),
+        ledger=Ledger(Budget.zcdp(rho), "central", "reward"),
+        horizon=horizon,
+        what="sums",
+        keep=keep,
+    )
+
+
+def unit(rng, n):
+    x = rng.standard_normal((n, WIDTH))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def test_a_closed_segment_costs_one_release_and_an_open_one_all():
+    ledger = Ledger(Budget.zcdp(1.0), "central", "reward")
+    for keep, cost in ((None, 0.125), (4, 0.5)):
+        ledger = Ledger(Budget.zcdp(1.0), "central", "reward")
+        made = RewardSums(
+            WIDTH,
+            1,
+            clip=Segment(-0.5, 0.5),
+            sigma=2.0,
+            noise=NoiseSource.from_seed(0),
+            ledger=ledger,
+            horizon=10,
+            what="sums",
+            keep=keep,
+        )
+        for _ in range(4):
+            made.add(np.ones(1), np.eye(WIDTH)[:1])
+            made.release(np.ones(1, bool))
+        assert ledger.spent == pytest.approx(cost, rel=1e-12)
+
+
+def test_the_ledger_refuses_noise_for_one_release_of_sums_that_stay_open():
+    # The naive reading of DGS, or of episodes that keep all data: sigma as if each were alone.
+    sums(rho=0.5, sigma=1.0)
+    with pytest.raises(BudgetExceeded):
+        sums(rho=0.5, sigma=1.0, keep=2)
+
+
+def test_releases_run_out():
+    made = sums(keep=2, sigma=10.0)
+    due = np.array([True, False])
+    for _ in range(2):
+        made.release(due)
+    with pytest.raises(BudgetExceeded, match="all 2 releases"):
+        made.release(np.ones(2, bool))
+    assert made.releases.tolist() == [2, 0], "nothing was released"
+
+
+@pytest.mark.parametrize("image", [False, True])
+@pytest.mark.parametrize("keep", [None, 50])
+def test_releases_are_the_exact_sums_plus_noise_of_the_stated_scale(image, keep):
+    rng = np.random.default_rng(1)
+    B, sigma = 300, 10.0
+    made = sums(seeds=range(B), sigma=sigma, keep=keep, bound=(-0.5, 0.5), rho=1.0)
+    exact, last, noise = np.zeros((B, WIDTH)), np.zeros((B, WIDTH)), []
+    for t in range(12):
+        r, x = rng.uniform(-0.5, 0.5, B), unit(rng, B)
+        made.add(r, x)
+        exact += r[:, None] * x
+        due = rng.random(B) < 0.4
+        if image:
+            root = rng.standard_normal((B, WIDTH, WIDTH))
+            m = root @ root.transpose(0, 2, 1)
+            norm = operator_norm(m)
+            out = made.release(due, m, norm)
+            clean = np.einsum("bij,bj->bi", m, exact)
+            noise.append(((out - clean) / norm[:, None] / sigma)[due])
+        else:
+            out = made.release(due)
+            noise.append(((out - exact) / sigma)[due])
+        np.testing.assert_array_equal(out[~due], last[~due])
+        last = out
+        if keep is None:
+            exact[due] = 0.0
+    assert stats.kstest(np.concatenate(noise).ravel(), "norm").pvalue > 1e-3
+
+
+def test_a_replicate_does_not_depend_on_when_others_are_due():
+    rng = np.random.default_rng(3)
+    r, x = rng.random((600, 4)), np.stack([unit(rng, 4) for _ in range(600)])
+    due = rng.random((600, 4)) < [0.9, 0.5, 0.1, 0.02]
+    together = sums(seeds=[5, 6, 7, 8])
+    alone = [sums(seeds=[s]) for s in (5, 6, 7, 8)]
+    for t in range(600):
+        together.add(r[t], x[t])
+        out = together.release(due[t])
+        for b, one in enumerate(alone):
+            one.add(r[t, b : b + 1], x[t, b : b + 1])
+            np.testing.assert_array_equal(one.release(due[t, b : b + 1])[0], out[b])
+
+
+def test_no_image_of_a_replaced_reward_moves_further_than_norm_times_range():
+    """Search over directions, rewards and other records for the largest move; the least
+    upper bound is attained."""
+    rng = np.random.default_rng(4)
+    for low, high in ((0.0, 1.0), (-0.5, 0.5), (-2.0, 1.0)):
+        others = unit(rng, 40)
+        m = np.linalg.inv(np.eye(WIDTH) + others.T @ others)
+        norm = operator_norm(m[None])[0]
+        worst = 0.0
+        _, vectors = np.linalg.eigh(m)
+        for x in [*unit(rng, 2000), *(unit(rng, 2000) * rng.random((2000, 1))), *vectors.T]:
+            a, b = rng.uniform(low, high, 2)
+            for first, second in ((a, b), (low, high)):
+                moved = m @ (first * x) - m @ (second * x)
+                worst = max(worst, float(np.linalg.norm(moved)))
+        assert worst <= norm * (high - low)
+        assert worst > 0.999 * norm * (high - low)
+
+
+def test_records_are_clipped_validated_and_counted():
+    made = sums(sigma=1e-9, rho=1e19)
+    made.add(np.array([7.0, 0.5]), np.array([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]]))
+    np.testing.assert_allclose(
+        made.release(np.ones(2, bool)), [[0.6, 0.8, 0.0], [0.5, 0.0, 0.0]], atol=1e-7
+    )
+    assert made.clipped_count.tolist() == [1, 0]
+    with pytest.raises(ParameterError):
+        made.add(np.array([math.nan, 0.0]), np.zeros((2, WIDTH)))
+    with pytest.raises(ParameterError, match="both"):
+        made.release(np.ones(2, bool), np.zeros((2, WIDTH, WIDTH)))
+    short = sums(horizon=1)
+    short.add(np.zeros(2), np.zeros((2, WIDTH)))
+    with pytest.raises(HorizonExceeded):
+        short.add(np.zeros(2), np.zeros((2, WIDTH)))
