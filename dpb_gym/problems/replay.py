@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import ActionError, DataError
+from dpb_gym.errors import ActionError, DataError, ParameterError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
     Array,
@@ -24,10 +24,20 @@ from dpb_gym.problems.base import (
     rescale,
     rescaled_bound,
 )
+from dpb_gym.problems.item_features import (
+    ItemFeatures,
+    fold_in,
+    private_svd_features,
+    rating_rows,
+    svd_features,
+    with_predictions,
+)
 from dpb_gym.problems.recommendation import out_of_range, squared_loss
 from dpb_gym.streams import Stream
 
 PROTOCOLS = ("matrix", "replay")
+# Private features need noise for every pair of items.
+MOST_PRIVATE_ITEMS = 2000
 
 
 class Ratings(Protocol):
@@ -52,6 +62,13 @@ class ReplayProblem(Problem):
     rating matrix (missing = 0), divided by their median norm and clipped to the unit
     ball. Only items with at least `min_ratings` training ratings are candidates.
 
+    An agent's guarantee protects test users, never training users: these are protected only
+    by `feature_epsilon`. The features then come from one noisy second moment of the
+    training users' rows (`dpb_gym.privacy.features.private_factors`), ratings are centred
+    at the middle of their scale, and the items are chosen by the test users' counts, since
+    what a test user has rated is part of the public contexts. `features_guarantee` states
+    the cost. The two groups are disjoint, so the guarantees do not add up.
+
     Protocols:
         ``"matrix"``: every candidate's rating is known, so regret is exact and every
         round returns the rating of the recommended item.
@@ -74,9 +91,26 @@ class ReplayProblem(Problem):
         binary: Threshold in the data's own units: the reward is 1 for ratings at or
             above it, else 0. By default the rating normalised to [0, 1].
         train_fraction: Share of users in the training split, in (0, 1).
-        min_ratings: Least number of training ratings of a candidate item.
+        min_ratings: Least number of training ratings of a candidate item (of test
+            ratings if the features are private).
+        max_items: Keep only so many items, those with the most ratings. All by default; at
+            most 2000, which is then the default, for private features.
+        feature_epsilon: Epsilon of private features, per training user. None: exact
+            features, which protect nobody.
+        feature_delta: Delta of private features, in (0, 1).
+        warm_start: Give agents a prior: append to each candidate's features the reward that
+            a ridge regression of the training users' rewards on the features predicts (so
+            d = dim + 1; see `with_predictions`). Not for private features.
         split_seed: Seed of the split, the same for all replicates.
         context_norm: ``"raw"`` (unit ball already), ``"clip"`` or ``"scale"``.
+
+    Attributes:
+        features: float32 ``(n_items, dim)``, features of the candidate items.
+        features_guarantee: What protects the training users, None if nothing does.
+        item_index: Index in the rating table of each candidate item.
+        user_index: Index in the rating table of each test user who can arrive.
+        prior: What the training users alone say of theta ``(d,)``, None unless `warm_start`:
+            <x, prior> is an item's predicted reward, up to a constant.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -98,6 +132,10 @@ class ReplayProblem(Problem):
         min_ratings: int = 5,
         split_seed: int = 0,
         context_norm: str = "raw",
+        max_items: int | None = None,
+        feature_epsilon: float | None = None,
+        feature_delta: float = 1e-5,
+        warm_start: bool = False,
     ) -> None:
         self.data_name = ratings.name
         self.horizon = validation.integer("horizon", horizon, 2)
@@ -112,6 +150,27 @@ class ReplayProblem(Problem):
         self.min_ratings = validation.integer("min_ratings", min_ratings, 1)
         self.split_seed = validation.integer("split_seed", split_seed, 0)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
+        self.feature_epsilon = (
+            None
+            if feature_epsilon is None
+            else validation.real("feature_epsilon", feature_epsilon, 0.0, open_low=True)
+        )
+        self.feature_delta = validation.real(
+            "feature_delta", feature_delta, 0.0, 1.0, open_low=True, open_high=True
+        )
+        private = self.feature_epsilon is not None
+        if max_items is None and private:
+            max_items = MOST_PRIVATE_ITEMS
+        self.max_items = max_items
+        if max_items is not None:
+            limit = MOST_PRIVATE_ITEMS if private else None
+            self.max_items = validation.integer("max_items", max_items, 2, limit)
+        self.warm_start = validation.flag("warm_start", warm_start)
+        if self.warm_start and private:
+            raise ParameterError(
+                "warm_start=True reads the training users' ratings without noise, which "
+                "feature_epsilon does not cover: give one of them"
+            )
         self._prepare(ratings)
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.info = ProblemInfo(
@@ -134,8 +193,8 @@ class ReplayProblem(Problem):
         training_user = np.zeros(data.n_users, bool)
         training_user[order[:n_train]] = True
         train = training_user[data.users]
-        counts = np.bincount(data.items[train], minlength=data.n_items)
-        kept = np.flatnonzero(counts >= self.min_ratings)
+        private = self.feature_epsilon is not None
+        kept = self._choose_items(data, data.items[~train if private else train])
         if self.dim >= min(n_train, len(kept)):
             raise DataError(
                 f"{data.name}: dim={self.dim} needs more than {self.dim} training users and items "
@@ -144,11 +203,15 @@ class ReplayProblem(Problem):
         new_item = np.full(data.n_items, -1, np.int64)
         new_item[kept] = np.arange(len(kept))
         item = new_item[data.items]
-        mean = float(value[train].mean())
         use = train & (item >= 0)
-        self.features, factors = _svd_features(
-            order, n_train, data.users[use], item[use], value[use] - mean, len(kept), self.dim
-        )
+        mean = 0.5 if private else float(value[train].mean())
+        row = np.empty(data.n_users, np.int64)
+        row[order] = np.arange(data.n_users)
+        centred = value[use] - mean
+        rows = rating_rows(row[data.users[use]], item[use], centred, (n_train, len(kept)))
+        found = self._item_features(rows)
+        self.features, self.features_guarantee = found.features, found.guarantee
+        self.n_training_users = n_train
         self.item_index = kept
         offered = ~train & (item >= 0)
         if self.personalised:
@@ -164,15 +227,55 @@ class ReplayProblem(Problem):
         offered &= eligible[data.users]
         index = np.flatnonzero(offered)
         index = index[np.lexsort((item[index], data.users[index]))]
+        self.prior: Array | None = None
         self.user_index, start = np.unique(data.users[index], return_index=True)
         self._offsets = np.append(start, len(index)).astype(np.int64)
         self._items = item[index]
         self._rewards = reward[index]
         self._user_features: Array | None = None
         if self.personalised:
-            self._user_features = _fold_in(
-                factors, self.user_index, data.users[profile], item[profile], value[profile] - mean
+            self._user_features = fold_in(
+                found.factors,
+                self.user_index,
+                data.users[profile],
+                item[profile],
+                value[profile] - mean,
             )
+        if self.warm_start:
+            self.features, weight = with_predictions(self.features, item[use], reward[use])
+            self.dim += 1
+            self.prior = np.append(np.zeros(self.dim - 1), weight)
+            if self._user_features is not None:
+                ones = np.ones((len(self._user_features), 1), np.float32)
+                self._user_features = np.hstack([self._user_features, ones])
+
+    def _choose_items(self, data: Ratings, rated: Array) -> Array:
+        counts = np.bincount(rated, minlength=data.n_items)
+        kept = np.flatnonzero(counts >= self.min_ratings)
+        if self.max_items is not None and len(kept) > self.max_items:
+            most = np.argsort(-counts[kept], kind="stable")[: self.max_items]
+            kept = np.sort(kept[most])
+        return kept
+
+    def _item_features(self, rows: Any) -> ItemFeatures:
+        if self.feature_epsilon is None:
+            return svd_features(rows, self.dim)
+        from dpb_gym.privacy import Budget
+
+        budget = Budget.approx(self.feature_epsilon, self.feature_delta)
+        return private_svd_features(rows, self.dim, budget, self.split_seed)
+
+    def summary(self) -> dict[str, Any]:
+        guarantee = self.features_guarantee
+        protected = "nothing" if guarantee is None else f"{guarantee.describe(self.feature_delta)}"
+        return {
+            "data": self.data_name,
+            "training users": self.n_training_users,
+            "test users": len(self.user_index),
+            "candidate items": len(self.features),
+            "features": "truncated SVD" if guarantee is None else "DP-SVD",
+            "protects training users": protected,
+        }
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         return {}
@@ -219,48 +322,6 @@ class ReplayProblem(Problem):
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
         """Squared loss of the linear model."""
         return squared_loss(theta, context, action, feedback)
-
-
-def _svd_features(
-    order: Array, n_train: int, users: Array, items: Array, values: Array, n_items: int, dim: int
-) -> tuple[Array, Array]:
-    """Item features of the truncated SVD and the unscaled item factors, ``(n_items, dim)``."""
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.linalg import svds
-
-    row = np.empty(len(order), np.int64)
-    row[order] = np.arange(len(order))
-    matrix = csr_matrix((values, (row[users], items)), shape=(n_train, n_items))
-    start = np.ones(min(matrix.shape))
-    _, singular, right = svds(matrix, k=dim, v0=start, solver="arpack")
-    descending = np.argsort(singular)[::-1]
-    factors = (right[descending] * singular[descending, None]).T
-    largest = np.abs(factors).argmax(axis=0)
-    factors *= np.sign(factors[largest, np.arange(dim)])
-    norms = np.sqrt((factors * factors).sum(axis=1))
-    scaled = factors / max(float(np.median(norms)), 1e-12)
-    features = np.ascontiguousarray(scaled, dtype=np.float32)
-    kernels.contexts.normalise(features, kernels.contexts.CLIP)
-    return features, factors
-
-
-def _fold_in(factors: Array, test_users: Array, users: Array, items: Array, values: Array) -> Array:
-    """Ridge-regressed user factors, scaled to the sup norm 1, float32 ``(n, dim)``."""
-    dim = factors.shape[1]
-    result = np.zeros((len(test_users), dim), np.float32)
-    scale = float(np.median(np.sqrt((factors * factors).sum(axis=1))))
-    design = factors / max(scale, 1e-12)
-    sort = np.argsort(users, kind="stable")
-    users, items, values = users[sort], items[sort], values[sort]
-    left = np.searchsorted(users, test_users, side="left")
-    right = np.searchsorted(users, test_users, side="right")
-    for i, (a, b) in enumerate(zip(left, right)):
-        X = design[items[a:b]]
-        solved = np.linalg.solve(X.T @ X + np.eye(dim), X.T @ values[a:b])
-        top = np.abs(solved).max() if b > a else 0.0
-        # A user without a profile gets the plain item features.
-        result[i] = solved / top if top > 0.0 else 1.0
-    return result
 
 
 def _fill_uniforms(

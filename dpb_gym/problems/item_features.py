@@ -1,0 +1,121 @@
+"""Item features of rating data: truncated SVD, exact or private, and users folded in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpb_gym import kernels
+from dpb_gym.problems.base import Array
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget, Guarantee
+
+# The noise of private features has generators of its own, whatever a replicate's seed.
+_NOISE_KEY = 0xFEA7
+
+
+class ItemFeatures(NamedTuple):
+    """Features of the candidate items.
+
+    Attributes:
+        features: float32 ``(n_items, dim)``, in the unit ball, of median norm 1.
+        factors: The same before they were scaled and clipped.
+        guarantee: What protects the training users, None if nothing does.
+    """
+
+    features: Array
+    factors: Array
+    guarantee: Guarantee | None
+
+
+def rating_rows(users: Array, items: Array, values: Array, shape: tuple[int, int]) -> Any:
+    """Sparse rows of users ``(n_users, n_items)``; what is missing is 0."""
+    from scipy.sparse import csr_array
+
+    return csr_array((values, (users, items)), shape=shape)
+
+
+def svd_features(rows: Any, dim: int) -> ItemFeatures:
+    """Right singular vectors times singular values: no privacy for the rows' users."""
+    from scipy.sparse.linalg import svds
+
+    start = np.ones(min(rows.shape))
+    _, singular, right = svds(rows, k=dim, v0=start, solver="arpack")
+    descending = np.argsort(singular)[::-1]
+    factors = (right[descending] * singular[descending, None]).T
+    largest = np.abs(factors).argmax(axis=0)
+    factors *= np.sign(factors[largest, np.arange(dim)])
+    return ItemFeatures(_scaled(factors), factors, None)
+
+
+def private_svd_features(rows: Any, dim: int, budget: Budget, seed: int) -> ItemFeatures:
+    """The same from a noisy second moment of clipped rows; see
+    `dpb_gym.privacy.features.private_factors`."""
+    from dpb_gym.privacy import NoiseSource
+    from dpb_gym.privacy.features import private_factors
+
+    found = private_factors(rows, dim, budget, NoiseSource.from_seed([seed, _NOISE_KEY]))
+    return ItemFeatures(_scaled(found.factors), found.factors, found.guarantee)
+
+
+def _scaled(factors: Array) -> Array:
+    norms = np.sqrt((factors * factors).sum(axis=1))
+    scaled = factors / max(float(np.median(norms)), 1e-12)
+    features = np.ascontiguousarray(scaled, dtype=np.float32)
+    kernels.contexts.normalise(features, kernels.contexts.CLIP)
+    return features
+
+
+def fold_in(factors: Array, test_users: Array, users: Array, items: Array, values: Array) -> Array:
+    """Ridge-regressed user factors, scaled to the sup norm 1, float32 ``(n, dim)``."""
+    dim = factors.shape[1]
+    result = np.zeros((len(test_users), dim), np.float32)
+    scale = float(np.median(np.sqrt((factors * factors).sum(axis=1))))
+    design = factors / max(scale, 1e-12)
+    sort = np.argsort(users, kind="stable")
+    users, items, values = users[sort], items[sort], values[sort]
+    left = np.searchsorted(users, test_users, side="left")
+    right = np.searchsorted(users, test_users, side="right")
+    for i, (a, b) in enumerate(zip(left, right)):
+        X = design[items[a:b]]
+        solved = np.linalg.solve(X.T @ X + np.eye(dim), X.T @ values[a:b])
+        top = np.abs(solved).max() if b > a else 0.0
+        # A user without a profile gets the plain item features.
+        result[i] = solved / top if top > 0.0 else 1.0
+    return result
+
+
+def with_predictions(
+    features: Array, items: Array, rewards: Array, ridge: float = 1.0
+) -> tuple[Array, float]:
+    """Appends to each item's features what the training rewards predict for it.
+
+    The last coordinate is the prediction of a ridge regression of the rewards on the
+    features, less its mean over the items and divided by its largest magnitude: a policy that
+    weighs it alone plays the training users' preferences. Both parts are scaled by
+    sqrt(1/2), which keeps them in the unit ball together.
+
+    Args:
+        features: float32 ``(n_items, dim)`` in the unit ball.
+        items: Item of each training reward ``(n,)``.
+        rewards: ``(n,)``. Read without noise.
+        ridge: Penalty, > 0.
+
+    Returns:
+        float32 ``(n_items, dim + 1)``, and the coefficient of the last coordinate that gives
+        back the predictions in units of the reward.
+    """
+    n_items, dim = features.shape
+    count = np.bincount(items, minlength=n_items).astype(np.float64)
+    total = np.bincount(items, weights=rewards - rewards.mean(), minlength=n_items)
+    X = features.astype(np.float64)
+    gram = X.T @ (count[:, None] * X) + ridge * np.eye(dim)
+    predicted = X @ np.linalg.solve(gram, X.T @ total)
+    predicted -= predicted.mean()
+    largest = max(float(np.abs(predicted).max()), 1e-12)
+    # One part in 10^6 for the rounding to float32.
+    scale = float(np.sqrt(0.5)) * (1.0 - 1e-6)
+    table = np.hstack([X, predicted[:, None] / largest]) * scale
+    return table.astype(np.float32), largest / scale
