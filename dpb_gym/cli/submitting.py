@@ -22,11 +22,11 @@ def submit(directory: str, agent: str, out: str | None, as_json: bool) -> None:
         print_json({"path": str(target), **info})
         return
     source, rows = info["agent"], info["rows"]
-    package = source["package"] or "no package"
+    package = f"{source['package']} {source['package_version']}" if source["package"] else "-"
+    count = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     print(
-        f"{target}: {len(rows)} {'row' if len(rows) == 1 else 'rows'} of {source['name']} ({package} "
-        f"{source['package_version'] or ''}".rstrip()
-        + f", {source['file']} {source['sha256'][:12]}), {target.stat().st_size / 1024:,.0f} KiB"
+        f"{target}: {count} of {source['name']} ({package}, {source['file']} "
+        f"{source['sha256'][:12]}), {target.stat().st_size / 1024:,.0f} KiB"
     )
     if source["revision"] is None or source["revision"].endswith("-dirty"):
         _say("note: the agent's file is not committed to git; others see its hash alone")

@@ -128,7 +128,7 @@ def _zip_members(path: Path, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             raise _too_large(path)
         for entry in entries:
             kind = (entry.external_attr >> 16) & 0o170000
-            if entry.is_dir() or kind not in (0, 0o100000):
+            if entry.filename.endswith("/") or kind not in (0, 0o100000):
                 raise ResultError(f"{path}: refused: {entry.filename!r:.120} is no plain file")
             with zipped.open(entry) as content:
                 # What the directory says of the size need not be true.

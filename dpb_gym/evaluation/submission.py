@@ -291,7 +291,7 @@ def _timing_name(shard: str) -> str:
 
 
 def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def _object(file: Path, name: str, content: bytes | None) -> dict[str, Any]:
