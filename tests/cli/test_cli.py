@@ -65,7 +65,7 @@ def dpb(capfd: Any) -> Any:
     return lambda *words: Call(capfd, *words)
 
 
-COMMANDS = ["list", "show", "run", "leaderboard", "verify"]
+COMMANDS = ["list", "show", "run", "leaderboard", "verify", "cost"]
 DATA_COMMANDS = ["list", "fetch", "path", "check"]
 
 

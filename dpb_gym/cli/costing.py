@@ -1,0 +1,65 @@
+"""``dpb cost``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dpb_gym.cli.output import print_json, print_table
+from dpb_gym.evaluation.costs import costs
+
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def cost(directory: str, rounds: float | None, cores: int, as_json: bool) -> None:
+    """Prints what a result directory cost, and what more rounds of the same would.
+
+    Raises:
+        ResultError: If there are no results or no timings.
+        ParameterError: If an argument is out of range.
+    """
+    found = costs(directory)
+    seconds, size = found.at(rounds if rounds is not None else found.rounds, cores)
+    if as_json:
+        agents: list[dict[str, Any]] = [
+            dataclasses.asdict(row)
+            | {"rounds_per_second": row.rounds_per_second, "bytes_per_cell": row.bytes_per_cell}
+            for row in found.agents
+        ]
+        total = {"rounds": rounds or found.rounds, "cores": cores, "seconds": seconds}
+        print_json({"agents": agents, "total": total | {"bytes": size}})
+        return
+    print_table(
+        ("task", "agent", "rounds", "rounds/s/core", "seconds", "cells", "bytes/cell"),
+        [
+            (
+                row.task,
+                row.agent,
+                f"{row.rounds:,}",
+                f"{row.rounds_per_second:,.0f}",
+                f"{row.seconds:,.1f}",
+                row.cells,
+                f"{row.bytes_per_cell:,.0f}",
+            )
+            for row in found.agents
+        ],
+    )
+    many = "1 core" if cores == 1 else f"{cores} cores"
+    print(
+        f"{rounds or found.rounds:,.0f} agent rounds of this mix: {_duration(seconds)} on {many}, "
+        f"{_size(size)} of shards"
+    )
+
+
+def _duration(seconds: float) -> str:
+    for name, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {name}"
+    return f"{seconds:,.1f} seconds"
+
+
+def _size(count: float) -> str:
+    power = 0
+    while count >= 1000 and power < len(UNITS) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:,.1f} {UNITS[power]}"
