@@ -15,7 +15,7 @@ from dpb_gym.errors import BudgetError
 from dpb_gym.problems.base import Array
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, PSDBall
+    from dpb_gym.privacy import Budget, ContinualSum, NoiseSource, PSDBall
 
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
@@ -50,6 +50,7 @@ class JDPLinUCB(JointLinUCB):
         BudgetError: If ``calibration="paper"`` gets a budget without epsilon and delta.
     """
 
+    releaser: ContinualSum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.1, 1.0],
         "shift": [0.3, 1.0],

@@ -89,7 +89,7 @@ class JointLinUCB(LinearRival):
             noisy, shift, self._inverse, self._theta, self._logdet
         )
         for b in np.flatnonzero(np.isnan(self._logdet)):
-            self._repair(b, noisy[b], shift)
+            self._repair(int(b), noisy[b], shift)
         self._width = self._widths()
 
     def _repair(self, b: int, noisy: Array, shift: float) -> None:

@@ -10,7 +10,7 @@ from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_
 from dpb_gym.agent import register_agent
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, PSDBall
+    from dpb_gym.privacy import Budget, GaussianSum, NoiseSource, PSDBall
 
 
 @register_agent("noisy-gram-ucb", supports=SUPPORTS, budget="required")
@@ -37,6 +37,7 @@ class NoisyGramUCB(JointLinUCB):
         centre: Subtract the middle of the reward's range (erratum R9).
     """
 
+    releaser: GaussianSum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.1, 1.0],
         "shift": [0.3, 1.0],

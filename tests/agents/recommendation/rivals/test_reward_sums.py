@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from dpb_agents.recommendation.rivals.base import operator_norm
-from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from scipy import stats
 
+from dpb_agents.recommendation.rivals.base import operator_norm
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Ledger, NoiseSource, Segment
 
@@ -81,7 +81,7 @@ def test_releases_are_the_exact_sums_plus_noise_of_the_stated_scale(image, keep)
     B, sigma = 300, 10.0
     made = sums(seeds=range(B), sigma=sigma, keep=keep, bound=(-0.5, 0.5), rho=1.0)
     exact, last, noise = np.zeros((B, WIDTH)), np.zeros((B, WIDTH)), []
-    for t in range(12):
+    for _ in range(12):
         r, x = rng.uniform(-0.5, 0.5, B), unit(rng, B)
         made.add(r, x)
         exact += r[:, None] * x
