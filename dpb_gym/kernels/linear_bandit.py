@@ -50,6 +50,26 @@ def take(features, action, observed, out):
 
 
 @jit
+def append_constant(features, constant, out):
+    """out = (clipped x, constant) / sqrt(1 + constant^2): again in the unit ball.
+
+    Args:
+        features: ``(B, m, d)``.
+        constant: Value of the extra feature, >= 0.
+        out: Output ``(B, m, d + 1)``.
+    """
+    B, m, d = features.shape
+    scale = 1.0 / np.sqrt(1.0 + constant * constant)
+    for b in range(B):
+        for k in range(m):
+            row = out[b, k]
+            _clipped_row(features, b, k, row[:d])
+            for j in range(d):
+                row[j] *= scale
+            row[d] = constant * scale
+
+
+@jit
 def _quadratic_forms(matrix, rows, out):
     """out[k] = x_k' matrix x_k. A function of its own compiles to better loops."""
     scratch = np.empty(rows.shape[1])

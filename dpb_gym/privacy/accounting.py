@@ -141,8 +141,8 @@ def _epsilon(events: Sequence[Event], delta_: float) -> float:
     mus = [event.gaussian_mu for event in events]
     if None not in mus:
         return gaussian_epsilon(math.hypot(*(mu for mu in mus if mu is not None)), delta_)
-    if len(events) == 1 and _single_zero_out(events[0]):
-        return _zero_out_epsilon(events[0], delta_)  # type: ignore[arg-type]
+    if len(events) == 1 and _single_sampled(events[0]):
+        return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
     candidates = [_renyi_epsilon(events, delta_)]
     if all(_has_pair(event) for event in events):
         candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
@@ -153,7 +153,7 @@ def _epsilon(events: Sequence[Event], delta_: float) -> float:
             _epsilon(renyi, share * delta_) + _epsilon(others, (1 - share) * delta_)
             for share in _SPLITS
         ]
-    elif len(others) > 1 and any(_single_zero_out(event) for event in others):
+    elif len(others) > 1 and any(_single_sampled(event) for event in others):
         parts = len(others)
         candidates.append(sum(_epsilon([event], delta_ / parts) for event in others))
     return max(0.0, min(candidates))
@@ -192,8 +192,40 @@ def _renyi_epsilon(events: Sequence[Event], delta_: float) -> float:
     return float(value)
 
 
-def _single_zero_out(event: Event) -> bool:
-    return isinstance(event, PoissonGaussianEvent) and event.count == 1 and event.pair == "zero-out"
+def _single_sampled(event: Event) -> bool:
+    return isinstance(event, PoissonGaussianEvent) and event.count == 1
+
+
+def _sampled_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
+    if event.pair == "zero-out":
+        return _zero_out_epsilon(event, delta_)
+    high = gaussian_epsilon(event.sensitivity / event.sigma, delta_)
+    return _first_at_most(lambda e: _symmetric_delta(event, e), delta_, 0.0, high)
+
+
+def _symmetric_delta(event: PoissonGaussianEvent, epsilon_: float) -> float:
+    """Exact: hockey-stick divergence of (1-q) N(0) + q N(u) from (1-q) N(0) + q N(-u).
+
+    u is half the sensitivity over sigma. The likelihood ratio increases in x, so the worst set
+    is x > x*, where w = e^(u x*) solves c w^2 - (1-q)(e^eps - 1) w - e^eps c = 0 with
+    c = q e^(-u^2/2). The pair is the one that `dp_accounting` uses under REPLACE_ONE;
+    docs/agents/adaprivate.md proves it worst for records on a common line.
+    """
+    from scipy.special import log_ndtr
+
+    q, u = event.q, 0.5 * event.sensitivity / event.sigma
+    if q == 1.0:
+        return gaussian_delta(2.0 * u, epsilon_)
+    log_c = math.log(q) - 0.5 * u * u
+    log_b = -math.inf
+    if epsilon_ > 0:
+        log_b = math.log1p(-q) + epsilon_ + math.log(-math.expm1(-epsilon_))
+    root = 0.5 * float(np.logaddexp(2.0 * log_b, math.log(4.0) + epsilon_ + 2.0 * log_c))
+    x = (float(np.logaddexp(log_b, root)) - math.log(2.0) - log_c) / u
+    above = (1 - q) * math.exp(log_ndtr(-x)) + q * math.exp(log_ndtr(u - x))
+    below = (1 - q) * math.exp(epsilon_ + log_ndtr(-x)) + q * math.exp(epsilon_ + log_ndtr(-u - x))
+    # the margin keeps rounding on the safe side
+    return max(0.0, above - below) + 1e-13 * above
 
 
 def _zero_out_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,37 +27,28 @@ from dpb_gym.streams import AgentStreams
 
 RULES = ("greedy", "ucb", "ts")
 SUPPORTS = ["recommendation"]
+WIDTHS = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0]
 
 
 @register_agent("lin-greedy", supports=SUPPORTS, rule="greedy", centre=True)
 @register_agent("lin-ucb", supports=SUPPORTS, rule="ucb")
 @register_agent("lin-ts", supports=SUPPORTS, rule="ts")
-@register_agent("adaprivate-ucb", supports=SUPPORTS, budget="required", rule="ucb", batch=300)
-@register_agent("adaprivate-ts", supports=SUPPORTS, budget="required", rule="ts", batch=300)
 class LinearPolicy(Agent):
-    """Ridge regression on rewards: greedy, LinUCB or Thompson sampling, private or not.
+    """Ridge regression on rewards: greedy, LinUCB or linear Thompson sampling.
 
     The policy keeps A = ridge I + sum x x' over the recommended candidates' features, which
     are public, and sees the rewards only through releases of b = sum r x. It plays
     the largest <x, theta> (``greedy``), <x, theta> + alpha ||x||_{A^-1} (``ucb``), both with
     theta = A^-1 b, or <x, theta> for a draw theta ~ N(A^-1 b, v^2 A^-1) (``ts``).
 
-    Without a budget b is exact: with ``batch=1`` these are LinUCB (Li et al. 2010) and
-    linear Thompson sampling (Agrawal & Goyal 2013). With a budget b grows by the noisy sum
-    of one batch at a time: AdaPrivate-TS (RU, Algorithm 1) and its UCB twin. Every reward
-    is in one batch, so the batches compose in parallel; the last, partial batch is never
-    used. sigma is 1 / sqrt(2 rho) for a zCDP budget and that of the exact Gaussian
-    mechanism for an (epsilon, delta) budget, which is below the paper's Eq. 2.8 (erratum
-    R1). The noise of the batches adds up in b (erratum R5).
-
-    Protected is the **reward** of one round, against whoever sees all recommendations; the
-    contexts, which items were recommended, and in rejection replay which rounds were
-    accepted, count as public and are **not** protected (erratum R15).
+    With ``batch=1`` these are LinUCB (Li et al. 2010) and linear Thompson sampling (Agrawal &
+    Goyal 2013). `AdaPrivate` is the same policy on noisy sums.
 
     Args:
         rule: ``"greedy"``, ``"ucb"`` or ``"ts"``.
         alpha: Width of the bonus of ``ucb``, >= 0.
         v: Width of the draw of ``ts``, >= 0.
+        decay: The width of the draw in batch k is ``v decay^(k - 1)``, in (0, 1].
         ridge: lambda, > 0.
         batch: Rounds between releases of b; where only one in n_candidates rounds is
             observed (rejection replay), n_candidates times as many.
@@ -64,15 +56,30 @@ class LinearPolicy(Agent):
             intercept, so this removes a large bias at no cost in privacy (erratum R9).
             The papers' agents do not; ``lin-greedy`` does, because without exploration
             the bias can keep it on a wrong candidate for ever.
+        intercept: Value of a constant feature, which learns the rewards' level; 0 for none.
+            Features and constant together are scaled back into the unit ball, so private sums
+            keep their sensitivity, and their noise grows by ``sqrt(1 + intercept^2)``.
+        forced_exploration: Recommend a uniformly random candidate with probability
+            ``min(1, d log(t) / (gamma t))`` in round t (RU, section 6.2). Decided without any
+            data, so it costs no privacy.
+        gamma: Of the forced exploration, > 0; None for d, hence about ``log(T)^2 / 2`` random
+            rounds.
 
     Attributes:
         ledger: What was released, None without a budget.
+        tuning_grid: Parameters worth tuning, per registered name.
         releaser: Takes the raw rewards; the policy reads its releases only.
 
     Raises:
         ParameterError: If a parameter is out of range, or the problem's rewards are not
             bounded.
     """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {
+        "lin-greedy": {"ridge": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]},
+        "lin-ucb": {"alpha": WIDTHS},
+        "lin-ts": {"v": WIDTHS},
+    }
 
     def __init__(
         self,
@@ -82,6 +89,10 @@ class LinearPolicy(Agent):
         ridge: float = 1.0,
         batch: int = 1,
         centre: bool = False,
+        intercept: float = 0.0,
+        decay: float = 1.0,
+        forced_exploration: bool = False,
+        gamma: float | None = None,
     ) -> None:
         self.rule = validation.choice("rule", rule, RULES)
         self.alpha = validation.real("alpha", alpha, 0.0)
@@ -89,15 +100,19 @@ class LinearPolicy(Agent):
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.batch = validation.integer("batch", batch, 1)
         self.centre = validation.flag("centre", centre)
+        self.intercept = validation.real("intercept", intercept, 0.0)
+        self.decay = validation.real("decay", decay, 0.0, 1.0, open_low=True)
+        self.forced_exploration = validation.flag("forced_exploration", forced_exploration)
+        self.gamma = None if gamma is None else validation.real("gamma", gamma, 0.0, open_low=True)
         self.ledger: Ledger | None = None
-        self.releaser: ExactSum | GaussianSum
+        self.releaser: Any
 
     def begin(
         self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
     ) -> None:
         if problem.kind != "recommendation":
             raise AgentError(f"{type(self).__name__} plays recommendation, not {problem.kind}")
-        B, d = streams.replicates, problem.dim
+        B, d = streams.replicates, problem.dim + (self.intercept > 0.0)
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
@@ -107,32 +122,51 @@ class LinearPolicy(Agent):
             assert problem.n_candidates is not None
             self._interval *= problem.n_candidates
         bound = Segment(low - self._shift, high - self._shift)
-        self._attach_releaser(problem, streams, budget, bound)
+        self._attach_releaser(problem, streams, budget, bound, d)
+        self._width = self._first_width(d)
+        self._exploration = 0.0
+        if self.forced_exploration:
+            self._exploration = problem.dim / (self.gamma or problem.dim)
         self._rounds = 0
+        self._stretched: Array | None = None
         self._response = np.zeros((B, d))
         self._chosen = np.empty((B, d))
         self._ones = np.ones(B)
         self._all = np.ones(B, bool)
         self._growth = np.empty(B)
         identity = np.broadcast_to(np.eye(d), (B, d, d))
+        # the ridge of unscaled features
+        ridge = self.ridge / (1.0 + self.intercept**2)
+        draws = 2 * self.forced_exploration
         if self.rule == "ts":
-            self._factor = identity * math.sqrt(self.ridge)
-            self._normals = streams.normals(d)
+            self._factor = identity * math.sqrt(ridge)
+            draws += d
         else:
-            self._inverse = identity / self.ridge
+            self._inverse = identity / ridge
+        self._dim = d
+        if draws:
+            self._normals = streams.normals(draws)
 
     def _attach_releaser(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None, bound: Segment
+        self,
+        problem: ProblemInfo,
+        streams: AgentStreams,
+        budget: Budget | None,
+        bound: Segment,
+        width: int,
     ) -> None:
-        B, d = streams.replicates, problem.dim
+        """Sets `releaser`, `ledger` and `guarantee`."""
+        B = streams.replicates
         self.guarantee, self.ledger = None, None
         if budget is None:
-            self.releaser = ExactSum(d, B, clip=bound, horizon=problem.horizon, what="reward sum")
+            self.releaser = ExactSum(
+                width, B, clip=bound, horizon=problem.horizon, what="reward sum"
+            )
             return
         self.ledger = Ledger(budget, notion="central", unit="reward")
         (sigma,) = calibrate(budget, GaussianRelease(bound.sensitivity()))
         self.releaser = GaussianSum(
-            d,
+            width,
             B,
             clip=bound,
             sigma=sigma,
@@ -145,6 +179,10 @@ class LinearPolicy(Agent):
         curve = Composition(parallel=((self.releaser.event,),))
         self.guarantee = Guarantee("central", "reward", "replace-one", curve)
 
+    def _first_width(self, dim: int) -> float:
+        """Width of the first batch's draws."""
+        return self.v
+
     @property
     def clipped_count(self) -> Array:
         """Rewards outside their declared range so far, ``(B,)``."""
@@ -152,32 +190,64 @@ class LinearPolicy(Agent):
 
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)
-        choices = kernels.linear_bandit
+        features, draws = self._features(context), None
+        if self.rule == "ts" or self._exploration:
+            draws = self._normals.next()
         if self.rule == "ts":
-            choices.choose_sampled(
-                context.features,
-                self._factor,
-                self._response,
-                self.v,
-                self._normals.next(),
-                action,
+            assert draws is not None
+            xi = draws if not self._exploration else np.ascontiguousarray(draws[:, : self._dim])
+            width = self._width * self.decay ** (self._rounds // self._interval)
+            kernels.linear_bandit.choose_sampled(
+                features, self._factor, self._response, width, xi, action
             )
         else:
             alpha = self.alpha if self.rule == "ucb" else 0.0
-            choices.choose_optimistic(
-                context.features, self._inverse, self._response, alpha, action
+            kernels.linear_bandit.choose_optimistic(
+                features, self._inverse, self._response, alpha, action
             )
+        if self._exploration and draws is not None:
+            self._explore(draws[:, -2:], features.shape[1], action)
         return action
 
+    def _explore(self, draws: Array, candidates: int, action: Array) -> None:
+        """Replaces some actions by uniform ones; two normals per replicate decide."""
+        from scipy.special import ndtr
+
+        t = self._rounds + 1
+        uniform = ndtr(draws)
+        forced = uniform[:, 0] < min(1.0, self._exploration * math.log(t) / t)
+        drawn = np.minimum((candidates * uniform[:, 1]).astype(np.int64), candidates - 1)
+        action[forced] = drawn[forced]
+
+    def _features(self, context: Context) -> Array:
+        """The candidates' features, with the constant one if there is an intercept."""
+        features = context.features
+        if self.intercept == 0.0:
+            return features
+        shape = (*features.shape[:2], self._dim)
+        if self._stretched is None or self._stretched.shape != shape:
+            self._stretched = np.empty(shape)
+        kernels.linear_bandit.append_constant(features, self.intercept, self._stretched)
+        return self._stretched
+
+    def _admitted(self, context: Context, feedback: Feedback) -> Array:
+        """Which replicates' rounds enter the statistics, ``(B,)``."""
+        return self._all if feedback.observed is None else feedback.observed
+
+    def _add(self, values: Array, context: Context) -> None:
+        """Hands the centred rewards of this round to the releaser."""
+        self.releaser.add(values, self._chosen)
+
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        observed = self._all if feedback.observed is None else feedback.observed
-        bad = kernels.linear_bandit.take(context.features, action, observed, self._chosen)
+        admitted = self._admitted(context, feedback)
+        features = self._features(context)
+        bad = kernels.linear_bandit.take(features, action, admitted, self._chosen)
         if bad:
             raise ActionError(
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
-                f"0..{context.features.shape[1] - 1}"
+                f"0..{features.shape[1] - 1}"
             )
-        self.releaser.add(feedback.reward - self._shift, self._chosen)
+        self._add(feedback.reward - self._shift, context)
         if self.rule == "ts":
             kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)
         else:

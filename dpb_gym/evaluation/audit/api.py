@@ -193,7 +193,7 @@ def _claim(entry: Entry, problem: Problem, seed: int) -> Guarantee | None:
 
 def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
     """Rounds of the target: the first, or all those of the first round's user."""
-    if unit != "user":
+    if unit not in ("user", "user-rewards"):
         return [1]
     instance = problem.instance([seed])
     users = []

@@ -103,7 +103,14 @@ class Tap:
             self._take(*args, **kwargs)
         return original(*args, **kwargs)
 
-    def _take(self, records: Any = None, directions: Any = None, *rest: Any, **more: Any) -> None:
+    def _take(
+        self,
+        records: Any = None,
+        directions: Any = None,
+        users: Any = None,
+        *rest: Any,
+        **more: Any,
+    ) -> None:
         rows = np.asarray(records, dtype=np.float64)
         if rest or more or rows.ndim == 0 or len(rows) != 2 * self.runs:
             self.additive = False

@@ -52,7 +52,7 @@ def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
         problem: What is known of the problem.
         unit: What the claim protects.
     """
-    if unit == "reward":
+    if unit in ("reward", "user-rewards"):
         low, high = response_range(problem)
         features = None
         if problem.kind == "recommendation":
