@@ -38,8 +38,8 @@ class AdaCOFUL(Switching):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.05, 0.5],
         "growth": [1.0, 4.0],
+        "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 

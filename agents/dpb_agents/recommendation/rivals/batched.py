@@ -40,8 +40,8 @@ class BatchedAggregation(RewardRival):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.1, 1.0],
         "composition": ["sequential", "parallel"],
+        "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 

@@ -44,8 +44,8 @@ class CoresetElimination(RewardRival):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.03, 0.1],
         "composition": ["sequential", "parallel"],
+        "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 

@@ -45,8 +45,8 @@ class DynamicSensitivity(RewardRival):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.1, 1.0],
-        "every": [1, 300],
+        "every": [1, 1000],
+        "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 

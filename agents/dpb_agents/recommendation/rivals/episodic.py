@@ -41,8 +41,8 @@ class Episodic(RewardRival):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.1, 1.0],
-        "trigger": [1.0, 4.0],
+        "alpha": [0.1, 0.5],
+        "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 

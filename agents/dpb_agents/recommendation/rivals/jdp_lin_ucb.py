@@ -52,8 +52,8 @@ class JDPLinUCB(JointLinUCB):
 
     releaser: ContinualSum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.1, 1.0],
         "shift": [0.3, 1.0],
+        "every": [10, 100],
         "centre": [False, True],
     }
 

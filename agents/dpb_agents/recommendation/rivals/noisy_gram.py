@@ -39,8 +39,8 @@ class NoisyGramUCB(JointLinUCB):
 
     releaser: GaussianSum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.1, 1.0],
         "shift": [0.3, 1.0],
+        "every": [300, 1000],
         "centre": [False, True],
     }
 

@@ -27,8 +27,8 @@ class RarelySwitching(Switching):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [0.1, 1.0],
-        "growth": [1.0, 4.0],
+        "growth": [4.0, 16.0],
+        "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 

@@ -258,3 +258,10 @@ def test_begin_starts_afresh(play, name):
 def test_horizons_shorter_than_every_schedule(play, name):
     for horizon in (2, 3):
         assert play(name, range(2), horizon, Budget.zcdp(1.0), dim=2).actions.shape == (horizon, 2)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_the_defaults_are_a_point_of_the_grid(name):
+    known = inspect_parameters(name)
+    for key, values in agent_spec(name).load().tuning_grid.items():
+        assert known[key].default in values
