@@ -13,6 +13,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.cells import CellResult, Task
 from dpb_gym.evaluation.suite import Suite
+from dpb_gym.evaluation.track_scores import track_results
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
 
@@ -155,7 +156,8 @@ def to_leaderboard(
                     f"Incomplete: {title} on {task.name} has {len(s.replicates)} of {most} "
                     "replicates."
                 )
-        tasks.append(_task(task, rows, most, audits or {}))
+        track = suite.task(task.name).track or ""
+        tasks.append(_task(task, rows, most, audits or {}, track))
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
@@ -165,6 +167,7 @@ def to_leaderboard(
         command=command,
         tasks=tuple(tasks),
         notes=tuple(remarks),
+        tracks=track_results(suite, series, tasks),
     )
 
 
@@ -173,6 +176,7 @@ def _task(
     series: Sequence[Series],
     replicates: int,
     audits: Mapping[tuple[str, str, str], Mapping[str, Any]],
+    track: str,
 ) -> TaskResult:
     finals = [s.final_regret for s in series]
     rows = [_row(task, s, audits.get((s.task, s.agent, s.budget))) for s in series]
@@ -193,6 +197,7 @@ def _task(
         replicates=replicates,
         normalisation=task.normalisation,
         rows=tuple(improved),
+        track=track,
     )
 
 
@@ -206,7 +211,9 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     reward = series.reward[:, -1]
     score: Interval | None = None
     if task.normalisation is not None:
-        score = metrics.bootstrap(metrics.normalised_score(reward, task.normalisation))
+        score = metrics.bootstrap(
+            metrics.normalised_score(series.regret[:, -1], task.normalisation)
+        )
     return Row(
         agent=series.agent,
         name=series.config["agent"]["name"],

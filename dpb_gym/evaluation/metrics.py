@@ -114,7 +114,9 @@ def stratified_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """A statistic of several tasks' pooled scores; replicates are resampled within each task.
+    """A statistic of several tasks' scores, averaged over the tasks, each weighing the same.
+
+    Replicates are resampled within each task.
 
     Args:
         strata: One array of scores per task, of any lengths.
@@ -126,10 +128,13 @@ def stratified_bootstrap(
     if len(strata) == 0:
         raise ParameterError("a stratified bootstrap needs at least one task")
     samples = [_sample(values) for values in strata]
-    centre = float(statistic(np.concatenate(samples), axis=-1))
+    centre = float(np.mean([statistic(sample, axis=-1) for sample in samples]))
     rng = np.random.default_rng(seed)
-    drawn = [s[rng.integers(0, len(s), (resamples, len(s)))] for s in samples]
-    values = statistic(np.concatenate(drawn, axis=1), axis=-1)
+    drawn = [
+        statistic(sample[rng.integers(0, len(sample), (resamples, len(sample)))], axis=-1)
+        for sample in samples
+    ]
+    values = np.mean(drawn, axis=0)
     tail = 100.0 * (1.0 - confidence) / 2.0
     low, high = np.percentile(values, [tail, 100.0 - tail])
     return Interval(centre, float(min(low, centre)), float(max(high, centre)))
@@ -181,11 +186,15 @@ def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, 
     return float(np.mean((a < b) + 0.5 * (a == b)))
 
 
-def normalised_score(reward: ArrayLike, constants: Mapping[str, float]) -> Floats:
-    """Cumulative reward on the scale where the random policy is 0 and the oracle is 1.
+def normalised_score(regret: ArrayLike, constants: Mapping[str, float]) -> Floats:
+    """Scores on the scale where the random policy is 0 and the oracle is 1.
+
+    The score is 1 - regret / (oracle - random). Its mean estimates the same number as that of
+    (reward - random) / (oracle - random), without the noise of the responses and without that
+    of replicates in which everybody earns much or little.
 
     Args:
-        reward: Cumulative rewards at the horizon.
+        regret: Cumulative pseudo-regret at the horizon.
         constants: ``random`` and ``oracle``: their frozen mean cumulative rewards.
 
     Raises:
@@ -194,7 +203,7 @@ def normalised_score(reward: ArrayLike, constants: Mapping[str, float]) -> Float
     low, high = constants["random"], constants["oracle"]
     if not np.isfinite([low, high]).all() or high <= low:
         raise ParameterError(f"oracle must exceed random, got {high} and {low}")
-    return np.asarray((np.asarray(reward, dtype=np.float64) - low) / (high - low))
+    return np.asarray(1.0 - np.asarray(regret, dtype=np.float64) / (high - low))
 
 
 def _sample(values: ArrayLike) -> Floats:

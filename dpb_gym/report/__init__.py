@@ -1,7 +1,7 @@
 """Tables, plots and the leaderboard page, drawn from plain data (`dpb_gym.report.model`)."""
 
 from dpb_gym.report.figures import plot
-from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult, TrackResult, TrackRow
 from dpb_gym.report.page import html
 from dpb_gym.report.terminal import records, table, to_json
 
@@ -10,6 +10,8 @@ __all__ = [
     "LeaderboardData",
     "Row",
     "TaskResult",
+    "TrackResult",
+    "TrackRow",
     "html",
     "plot",
     "records",

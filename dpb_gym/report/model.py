@@ -6,101 +6,40 @@ plots and pages do not know how results are kept.
 
 from __future__ import annotations
 
-import math
-import numbers
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
 from dpb_gym.errors import ParameterError
+from dpb_gym.report.fields import (
+    NO_BUDGET,
+    Interval,
+    check_interval,
+    count,
+    instances,
+    mapping,
+    number,
+    probabilities,
+    row_key,
+    text,
+)
+from dpb_gym.report.tracks import TrackResult, TrackRow
+
+__all__ = [
+    "NO_BUDGET",
+    "PROBLEMS",
+    "CurvePoint",
+    "Interval",
+    "LeaderboardData",
+    "Row",
+    "TaskResult",
+    "TrackResult",
+    "TrackRow",
+]
 
 PROBLEMS: tuple[str, ...] = ("assortment", "pricing", "recommendation")
-NO_BUDGET = "none"
-_UNPRINTED = ("Cc", "Cs", "Zl", "Zp")
-# They reorder whatever stands beside a label.
-_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
 CurvePoint: TypeAlias = tuple[int, float, float, float]
-
-
-def _text(value: object, what: str, *, empty: bool = False, lines: bool = False) -> str:
-    """Returns `value` if it is printable text that can be written to a file."""
-    if not isinstance(value, str):
-        raise ParameterError(f"{what} must be a string, got {type(value).__name__}")
-    if not empty and not value.strip():
-        raise ParameterError(f"{what} must not be empty")
-    checked = value.replace("\n", "").replace("\t", "") if lines else value
-    if any(unicodedata.category(c) in _UNPRINTED or c in _DIRECTIONS for c in checked):
-        raise ParameterError(
-            f"{what} must hold no control, surrogate or direction characters, got {value!r}"
-        )
-    return value
-
-
-def _number(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(f"{what} must be a number, got {value!r}")
-    result = float(value)
-    if not math.isfinite(result):
-        raise ParameterError(f"{what} must be finite, got {result}; a missing value is None")
-    return result
-
-
-def _count(value: object, what: str, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
-        raise ParameterError(f"{what} must be an integer of at least {least}, got {value!r}")
-    return int(value)
-
-
-def _mapping(value: object, what: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(k, str) for k in value):
-        raise ParameterError(f"{what} must map strings to values, got {value!r}")
-    for key in value:
-        _text(key, f"a key of {what}")
-    return dict(value)
-
-
-def _instances(values: object, kind: type, what: str) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ParameterError(f"{what} must be a sequence of {kind.__name__}, got {values!r}")
-    result = tuple(values)
-    for value in result:
-        if not isinstance(value, kind):
-            raise ParameterError(f"{what} must hold {kind.__name__}, got {type(value).__name__}")
-    return result
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with a confidence interval.
-
-    Attributes:
-        mean: The estimate.
-        low: Lower end of the interval.
-        high: Upper end, at least `low`.
-
-    Raises:
-        ParameterError: A value is not finite, or `low` exceeds `high`.
-    """
-
-    mean: float
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        for name in ("mean", "low", "high"):
-            object.__setattr__(self, name, _number(getattr(self, name), f"Interval.{name}"))
-        if self.low > self.high:
-            raise ParameterError(f"Interval.low {self.low} exceeds Interval.high {self.high}")
-
-
-def _interval(value: object, what: str, *, optional: bool) -> None:
-    if isinstance(value, Interval) or (optional and value is None):
-        return
-    allowed = "an Interval or None" if optional else "an Interval"
-    raise ParameterError(f"{what} must be {allowed}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -152,38 +91,38 @@ class Row:
 
     def __post_init__(self) -> None:
         for name in ("agent", "name", "budget", "guarantee"):
-            _text(getattr(self, name), f"Row.{name}")
+            text(getattr(self, name), f"Row.{name}")
         if (self.notion is None) != (self.unit is None):
             raise ParameterError(
                 f"Row.notion and Row.unit are both text or both None, "
                 f"got {self.notion!r} and {self.unit!r}"
             )
         if self.notion is not None:
-            _text(self.notion, "Row.notion")
-            _text(self.unit, "Row.unit")
-        _interval(self.regret, "Row.regret", optional=False)
-        _interval(self.reward, "Row.reward", optional=False)
-        _interval(self.iqm_regret, "Row.iqm_regret", optional=True)
-        _interval(self.score, "Row.score", optional=True)
+            text(self.notion, "Row.notion")
+            text(self.unit, "Row.unit")
+        check_interval(self.regret, "Row.regret", optional=False)
+        check_interval(self.reward, "Row.reward", optional=False)
+        check_interval(self.iqm_regret, "Row.iqm_regret", optional=True)
+        check_interval(self.score, "Row.score", optional=True)
         if self.rounds_per_second is not None:
-            speed = _number(self.rounds_per_second, "Row.rounds_per_second")
+            speed = number(self.rounds_per_second, "Row.rounds_per_second")
             if speed <= 0:
                 raise ParameterError(f"Row.rounds_per_second must be positive, got {speed}")
             object.__setattr__(self, "rounds_per_second", speed)
         object.__setattr__(self, "curve", _curve(self.curve))
-        object.__setattr__(self, "params", _mapping(self.params, "Row.params"))
+        object.__setattr__(self, "params", mapping(self.params, "Row.params"))
         if self.clipped is not None:
-            object.__setattr__(self, "clipped", _count(self.clipped, "Row.clipped", least=0))
+            object.__setattr__(self, "clipped", count(self.clipped, "Row.clipped", least=0))
         if self.audit is not None:
             object.__setattr__(self, "audit", _audit(self.audit))
-        object.__setattr__(self, "replicates", _count(self.replicates, "Row.replicates", least=1))
+        object.__setattr__(self, "replicates", count(self.replicates, "Row.replicates", least=1))
         if self.improvement is not None:
-            object.__setattr__(self, "improvement", _improvement(self.improvement))
+            object.__setattr__(self, "improvement", probabilities(self.improvement))
 
     @property
     def key(self) -> str:
         """Names the row within its task: the label, and the budget where there is one."""
-        return self.agent if self.budget == NO_BUDGET else f"{self.agent} ({self.budget})"
+        return row_key(self.agent, self.budget)
 
     @property
     def private(self) -> bool:
@@ -202,7 +141,7 @@ def _curve(points: object) -> tuple[CurvePoint, ...]:
             raise ParameterError(
                 f"Row.curve must hold (round, mean, low, high), got {point!r}"
             ) from error
-        t = _count(t, "a round of Row.curve", least=0)
+        t = count(t, "a round of Row.curve", least=0)
         if curve and t <= curve[-1][0]:
             raise ParameterError(f"rounds of Row.curve must increase, got {curve[-1][0]} then {t}")
         band = Interval(mean, low, high)
@@ -211,27 +150,17 @@ def _curve(points: object) -> tuple[CurvePoint, ...]:
 
 
 def _audit(value: object) -> dict[str, Any]:
-    audit = _mapping(value, "Row.audit")
+    audit = mapping(value, "Row.audit")
     if set(audit) != {"claimed", "lower_bound", "verdict"}:
         raise ParameterError(
             f"Row.audit must hold claimed, lower_bound and verdict, got {sorted(audit)}"
         )
     for key in ("claimed", "lower_bound"):
-        audit[key] = _number(audit[key], f"Row.audit[{key!r}]")
+        audit[key] = number(audit[key], f"Row.audit[{key!r}]")
         if audit[key] < 0:
             raise ParameterError(f"Row.audit[{key!r}] must be at least 0, got {audit[key]}")
-    _text(audit["verdict"], "Row.audit['verdict']")
+    text(audit["verdict"], "Row.audit['verdict']")
     return audit
-
-
-def _improvement(value: object) -> dict[str, float]:
-    result = {}
-    for key, probability in _mapping(value, "Row.improvement").items():
-        probability = _number(probability, f"Row.improvement[{key!r}]")
-        if not 0 <= probability <= 1:
-            raise ParameterError(f"Row.improvement[{key!r}] must be in [0, 1], got {probability}")
-        result[key] = probability
-    return result
 
 
 @dataclass(frozen=True)
@@ -247,6 +176,7 @@ class TaskResult:
         replicates: Replicates asked for, at least 1.
         normalisation: ``random`` and ``oracle``: mean cumulative reward that scores 0 and 1.
         rows: Rows with distinct keys.
+        track: Name of its track, empty if it has none.
 
     Raises:
         ParameterError: A field is of another type or outside its range, two rows share a key,
@@ -261,27 +191,29 @@ class TaskResult:
     replicates: int
     normalisation: Mapping[str, float] | None
     rows: tuple[Row, ...]
+    track: str = ""
 
     def __post_init__(self) -> None:
-        _text(self.task, "TaskResult.task")
-        _text(self.env_id, "TaskResult.env_id")
+        text(self.task, "TaskResult.task")
+        text(self.track, "TaskResult.track", empty=True)
+        text(self.env_id, "TaskResult.env_id")
         if self.problem not in PROBLEMS:
             raise ParameterError(
                 f"TaskResult.problem must be one of {', '.join(PROBLEMS)}, got {self.problem!r}"
             )
-        _text(self.description, "TaskResult.description", empty=True, lines=True)
+        text(self.description, "TaskResult.description", empty=True, lines=True)
         for name in ("horizon", "replicates"):
-            value = _count(getattr(self, name), f"TaskResult.{name}", least=1)
+            value = count(getattr(self, name), f"TaskResult.{name}", least=1)
             object.__setattr__(self, name, value)
         if self.normalisation is not None:
-            constants = _mapping(self.normalisation, "TaskResult.normalisation")
+            constants = mapping(self.normalisation, "TaskResult.normalisation")
             if set(constants) != {"random", "oracle"}:
                 raise ParameterError(
                     f"TaskResult.normalisation must hold random and oracle, got {sorted(constants)}"
                 )
-            constants = {k: _number(v, f"normalisation[{k!r}]") for k, v in constants.items()}
+            constants = {k: number(v, f"normalisation[{k!r}]") for k, v in constants.items()}
             object.__setattr__(self, "normalisation", constants)
-        object.__setattr__(self, "rows", _instances(self.rows, Row, "TaskResult.rows"))
+        object.__setattr__(self, "rows", instances(self.rows, Row, "TaskResult.rows"))
         keys = [row.key for row in self.rows]
         twice = sorted({key for key in keys if keys.count(key) > 1})
         if twice:
@@ -308,10 +240,11 @@ class LeaderboardData:
         command: Exact command that computes them again, may be empty.
         tasks: Tasks with distinct names.
         notes: Remarks to print beside the results.
+        tracks: Groups of the tasks; each task's ``track`` is empty or names one.
 
     Raises:
-        ParameterError: A field is of another type, `created` is no ISO date, or two tasks share a
-            name.
+        ParameterError: A field is of another type, `created` is no ISO date, two tasks share a
+            name, or tracks and tasks do not fit.
     """
 
     title: str
@@ -322,24 +255,36 @@ class LeaderboardData:
     command: str
     tasks: tuple[TaskResult, ...]
     notes: tuple[str, ...] = ()
+    tracks: tuple[TrackResult, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("title", "suite", "created", "version"):
-            _text(getattr(self, name), f"LeaderboardData.{name}")
+            text(getattr(self, name), f"LeaderboardData.{name}")
         if self.revision is not None:
-            _text(self.revision, "LeaderboardData.revision")
-        _text(self.command, "LeaderboardData.command", empty=True, lines=True)
+            text(self.revision, "LeaderboardData.revision")
+        text(self.command, "LeaderboardData.command", empty=True, lines=True)
         try:
             datetime.fromisoformat(self.created)
         except ValueError as error:
             raise ParameterError(
                 f"LeaderboardData.created must be an ISO 8601 date, got {self.created!r}"
             ) from error
-        object.__setattr__(self, "tasks", _instances(self.tasks, TaskResult, "tasks"))
-        object.__setattr__(self, "notes", _instances(self.notes, str, "LeaderboardData.notes"))
+        object.__setattr__(self, "tasks", instances(self.tasks, TaskResult, "tasks"))
+        object.__setattr__(self, "notes", instances(self.notes, str, "LeaderboardData.notes"))
         for note in self.notes:
-            _text(note, "a note of LeaderboardData.notes", lines=True)
+            text(note, "a note of LeaderboardData.notes", lines=True)
         names = [task.task for task in self.tasks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ParameterError(f"a leaderboard holds each task once, got twice: {twice}")
+        object.__setattr__(self, "tracks", instances(self.tracks, TrackResult, "tracks"))
+        tracks = [track.track for track in self.tracks]
+        members = {track.track: set(track.tasks) for track in self.tracks}
+        if len(members) < len(tracks):
+            raise ParameterError(f"a leaderboard holds each track once, got {tracks}")
+        for task in self.tasks:
+            if task.track and task.task not in members.get(task.track, ()):
+                raise ParameterError(f"track {task.track!r} does not list task {task.task!r}")
+        for track, listed in members.items():
+            if listed - {task.task for task in self.tasks if task.track == track}:
+                raise ParameterError(f"track {track!r} lists tasks that are not its own")

@@ -63,5 +63,5 @@ def tick(value: float) -> str:
         mantissa, exponent = f"{size:.5e}".split("e")
         text = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     else:
-        text = f"{size:,.6f}".rstrip("0").rstrip(".")
+        text = f"{float(f'{size:.10g}'):,.6f}".rstrip("0").rstrip(".")
     return f"{MINUS}{text}" if value < 0 else text

@@ -85,10 +85,9 @@ def test_clipped_records_are_added_once_per_replicate(suite: Suite) -> None:
 def test_scores_use_the_frozen_constants(suite: Suite) -> None:
     (task,) = board(suite, [block(suite, "A", 0, 5), block(suite, "B", 0, 5, 7.0)]).tasks
     a, b = task.rows
-    rewards = 10.0 + 2.0 * np.arange(5)
     # The suite's constants are random 10 and oracle 30.
-    assert a.score == metrics.bootstrap((rewards - 10.0) / 20.0)
-    assert b.score is not None and b.score.mean == pytest.approx(a.score.mean + 7.0 / 20.0)
+    assert a.score == metrics.bootstrap(1.0 - 2.0 * np.arange(5) / 20.0)
+    assert b.score is not None and b.score.mean == pytest.approx(a.score.mean - 7.0 / 20.0)
     assert task.normalisation == {"random": 10.0, "oracle": 30.0}
     assert a.improvement == {"B": 1.0} and b.improvement == {"A": 0.0}
 
