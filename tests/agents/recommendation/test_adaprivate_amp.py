@@ -46,7 +46,7 @@ def hockey_stick(q, sigma, first, second, epsilon):
         return np.maximum(one - math.exp(epsilon) * other, 0.0)
 
     ends = min(0, first, second) - 12 * sigma, max(0, first, second) + 12 * sigma
-    x = np.linspace(*ends, 40_001)
+    x = np.linspace(*ends, 8_001)
     return float(integrate.trapezoid(gap(x), x))
 
 
@@ -64,7 +64,7 @@ def test_noise_of_the_verified_calibration_is_exact(centre, eps, q):
     assert (agent.guarantee.unit, agent.guarantee.rho) == ("reward", None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.floats(0.05, 1.0),
     st.floats(0.15, 3.0),
@@ -79,7 +79,7 @@ def test_no_pair_of_centred_rewards_is_worse_than_the_ends(q, sigma, first, seco
     assert hockey_stick(q, sigma, first, second, epsilon) <= allowed * (1 + 1e-5) + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(0.05, 0.95), st.floats(1.0, 5.0), st.floats(1.0, 5.0), st.floats(0.0, 2.0))
 def test_rewards_far_from_zero_are_charged_with_their_length(q, first, second, epsilon):
     """An excluded reward counts as 0, which lies outside 1..5: the range is no bound."""
@@ -149,7 +149,7 @@ def test_a_zcdp_budget_buys_no_amplification():
     def log_ratio(x):
         return np.log1p(q * np.expm1((x - 0.5) / sigma**2))
 
-    x = np.linspace(-30, 400, 400_001)
+    x = np.linspace(-30, 400, 40_001)
     for order, least in ((2.0, 0.1), (200.0, 0.9)):
         logs = order * log_ratio(x) + stats.norm.logpdf(x, 0, sigma)
         top = logs.max()
@@ -173,7 +173,7 @@ def chosen_records(run, rounds):
 
 def test_releases_are_rescaled_sums_of_secret_samples(play, recorder):
     """With noise that vanishes: every release is a subset sum over q, right on average."""
-    q, B, kept = 0.4, 300, {}
+    q, B, kept = 0.4, 150, {}
 
     def prepare(agent):
         agent.releaser = kept["it"] = recorder(agent.releaser)
@@ -196,7 +196,7 @@ def test_releases_are_rescaled_sums_of_secret_samples(play, recorder):
             counts.extend(np.round(weights))
             errors.append(released[b] - (mine * reward[:, None]).sum(axis=0))
     n = len(counts)
-    assert n > 1000
+    assert n > 500
     assert abs(np.mean(counts) - q) < 4.5 * math.sqrt(q * (1 - q) / n)
     errors = np.array(errors)
     assert np.abs(errors.mean(axis=0) / (errors.std(axis=0) / math.sqrt(len(errors)))).max() < 4.5

@@ -1,0 +1,313 @@
+"""User-level privacy of AdaPrivate: what one user moves, what it costs, whom it protects."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpb_agents.recommendation.adaprivate import AdaPrivate
+from dpb_gym import make_agent, make_problem
+from dpb_gym.agent import Agent
+from dpb_gym.errors import ParameterError
+from dpb_gym.evaluation.audit import audit
+from dpb_gym.privacy import Budget, GaussianSum, LifetimeClip, UserClippedSum
+from dpb_gym.streams import AgentStreams
+
+ENV = "DPB/Recommendation-v0"
+USER = {"unit": "user"}
+
+
+def begun(budget, replicates=1, k=5, **params):
+    problem = make_problem(ENV, horizon=100, interactions_per_user=k)
+    agent = make_agent("adaprivate-ts", **USER, **params)
+    agent.begin(problem.info, AgentStreams(range(replicates)), budget)
+    return agent
+
+
+# C = clip sqrt(k) h, and never more than k rewards can differ
+@pytest.mark.parametrize(
+    ("params", "k", "sensitivity", "clipped"),
+    [
+        ({}, 10, 2 * math.sqrt(10), True),
+        ({}, 4, 4.0, False),  # 2 sqrt(4) = 4: clipping gains nothing
+        ({"centre": True}, 10, math.sqrt(10), True),
+        ({"centre": True}, 4, 2.0, True),
+        ({"centre": True}, 1, 1.0, False),
+        ({"centre": True, "clip": 0.5}, 10, 0.5 * math.sqrt(10), True),
+        ({"user_bound": "group"}, 10, 10.0, False),
+        ({"user_bound": "group", "centre": True}, 4, 4.0, False),
+        ({"max_rounds_per_user": 3, "user_bound": "group"}, 10, 3.0, False),
+    ],
+)
+def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipped):
+    rho = 0.3
+    agent = begun(Budget.zcdp(rho), k=k, **params)
+    assert isinstance(agent.releaser, UserClippedSum if clipped else GaussianSum)
+    assert agent.releaser.sensitivity == pytest.approx(sensitivity)
+    assert agent.releaser.sigma == pytest.approx(sensitivity / math.sqrt(2 * rho))
+    guarantee = agent.guarantee
+    assert (guarantee.notion, guarantee.unit, guarantee.relation) == (
+        "central",
+        "user-rewards",
+        "replace-one",
+    )
+    assert guarantee.rho == pytest.approx(rho)
+    assert "per user-rewards" in str(guarantee)
+    # group privacy: a single reward is protected by rho / k^2
+    if params.get("user_bound") == "group":
+        assert 0.5 / agent.releaser.sigma**2 == pytest.approx(rho / sensitivity**2)
+
+
+@pytest.mark.parametrize("params", [{"centre": True}, {}, {"user_bound": "group"}])
+def test_spent_is_what_was_asked_for(play, params):
+    budget, env = Budget.approx(2.0, 1e-5), {"interactions_per_user": 7}
+    params = {**USER, "batch": 50, **params}
+    run = play("adaprivate-ucb", range(2), 260, budget, params, **env)
+    ledger = run.agent.ledger
+    assert [entry.times for entry in ledger.entries] == [5]
+    assert ledger.spent == pytest.approx(2.0, rel=1e-6)
+    assert ledger.guarantee == run.agent.guarantee
+
+
+def released_without_noise(agent):
+    """Replaces the noise by nothing; returns the list that collects the batches' sums."""
+    sums = agent.releaser
+    sums = sums._sums if isinstance(sums, UserClippedSum) else sums
+    kept, original = [], sums.release
+
+    def release():
+        kept.append(sums._batch.copy())
+        return original()
+
+    sums.release = release
+    return kept
+
+
+@pytest.mark.parametrize("order", ["consecutive", "shuffled"])
+@pytest.mark.parametrize("bound", ["clip", "group"])
+@pytest.mark.parametrize("params", [{"centre": True}, {}, {"centre": True, "intercept": 0.4}])
+def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
+    play, playback, order, bound, params
+):
+    """Adversarial rewards of one user, everything public fixed by playing releases back.
+
+    Her directions are public, so the hostile rewards are the ones that add up along a line.
+    """
+    k, batch, T, B = 6, 8, 48, 24
+    env = {"interactions_per_user": k, "user_order": order, "dim": 3, "n_candidates": 1}
+    how = {**USER, "user_bound": bound, "batch": batch, **params}
+    d = 3 + ("intercept" in params)
+    releases = [np.zeros((B, d))] * (T // batch)
+    problem = make_problem(ENV, horizon=T, **env)
+    users = []
+    instance = problem.instance(range(B))
+    for t in range(T):
+        users.append(instance.context().users.copy())
+        if t < T - 1:
+            instance.advance()
+    users = np.array(users)
+    target = users == users[0]
+    assert (target.sum(axis=0) <= k).all()
+
+    def world(sign, line):
+        kept = {}
+
+        def tamper(t, reward):
+            along = kept["directions"][t]
+            hostile = np.where(along @ line >= 0, sign, 1 - sign).astype(float)
+            return np.where(target[t], hostile, reward)
+
+        def prepare(agent):
+            kept["sums"] = released_without_noise(agent)
+            inner = agent.releaser
+            silent = playback(releases)
+            original = inner.release
+            inner.release = lambda: (original(), silent.release())[1]
+
+        features = []
+        instance = problem.instance(range(B))
+        for t in range(T):
+            features.append(instance.context().features[:, 0].astype(np.float64))
+            if t < T - 1:
+                instance.advance()
+        kept["directions"] = np.array(features)
+        run = play(
+            "adaprivate-ts",
+            range(B),
+            T,
+            Budget.zcdp(1.0),
+            how,
+            prepare=prepare,
+            tamper=tamper,
+            **env,
+        )
+        return np.array(kept["sums"]), run.agent.releaser.sensitivity
+
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for line in [np.eye(3)[0], *rng.standard_normal((2, 3))]:
+        one, sensitivity = world(1.0, line)
+        other, _ = world(0.0, line)
+        moved = np.sqrt(((one - other) ** 2).sum(axis=(0, 2)))
+        assert (moved <= sensitivity * (1 + 1e-9)).all()
+        largest = max(largest, moved.max() / sensitivity)
+    assert largest > 0.3, "the search must come near the bound"
+
+
+def test_only_the_first_rounds_of_a_user_are_learnt_from(play):
+    k, limit, T = 6, 2, 60
+    env = {"interactions_per_user": k, "user_order": "shuffled", "dim": 4}
+    params = {**USER, "max_rounds_per_user": limit, "batch": 20}
+    run = play("adaprivate-ts", range(3), T, Budget.zcdp(1.0), params, **env)
+    instance = run.problem.instance(range(3))
+    expected = np.tile(np.eye(4), (3, 1, 1))
+    seen = [{} for _ in range(3)]
+    for t in range(T):
+        users = instance.context().users
+        for b in range(3):
+            seen[b][users[b]] = seen[b].get(users[b], 0) + 1
+            if seen[b][users[b]] <= limit:
+                x = run.features[t, b, run.actions[t, b]].astype(np.float64)
+                expected[b] += np.outer(x, x)
+        if t < T - 1:
+            instance.advance()
+    factor = run.agent._factor
+    np.testing.assert_allclose(factor @ factor.swapaxes(1, 2), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", ["consecutive", "shuffled"])
+def test_clipping_beats_group_privacy(play, order):
+    """RU, section 6.1, the one claim of it that can be tested."""
+    budget, seeds = Budget.approx(5.0, 1e-5), range(16)
+    env = {"interactions_per_user": 10, "user_order": order}
+    regret = {}
+    for bound in ("clip", "group"):
+        params = {**USER, "user_bound": bound, "centre": True, "batch": 100}
+        regret[bound] = play("adaprivate-ucb", seeds, 2000, budget, params, **env).regret
+    gap = regret["group"] - regret["clip"]
+    assert gap.mean() > 3.0 * gap.std(ddof=1) / math.sqrt(len(gap))
+
+
+def test_bits_do_not_depend_on_the_batch(play):
+    budget, params = Budget.zcdp(1.0), {**USER, "centre": True, "batch": 40}
+    env = {"interactions_per_user": 9, "user_order": "shuffled"}
+    full = play("adaprivate-ts", [5, 2, 9], 200, budget, params, **env)
+    for i, seed in enumerate([5, 2, 9]):
+        alone = play("adaprivate-ts", [seed], 200, budget, params, **env)
+        np.testing.assert_array_equal(alone.actions[:, 0], full.actions[:, i])
+        np.testing.assert_array_equal(alone.agent._response[0], full.agent._response[i])
+
+
+@pytest.mark.parametrize("bound", ["clip", "group"])
+def test_a_resumed_run_is_the_uninterrupted_one(bound, tmp_path):
+    env = {"interactions_per_user": 9, "user_order": "shuffled"}
+
+    def continued(instance, agent, first, last):
+        actions = []
+        for t in range(first, last):
+            context = instance.context()
+            actions.append(agent.act(context).copy())
+            agent.observe(context, actions[-1], instance.respond(actions[-1]).feedback)
+            if t < 199:
+                instance.advance()
+        return actions
+
+    def start():
+        problem = make_problem(ENV, horizon=200, **env)
+        agent = make_agent("adaprivate-ts", **USER, user_bound=bound, centre=True, batch=30)
+        agent.begin(problem.info, AgentStreams([1, 2]), Budget.zcdp(2.0))
+        return problem.instance([1, 2]), agent
+
+    whole = continued(*start(), 0, 200)
+    instance, agent = start()
+    first = continued(instance, agent, 0, 104)
+    agent.save(tmp_path / "agent.ckpt")
+    rest = continued(instance, Agent.load(tmp_path / "agent.ckpt"), 104, 200)
+    np.testing.assert_array_equal(first + rest, whole)
+
+
+def test_what_does_not_go_together_is_refused(play):
+    budget = Budget.zcdp(1.0)
+    with pytest.raises(ParameterError, match="max_rounds_per_user"):
+        play("adaprivate-ts", [0], 10, budget, USER)
+    with pytest.raises(ParameterError, match="identifies users"):
+        play("adaprivate-ts", [0], 10, budget, {**USER, "max_rounds_per_user": 3})
+    with pytest.raises(ParameterError, match="one by one"):
+        make_agent("adaprivate-amp", unit="user")
+    with pytest.raises(ParameterError, match="R10"):
+        make_agent("adaprivate-ts", unit="user", calibration="paper")
+
+
+def test_users_of_a_data_set_are_protected_too(play):
+    """MovieLens says who a user is but not how many rounds she will have."""
+    params = {**USER, "max_rounds_per_user": 5, "centre": True, "batch": 50}
+    env = {"env_id": "DPB/MovieLensReplay-v0", "dim": 6}
+    run = play("adaprivate-ts", range(2), 400, Budget.zcdp(1.0), params, **env)
+    assert run.agent.guarantee.unit == "user-rewards"
+    assert run.agent.releaser.sensitivity == pytest.approx(
+        math.sqrt(5) * 1.0 * np.ptp(run.problem.info.reward_range)
+    )
+    replay = play(
+        "adaprivate-ts", range(2), 600, Budget.zcdp(1.0), params, protocol="replay", **env
+    )
+    # rounds without feedback are no contribution
+    counts = replay.agent._cap._users.table.sum(axis=1)
+    np.testing.assert_array_less(counts, replay.observed.sum(axis=0) + 1)
+    assert (counts > 0).all()
+
+
+# ------------------------------------------------------------------ audits
+
+AUDIT = {
+    "env_id": ENV,
+    "env_kwargs": {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 4},
+    "runs": 1000,
+}
+
+
+@pytest.mark.parametrize("bound", ["clip", "group"])
+@pytest.mark.parametrize("order", ["consecutive", "shuffled"])
+def test_audits_pass_and_see_something(bound, order):
+    params = {**USER, "user_bound": bound, "centre": True, "batch": 8}
+    how = {**AUDIT, "env_kwargs": {**AUDIT["env_kwargs"], "user_order": order}, "horizon": 32}
+    report = audit("adaprivate-ucb", Budget.zcdp(2.0), params=params, **how)
+    assert report.verdict == "PASS", report
+    assert "per user-rewards" in str(report)
+    assert report.mu > 1.0, "half of what is allowed (mu = 2) can be seen"
+
+
+class AsPrinted(AdaPrivate):
+    """RU, section 6.1: noise C / sqrt(2 rho), or a fresh budget C in every batch, or sound."""
+
+    def __init__(self, fault):
+        super().__init__("ucb", batch=8, centre=True, unit="user")
+        self.fault = fault
+
+    def begin(self, problem, streams, budget=None):
+        super().begin(problem, streams, budget)
+        if self.fault == "half":
+            self.releaser._sums._scale /= 2.0
+        if self.fault != "fresh":
+            return
+        clip: LifetimeClip = self.releaser._clip
+        original = clip.close
+
+        def close():
+            clip._spent.table[:] = 0.0
+            return original()
+
+        clip.close = close
+
+
+@pytest.mark.parametrize(
+    ("fault", "order", "k", "horizon"),
+    [("half", "consecutive", 4, 32), ("fresh", "shuffled", 16, 64)],
+)
+def test_erratum_r10_end_to_end(fault, order, k, horizon):
+    """Half the noise is seen; so is a budget per batch, with users in several batches."""
+    env = {**AUDIT["env_kwargs"], "user_order": order, "interactions_per_user": k}
+    how = {**AUDIT, "env_kwargs": env, "horizon": horizon}
+    assert audit(lambda: AsPrinted(fault), Budget.zcdp(2.0), **how).verdict == "FAIL"
+    assert audit(lambda: AsPrinted("none"), Budget.zcdp(2.0), **how).verdict == "PASS"
