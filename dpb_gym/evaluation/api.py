@@ -39,6 +39,8 @@ def evaluate(
     budgets: Sequence[Budget] | Budget | None = None,
     workers: int | None = 1,
     progress: bool | Callable[[int, int], Any] | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
 ) -> Result:
     """Runs agents on one environment, all on the same customers, and compares them.
 
@@ -58,6 +60,9 @@ def evaluate(
         workers: Processes; None for one per core. The results are the same for any number.
         progress: True for progress bars, False for silence, or a function of (rounds done,
             rounds in all). By default bars on a terminal, after two seconds.
+        backend: ``"loky"`` for this machine, ``"dask"`` for a cluster; then `workers` says
+            into how many blocks the replicates are divided at least.
+        scheduler: Address of the dask scheduler.
 
     Returns:
         The results. An agent that breaks down costs its companions nothing: it is left
@@ -69,6 +74,7 @@ def evaluate(
         BudgetError: If a budget is invalid.
         AgentError: If an agent does not support the environment, or all agents fail.
         DataError: If the environment's data are missing.
+        MissingExtraError: If the backend's packages are not installed.
 
     Example:
         >>> import dpb_gym
@@ -94,7 +100,9 @@ def evaluate(
     entries = resolve_agents(agents, task.kind, budgets)  # type: ignore[arg-type]
     plan = plan_entries(task, entries)
     show = sys.stderr.isatty() if progress is None else progress
-    results, failures = run_in_memory(suite, [plan], workers=workers, show=show)
+    results, failures = run_in_memory(
+        suite, [plan], workers=workers, backend=backend, scheduler=scheduler, show=show
+    )
     broken = {failure.entry.title for _, failure in failures}
     # An agent that failed in one block only would have too few replicates.
     results = [r for r in results if _title(r) not in broken]

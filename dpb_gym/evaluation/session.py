@@ -134,11 +134,15 @@ def run_in_memory(
     plans: Sequence[TaskPlan],
     *,
     workers: int = 1,
+    backend: str = "loky",
+    scheduler: str | None = None,
     show: Show = False,
 ) -> tuple[list[CellResult], list[tuple[str, Failure]]]:
     """Runs a plan and keeps the results in memory; see `run_plan`."""
     workers = check_workers(workers)
-    outcomes = execute(make_jobs(suite, plans), None, workers=workers, show=show)
+    check_backend(backend, scheduler)
+    jobs = make_jobs(suite, plans)
+    outcomes = execute(jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show)
     results = [result for outcome in outcomes for result in outcome.results]
     return results, [failure for outcome in outcomes for failure in outcome.failures]
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpb_gym
@@ -73,6 +74,22 @@ def test_dask_writes_the_same_shards_as_one_process(suite: Suite, tmp_path: Path
             scheduler=cluster.scheduler_address,
         )
     assert shards(tmp_path / "dask") == shards(tmp_path / "one")
+
+
+def test_evaluate_on_a_cluster_gives_the_same_result() -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+    options: dict[str, Any] = {"agents": ["random", "oracle"], "horizon": 50, "replicates": 4}
+    here = dpb_gym.evaluate("DPB/Pricing-v0", **options)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        address = cluster.scheduler_address
+        there = dpb_gym.evaluate(
+            "DPB/Pricing-v0", **options, workers=2, backend="dask", scheduler=address
+        )
+    np.testing.assert_array_equal(here.final_regret("random"), there.final_regret("random"))
+    with pytest.raises(ParameterError, match="backend"):
+        dpb_gym.evaluate("DPB/Pricing-v0", **options, backend="slurm")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
