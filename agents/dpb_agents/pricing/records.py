@@ -15,7 +15,7 @@ from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array
 
 FIRST_CAPACITY = 256
-CAPACITY = 4096
+CAPACITY = 16_384
 MODELS = ("logistic", "gaussian")
 
 
