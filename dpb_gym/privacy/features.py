@@ -56,7 +56,7 @@ def second_moment(rows: Any) -> tuple[FloatArray, int]:
     Args:
         rows: ``(n, n_items)``, dense or a SciPy sparse array; one row per user.
     """
-    from scipy.sparse import csr_array, issparse
+    from scipy.sparse import csr_array
 
     table = csr_array(rows, dtype=np.float64)
     if not np.isfinite(table.data).all():
@@ -64,9 +64,8 @@ def second_moment(rows: Any) -> tuple[FloatArray, int]:
     norms = np.sqrt(np.asarray(table.multiply(table).sum(axis=1)).ravel())
     scale = 1.0 / np.maximum(1.0, norms)
     clipped = csr_array(table.multiply(scale[:, None]))
-    product = clipped.T @ clipped
-    dense = product.toarray() if issparse(product) else np.asarray(product)
-    return dense / table.shape[0], int((norms > 1.0).sum())
+    product: Any = clipped.T @ clipped
+    return product.toarray() / table.shape[0], int((norms > 1.0).sum())
 
 
 def private_factors(
@@ -101,10 +100,10 @@ def private_factors(
         ParameterError: If an argument is out of range, or there are more than `MAX_ITEMS`
             columns: the noise has an entry for every pair of them.
     """
-    shape = getattr(rows, "shape", ())
+    shape: tuple[int, ...] = getattr(rows, "shape", ())
     if len(shape) != 2 or min(shape) < 1:
         raise ParameterError(f"rows must have shape (users, items), got {shape}")
-    n, n_items = shape
+    n, n_items = shape[0], shape[1]
     if n_items > MAX_ITEMS:
         raise ParameterError(f"at most {MAX_ITEMS} items are possible, got {n_items}")
     if count("dim", dim) > n_items:

@@ -181,3 +181,136 @@ def test_generated_data_work_out_of_the_box(env_id):
         make_problem(env_id, data="no-such-data")
     with pytest.raises(DataError):
         make_problem(env_id, data="no-such-folder/ratings.csv")
+
+
+# ------------------------------------------------------------------ private features, warm start
+
+
+def test_private_features_protect_training_users_and_nobody_else(table):
+    problem = ReplayProblem(table, dim=5, feature_epsilon=2.0)
+    guarantee = problem.features_guarantee
+    assert (guarantee.notion, guarantee.unit) == ("central", "user")
+    assert guarantee.epsilon(1e-5) == pytest.approx(2.0, rel=1e-4)
+    assert "eps=2" in problem.summary()["protects training users"]
+    plain = ReplayProblem(table, dim=5)
+    assert plain.features_guarantee is None
+    assert plain.summary()["protects training users"] == "nothing"
+
+
+def test_private_features_see_training_users_through_the_noisy_moment_only(table):
+    """All else (items, users, rewards, centring) is the same whatever they rated."""
+    first = ReplayProblem(table, dim=5, feature_epsilon=1e6, personalised=True)
+    training = ~np.isin(table.users, first.user_index)
+    changed = Table(**vars(table))
+    rng = np.random.default_rng(9)
+    changed.ratings = np.where(training, rng.integers(1, 6, len(table.ratings)), table.ratings)
+    changed.items = table.items.copy()
+    kept = np.flatnonzero(training)
+    changed.items[kept] = np.arange(len(kept)) % 60
+    second = ReplayProblem(changed, dim=5, feature_epsilon=1e6, personalised=True)
+    np.testing.assert_array_equal(first.item_index, second.item_index)
+    np.testing.assert_array_equal(first.user_index, second.user_index)
+    np.testing.assert_array_equal(first._rewards, second._rewards)
+    assert not np.array_equal(first.features, second.features)
+
+
+def test_private_features_approach_the_clipped_svd(table):
+    problem = ReplayProblem(table, dim=5, feature_epsilon=1e9, train_fraction=0.9, min_ratings=1)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(table.n_users)
+    dense = np.zeros((table.n_users, table.n_items))
+    dense[table.users, table.items] = table.normalised() - 0.5
+    rows = dense[order[: round(0.9 * table.n_users)]][:, problem.item_index]
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+    _, s, vt = np.linalg.svd(rows, full_matrices=False)
+    factors = (vt[:5] * s[:5, None]).T
+    factors /= np.median(np.linalg.norm(factors, axis=1))
+    expected = factors / np.maximum(1, np.linalg.norm(factors, axis=1, keepdims=True))
+    got = problem.features.astype(float)
+    np.testing.assert_allclose(got @ got.T, expected @ expected.T, atol=2e-4)
+
+
+def test_noise_of_features_is_not_the_agents_noise(table):
+    """Split seed 0 and replicate seed 0 must not share numbers; other splits, other noise."""
+    from dpb_gym.privacy.features import symmetric_noise
+    from dpb_gym.privacy.noise import NoiseSource
+    from dpb_gym.problems.item_features import _NOISE_KEY
+    from dpb_gym.streams import AgentStreams
+
+    own = symmetric_noise(NoiseSource.from_seed([0, _NOISE_KEY]), 30)
+    agents = symmetric_noise(NoiseSource(AgentStreams([0]).noise), 30)
+    other = symmetric_noise(NoiseSource.from_seed([1, _NOISE_KEY]), 30)
+    for unrelated in (agents, other):
+        assert abs(np.corrcoef(own.ravel(), unrelated.ravel())[0, 1]) < 0.2
+
+
+def test_most_rated_items_are_kept(table):
+    problem = ReplayProblem(table, dim=5, max_items=20)
+    training = ~np.isin(table.users, problem.user_index)
+    counts = np.bincount(table.items[training], minlength=60)
+    assert len(problem.item_index) == 20
+    assert counts[problem.item_index].min() >= np.sort(counts)[-21]
+
+
+@pytest.mark.parametrize("personalised", [False, True])
+def test_warm_start_appends_the_training_users_preferences(table, personalised):
+    problem = ReplayProblem(table, dim=5, warm_start=True, personalised=personalised, horizon=300)
+    plain = ReplayProblem(table, dim=5, personalised=personalised, horizon=300)
+    assert problem.dim == problem.info.dim == 6 and plain.prior is None
+    norms = np.linalg.norm(problem.features.astype(float), axis=1)
+    assert norms.max() <= 1.0
+    np.testing.assert_allclose(problem.features[:, :5], plain.features * np.sqrt(0.5), atol=1e-5)
+    # The prediction is the ridge regression of the training rewards, up to a constant.
+    training = ~np.isin(table.users, problem.user_index)
+    place = np.full(60, -1)
+    place[problem.item_index] = np.arange(len(problem.item_index))
+    use = training & (place[table.items] >= 0)
+    x = plain.features[place[table.items[use]]].astype(float)
+    r = table.normalised()[use]
+    theta = np.linalg.solve(x.T @ x + np.eye(5), x.T @ (r - r.mean()))
+    predicted = plain.features.astype(float) @ theta
+    got = problem.features.astype(float) @ problem.prior
+    np.testing.assert_allclose(got, predicted - predicted.mean(), atol=1e-5)
+    # Users of the other split like what is predicted.
+    instance = problem.instance(range(6))
+    guided = anyhow = 0.0
+    for t in range(300):
+        x = instance.context().features.astype(float)
+        assert x.shape == (6, 5, 6)
+        guided += instance.respond((x @ problem.prior).argmax(1)).regret.sum()
+        anyhow += instance.respond(np.full(6, t % 5)).regret.sum()
+        if t < 299:
+            instance.advance()
+    assert guided < 0.8 * anyhow
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"feature_epsilon": 0.0},
+        {"feature_epsilon": float("inf")},
+        {"feature_epsilon": 1.0, "feature_delta": 0.0},
+        {"feature_epsilon": 1.0, "max_items": 2001},
+        {"max_items": 1},
+        {"warm_start": 1},
+        {"warm_start": True, "feature_epsilon": 1.0},
+    ],
+)
+def test_bad_feature_parameters(table, kwargs):
+    with pytest.raises(ParameterError):
+        ReplayProblem(table, dim=5, **kwargs)
+
+
+def test_the_environment_takes_exactly_the_problems_parameters():
+    import inspect
+
+    from dpb_gym.envs.catalogue import environment
+    from dpb_gym.envs.replay import replay_problem
+
+    own = dict(inspect.signature(ReplayProblem).parameters)
+    own.pop("ratings")
+    offered = environment("DPB/JesterReplay-v0").parameters()
+    assert offered == {**{k: p.default for k, p in own.items()}, "data": "synthetic-jester"}
+    for wrong in ({"ratings": 1}, {"dim": [5]}):
+        with pytest.raises(ParameterError):
+            replay_problem(**wrong)
