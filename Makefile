@@ -5,14 +5,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SUITE ?= smoke
 OUT ?= results/$(SUITE)
+LOWEST ?= .venv-lowest
+DOCS ?= docs/_build/html
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard test lint types docs clean check-python
+.PHONY: help leaderboard test test-lowest lint types docs dist clean check-python
 
 help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
 	@echo "make test          set up and run the tests"
 	@echo "make lint types    style and type checks"
+	@echo "make docs          build the documentation site, warnings are errors"
+	@echo "make test-lowest   the tests with the oldest dependencies that are allowed"
+	@echo "make dist          build the wheel and the sdist"
 	@echo "make clean         remove the environment and everything generated"
 	@echo
 	@echo "PYTHON=python3.12 make test uses another interpreter; SUITE=core-v0 make leaderboard another suite."
@@ -41,12 +46,35 @@ $(VENV)/.lint: $(VENV)/.test
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lint]'
 	@touch $@
 
+$(VENV)/.docs: $(BIN)/dpb
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+$(LOWEST)/.test: pyproject.toml constraints-lowest.txt | check-python
+	@echo "Setting up $(LOWEST) with the oldest dependencies ..."
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints-lowest.txt -e '.[test,dask,secure,jester]'
+	@touch $@
+
 leaderboard: $(BIN)/dpb
 	@$(BIN)/dpb run $(SUITE) --out $(OUT)
 	@$(BIN)/dpb leaderboard $(OUT) --html leaderboard.html --plot regret.png
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Without Stable-Baselines3: its oldest PyTorch wants other versions of everything.
+test-lowest: $(LOWEST)/.test
+	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile \
+	  -m "not sb3" --ignore tests/sb3 --ignore tests/docs --ignore tests/release
+
+docs: $(VENV)/.docs
+	@$(BIN)/sphinx-build -W --keep-going -q -E -b html docs $(DOCS)
+	@echo "$(DOCS)/index.html"
+
+dist: $(VENV)/.test
+	@$(BIN)/python -m hatchling build
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
@@ -57,5 +85,5 @@ types: $(VENV)/.lint
 	@$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) results leaderboard.html regret.png dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) docs/_build docs/_generated results leaderboard.html regret.png dist build .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -58,7 +58,8 @@ class NoisyScores(dpb_gym.Agent):
         self.scores = np.zeros((streams.replicates, problem.dim))
 
     def act(self, context: Context) -> Array:
-        return (context.features * self.scores[:, None]).sum(axis=2).argmax(axis=1)
+        best: Array = (context.features * self.scores[:, None]).sum(axis=2).argmax(axis=1)
+        return best
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         chosen = context.features[np.arange(len(action)), action]

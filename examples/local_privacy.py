@@ -32,11 +32,11 @@ dpb_gym.register_agent(
 
 def learn_prices(env: gymnasium.Env, rounds: int) -> float:
     """Explore-then-commit over ten prices, by somebody who knows Gymnasium and nothing else."""
-    observation, info = env.reset(seed=0)
+    env.reset(seed=0)
     earned, tried = np.zeros(10), np.zeros(10)
     for t in range(rounds):
         k = t % 10 if t < rounds // 4 else int((earned / tried).argmax())
-        observation, reward, terminated, truncated, info = env.step(k)
+        reward = env.step(k)[1]
         earned[k] += reward
         tried[k] += 1
     return float((earned / tried).argmax()) / 9

@@ -92,8 +92,8 @@ for label, colour in COLOURS.items():
         frontier.axhline(result.final_regret(label).mean(), ls="--", color=colour)
         continue
     points = [mean_and_half_width(result.final_regret(at(label, e))) for e in EPSILONS]
-    means, halves = zip(*points, strict=True)
-    frontier.errorbar(EPSILONS, means, halves, fmt="o-", color=colour, capsize=3)
+    centres, halves = zip(*points, strict=True)
+    frontier.errorbar(EPSILONS, centres, halves, fmt="o-", color=colour, capsize=3)
 curves.set(title="Over time, epsilon = 1", xlabel="round", ylabel="regret")
 frontier.set(title="Privacy against regret", xlabel="epsilon (delta = 1e-5)", xscale="log")
 frontier.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])

@@ -1,0 +1,201 @@
+"""A page per registered agent, from its spec, docstring, guarantee and recipe."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from dpb_gym import Budget
+from dpb_gym.agent import AgentSpec, agent_specs
+from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.errors import DPBError
+from dpb_gym.streams import AgentStreams
+from dpb_site import docstrings
+from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
+
+HOMES = {
+    "assortment": "DPB/Assortment-v0",
+    "pricing": "DPB/Pricing-v0",
+    "recommendation": "DPB/Recommendation-v0",
+}
+BUDGETS = {
+    "Budget.zcdp(0.5)": Budget.zcdp(0.5),
+    "Budget.approx(1.0, 1e-5)": Budget.approx(1.0, 1e-5),
+}
+BUDGET_USES = {
+    "never": "takes none: non-private",
+    "optional": "optional: without one it is its own non-private baseline",
+    "required": "required",
+}
+
+
+def write(pages: Pages, docs: Path) -> None:
+    """Writes the pages of all agents and their index."""
+    specs = agent_specs()
+    promises = {name: guarantees(spec) for name, spec in specs.items()}
+    for name, spec in specs.items():
+        pages.write(f"agents/{slug(name)}", agent_page(spec, promises[name], docs))
+    parts = [
+        "# Agents",
+        "What is protected, and against whom, is on the page of each agent and explained in "
+        "[what the guarantee means](/guarantees.md). One of your own: "
+        "[add an agent](/add-an-agent.md).",
+    ]
+    for kind, env_id in HOMES.items():
+        here = [spec for spec in specs.values() if kind in spec.supports]
+        rows = [[_link(spec.name), _protects(promises[spec.name]), spec.summary] for spec in here]
+        parts += [f"## {kind.capitalize()}", table(["agent", "protects", "what it does"], rows)]
+        parts.append(f"Environment: [`{env_id}`](/_generated/environments/{slug(env_id)}.md).")
+    parts.append(toctree([slug(name) for name in specs], "hidden"))
+    pages.write("agents/index", parts)
+
+
+def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[str]:
+    """The page of one agent, as paragraphs."""
+    cls = spec.load()
+    doc = docstrings.parse(cls)
+    facts = [
+        ["problems", ", ".join(spec.supports)],
+        ["budget", BUDGET_USES[spec.budget]],
+        ["class", f"`{spec.entry_point}`"],
+    ]
+    if not spec.partial_feedback:
+        facts.append(["rounds without feedback", "not allowed (`protocol='matrix'` only)"])
+    if spec.uses_oracle:
+        facts.append(["hidden state", "reads it: a yardstick, not a contestant"])
+    names = _siblings(spec)
+    shared = f"The class is also registered as {names}." if names else ""
+    return [
+        f"# {spec.name}",
+        doc.summary,
+        table(["", ""], facts),
+        doc.body,
+        shared,
+        "## Example",
+        fence("python", example(spec, promises)),
+        *_guarantee_part(spec, promises),
+        *_parameter_part(spec, cls),
+        *_recipe_part(spec.name),
+        *_reading_part(spec.name, docs),
+    ]
+
+
+def example(spec: AgentSpec, promises: dict[str, Any]) -> str:
+    """A program that compares the agent with random play."""
+    budget = next(iter(promises), None)
+    agent = f'("{spec.name}", dpb_gym.{budget})' if budget else f'"{spec.name}"'
+    return f"""
+import dpb_gym
+
+result = dpb_gym.evaluate(
+    "{HOMES[spec.supports[0]]}",
+    agents={{"{spec.name}": {agent}, "baseline": "random"}},
+    horizon=500,
+    replicates=2,
+)
+result.table()
+"""
+
+
+def guarantees(spec: AgentSpec) -> dict[str, Any]:
+    """The guarantees at the example budgets, by budget; empty for non-private agents."""
+    if spec.budget == "never":
+        return {}
+    problem = make_problem(HOMES[spec.supports[0]]).info
+    found: dict[str, Any] = {}
+    for title, budget in BUDGETS.items():
+        agent = spec.make()
+        try:
+            agent.begin(problem, AgentStreams([0]), budget)
+        except DPBError as error:
+            found[title] = f"refused: {error}"
+        else:
+            found[title] = agent.guarantee
+    # An agent may take one kind of budget only; the examples use one that it takes.
+    return dict(sorted(found.items(), key=lambda item: isinstance(item[1], str)))
+
+
+def _guarantee_part(spec: AgentSpec, promises: dict[str, Any]) -> list[str]:
+    title = "## Guarantee"
+    if not promises:
+        return [title, "None: the policy learns from raw records."]
+    rows = [[f"`{budget}`", str(promise)] for budget, promise in promises.items()]
+    return [
+        title,
+        f"On `{HOMES[spec.supports[0]]}` with its default parameters, as its ledger states it "
+        "([what this means](/guarantees.md)):",
+        table(["budget", "guarantee"], rows),
+    ]
+
+
+def _protects(promises: dict[str, Any]) -> str:
+    given = [p for p in promises.values() if not isinstance(p, str) and p is not None]
+    return f"{given[0].unit}, {given[0].notion}" if given else "–"
+
+
+def _parameter_part(spec: AgentSpec, cls: type) -> list[str]:
+    described = docstrings.parameters(cls)
+    entries = []
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        value = spec.params.get(name, parameter.default)
+        shown = f" = `{value!r}`" if value is not parameter.empty else ""
+        entries.append((f"`{name}`{shown}", described[name] or "Not described."))
+    if not entries:
+        return []
+    text = f"Third element of an agent given as `({spec.name!r}, budget, parameters)`."
+    return ["## Parameters", text, definitions(entries)]
+
+
+def _siblings(spec: AgentSpec) -> str:
+    others = [
+        other.name
+        for other in agent_specs().values()
+        if other.entry_point == spec.entry_point and other.name != spec.name
+    ]
+    return ", ".join(_link(name) for name in others)
+
+
+def _recipe_part(name: str) -> list[str]:
+    path = recipe_folder() / f"{name}.yaml"
+    if not path.exists():
+        return []
+    return [
+        "## Recipe",
+        "The tuned parameters, and what they were tuned on.",
+        fence("yaml", path.read_text(encoding="utf-8")),
+    ]
+
+
+def recipe_folder() -> Path:
+    """Where the recipes lie: beside the zoo in a checkout, inside it when installed."""
+    spec = find_spec("dpb_agents")
+    assert spec is not None and spec.origin is not None
+    package = Path(spec.origin).parent
+    inside = package / "recipes"
+    return inside if inside.is_dir() else package.parent / "recipes"
+
+
+def _reading_part(name: str, docs: Path) -> list[str]:
+    """Hand-written pages that speak of the agent, most about it first."""
+    word = re.compile(rf"`{re.escape(name)}`")
+    found = []
+    for page in [*docs.glob("*.md"), *docs.glob("agents/*.md"), *docs.glob("papers/*.md")]:
+        text = page.read_text(encoding="utf-8")
+        title = text.lstrip("# ").partition("\n")[0]
+        own = page.stem == name or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", title)
+        count = len(word.findall(text))
+        if own or count:
+            found.append((not own, -count, title, page.relative_to(docs).as_posix()))
+    if not found:
+        return []
+    lines = [f"- [{title}](/{path})" for _, _, title, path in sorted(found)]
+    return ["## More about it", "\n".join(lines)]
+
+
+def _link(name: str) -> str:
+    return f"[`{name}`](/_generated/agents/{slug(name)}.md)"

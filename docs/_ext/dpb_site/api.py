@@ -1,0 +1,88 @@
+"""API reference: one page per public module, members as its ``__all__`` says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+
+from dpb_site.markdown import Pages, toctree
+
+MODULES = (
+    "dpb_gym",
+    "dpb_gym.agent",
+    "dpb_gym.evaluation",
+    "dpb_gym.evaluation.audit",
+    "dpb_gym.evaluation.reproduce",
+    "dpb_gym.privacy",
+    "dpb_gym.privacy.audit",
+    "dpb_gym.feedback",
+    "dpb_gym.local",
+    "dpb_gym.checkpoint",
+    "dpb_gym.problems",
+    "dpb_gym.problems.assortment",
+    "dpb_gym.problems.pricing",
+    "dpb_gym.problems.recommendation",
+    "dpb_gym.problems.replay",
+    "dpb_gym.envs.shells",
+    "dpb_gym.envs.sb3",
+    "dpb_gym.report",
+    "dpb_gym.streams",
+    "dpb_gym.errors",
+    "dpb_data",
+)
+
+
+def write(pages: Pages) -> None:
+    """Writes the pages of the modules and their index."""
+    lines = []
+    homes: dict[int, str] = {}
+    for name in MODULES:
+        module = importlib.import_module(name)
+        summary = (inspect.getdoc(module) or "").partition("\n\n")[0].replace("\n", " ")
+        pages.write(f"api/{name}", _page(module, homes))
+        lines.append(f"- [`{name}`]({name}.md): {summary}")
+    pages.write(
+        "api/index",
+        [
+            "# API",
+            "What these modules export is public. Importing `dpb_gym` loads nothing heavy: names "
+            "are found on first use.",
+            "\n".join(lines),
+            toctree(MODULES, "hidden"),
+        ],
+    )
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Names of the public classes, functions and constants of a module."""
+    exported = getattr(module, "__all__", None)
+    if exported is not None:
+        return [name for name in exported if not name.startswith("__")]
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def _page(module: ModuleType, homes: dict[int, str]) -> list[str]:
+    """A module's page; what an earlier module documents already is linked, not repeated."""
+    name = module.__name__
+    repeated = {}
+    for member in public_names(module):
+        home = homes.setdefault(id(getattr(module, member)), name)
+        if home != name:
+            repeated[member] = home
+    parts = [f"# {name}", _automodule(name, repeated)]
+    if repeated:
+        links = ", ".join(f"{{py:obj}}`~{home}.{member}`" for member, home in repeated.items())
+        parts.append(f"Exported here too: {links}.")
+    return parts
+
+
+def _automodule(name: str, but: dict[str, str]) -> str:
+    lines = [f".. automodule:: {name}", "   :members:"]
+    if but:
+        lines.append(f"   :exclude-members: {', '.join(but)}")
+    return "\n".join(["```{eval-rst}", *lines, "```"])

@@ -1,0 +1,82 @@
+"""Reads Google-style docstrings into Markdown."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Example|Examples|Note|Yields):\s*$", re.M)
+_ENTRY = re.compile(r"^(\*{0,2}\w+)(?: \([^)]*\))?:\s*", re.M)
+_SEE = re.compile(r"[Ss]ee `([\w.]+)`")
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in parts.
+
+    Attributes:
+        summary: The first paragraph.
+        body: What follows it, up to the first section.
+        sections: The sections by title, dedented.
+        arguments: The section ``Args`` by argument.
+    """
+
+    summary: str = ""
+    body: str = ""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse(thing: Any) -> Docstring:
+    """Reads the docstring of a class or function."""
+    text = inspect.getdoc(thing) or ""
+    heads = list(_SECTION.finditer(text))
+    lead = text[: heads[0].start()] if heads else text
+    summary, _, body = lead.strip().partition("\n\n")
+    sections = {}
+    for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(text)]):
+        sections[head[1]] = textwrap.dedent(text[head.end() : end].strip("\n")).strip()
+    return Docstring(_plain(summary), _plain(body), sections, entries(sections.get("Args", "")))
+
+
+def entries(section: str) -> dict[str, str]:
+    """Splits a section such as ``Args`` into its entries, each as one paragraph."""
+    heads = list(_ENTRY.finditer(section))
+    found = {}
+    for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(section)]):
+        found[head[1].lstrip("*")] = " ".join(section[head.end() : end].split())
+    return found
+
+
+def _plain(text: str) -> str:
+    # A paragraph that ends in "::" announces a literal block, indented in both notations.
+    return re.sub(r"::$", ":", text.strip(), flags=re.M)
+
+
+def parameters(thing: Callable[..., Any]) -> dict[str, str]:
+    """What each parameter means, following ``See `Other` ``, "" where nothing is said."""
+    own = parse(thing)
+    known = dict(own.arguments)
+    for other in dict.fromkeys(_SEE.findall(" ".join(own.arguments.values()))):
+        target = _find(thing, other)
+        if target is None:
+            continue
+        doc = parse(target)
+        named = {**entries(doc.sections.get("Attributes", "")), **doc.arguments}
+        for name, text in named.items():
+            if name not in known or f"ee `{other}`" in known[name]:
+                known[name] = text
+    signature = inspect.signature(thing)
+    return {name: known.get(name, "") for name in signature.parameters}
+
+
+def _find(thing: Any, dotted: str) -> Any:
+    found: Any = sys.modules[thing.__module__]
+    for part in dotted.split("."):
+        found = getattr(found, part, None)
+    return found

@@ -1,0 +1,40 @@
+"""Tables of contents that follow the files: no page is lost, no pattern has to match."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dpb_site.markdown import Pages, toctree
+
+_PATTERN = re.compile(r"^[\w/*-]*\*[\w/*-]*$", re.M)
+
+
+def write(pages: Pages, docs: Path) -> None:
+    """Writes the page that lists the hand-written pages that the index does not name."""
+    index = (docs / "index.md").read_text(encoding="utf-8")
+    named = {line.strip() for line in index.splitlines()} | {"index"}
+    for pattern in _PATTERN.findall(index):
+        named |= {_name(p, docs) for p in docs.glob(f"{pattern}.md")}
+    for page in docs.glob("*.md"):
+        named |= {_name(p, docs) for p in _listed(page, docs)}
+    written = [p for p in docs.rglob("*.md") if not p.relative_to(docs).as_posix().startswith("_")]
+    found = sorted(name for name in (_name(p, docs) for p in written) if name not in named)
+    text = "Further pages." if found else "Every page has its place in the table of contents."
+    pages.write("more/index", ["# More", text, toctree(f"/{name}" for name in found)])
+
+
+def existing_patterns(source: str, docs: Path) -> str:
+    """Leaves out the patterns of toctrees that match no page: Sphinx warns about them."""
+    return _PATTERN.sub(lambda m: m[0] if any(docs.glob(f"{m[0]}.md")) else "", source)
+
+
+def _listed(page: Path, docs: Path) -> list[Path]:
+    """Pages that the toctrees of a page of the index name by pattern."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.M | re.S)
+    return [p for block in blocks for m in _PATTERN.findall(block) for p in docs.glob(f"{m}.md")]
+
+
+def _name(page: Path, docs: Path) -> str:
+    return page.relative_to(docs).with_suffix("").as_posix()

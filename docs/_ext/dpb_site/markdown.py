@@ -1,0 +1,70 @@
+"""Small pieces of MyST Markdown, and the folder of generated pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+class Pages:
+    """The generated pages; writes only what changed, so that rebuilding is quick.
+
+    Args:
+        root: Their folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.written: set[Path] = set()
+
+    def write(self, name: str, parts: Iterable[str]) -> None:
+        """Writes the page `name` (without suffix) from paragraphs."""
+        path = self.root / f"{name}.md"
+        text = "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+        self.written.add(path)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def remove_stale(self) -> None:
+        """Removes pages of things that are registered no more."""
+        for path in self.root.rglob("*.md"):
+            if path not in self.written:
+                path.unlink()
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A pipe table; bars inside cells are escaped."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(_cell(c) for c in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def definitions(entries: Iterable[tuple[str, str]]) -> str:
+    """A definition list: (term, text) pairs."""
+    found = []
+    for term, text in entries:
+        first, *rest = text.split("\n")
+        found.append(
+            "\n".join([term, f": {first}", *(f"  {line}" if line else "" for line in rest)])
+        )
+    return "\n\n".join(found)
+
+
+def fence(language: str, code: str) -> str:
+    """A code block."""
+    return f"```{language}\n{code.strip(chr(10))}\n```"
+
+
+def toctree(entries: Iterable[str], *options: str) -> str:
+    """A toctree of documents, addressed from the root of the documentation."""
+    return "\n".join(["```{toctree}", *(f":{o}:" for o in options), "", *entries, "```"])
+
+
+def slug(name: str) -> str:
+    """File name of a page: ``DPB/Pricing-v0`` becomes ``DPB-Pricing-v0``."""
+    return name.replace("/", "-").replace(":", "-")

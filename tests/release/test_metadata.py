@@ -1,0 +1,96 @@
+"""Version, changelog, citation, licence and pins agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import dpb_gym
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REQUIREMENTS = [
+    *PROJECT["dependencies"],
+    *(r for extra in PROJECT["optional-dependencies"].values() for r in extra),
+]
+# Types of authors and of the file, from the schema of the Citation File Format 1.2.0.
+PERSON = {"family-names", "given-names", "name-particle", "name-suffix", "affiliation", "orcid"}
+ENTITY = {"name", "website", "email", "orcid", "alias"}
+KEYS = {
+    *("abstract", "authors", "cff-version", "date-released", "doi", "keywords", "license"),
+    *("message", "references", "repository-code", "title", "type", "url", "version"),
+}
+
+
+def pins(name):
+    found = {}
+    for line in (ROOT / name).read_text().splitlines():
+        if line and not line.startswith("#"):
+            package, _, version = line.partition("==")
+            found[canonicalize_name(package)] = version.strip()
+    return found
+
+
+def citation():
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text())
+
+
+def test_the_citation_file_has_what_its_format_requires():
+    cff = citation()
+    assert {"cff-version", "message", "title", "authors"} <= set(cff) <= KEYS
+    assert cff["cff-version"] == "1.2.0"
+    assert cff["type"] in {"software", "dataset"}
+    assert all(isinstance(cff[k], str) and cff[k] for k in ("message", "title", "abstract"))
+    for author in cff["authors"]:
+        assert set(author) <= PERSON or ("name" in author and set(author) <= ENTITY), author
+    for reference in cff["references"]:
+        assert {"type", "title", "authors"} <= set(reference)
+
+
+def test_versions_agree():
+    assert PROJECT["version"] == dpb_gym.__version__ == citation()["version"]
+    assert PROJECT["license"] == citation()["license"]
+
+
+def test_the_changelog_starts_with_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    heads = re.findall(r"^## \[(.+?)\](?: - (.+))?$", text, re.M)
+    versions = [head for head, _ in heads if head != "Unreleased"]
+    assert versions[0] == PROJECT["version"]
+    assert len(set(versions)) == len(versions)
+    for _, day in heads:
+        assert day in ("", "unreleased") or date.fromisoformat(day)
+    kinds = set(re.findall(r"^### (.+)$", text, re.M))
+    kinds -= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert kinds <= {"Known limitations"}
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS)
+def test_constraints_pin_every_dependency_within_its_bounds(requirement):
+    wanted = Requirement(requirement)
+    pinned = pins("constraints.txt").get(canonicalize_name(wanted.name))
+    assert pinned is not None, f"{wanted.name} has no pin in constraints.txt"
+    assert wanted.specifier.contains(pinned, prereleases=True)
+
+
+@pytest.mark.parametrize("requirement", PROJECT["dependencies"])
+def test_the_lowest_set_is_the_lower_bound_itself(requirement):
+    wanted = Requirement(requirement)
+    (bound,) = wanted.specifier
+    assert bound.operator == ">=", f"{wanted.name} needs one lower bound and no other"
+    lowest = pins("constraints-lowest.txt")[canonicalize_name(wanted.name)]
+    parts = len(bound.version.split("."))
+    assert lowest.split(".")[:parts] == bound.version.split(".")
+
+
+def test_every_classifier_of_a_python_is_allowed():
+    allowed = Requirement(f"python{PROJECT['requires-python']}").specifier
+    named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    assert named and all(allowed.contains(version) for version in named)

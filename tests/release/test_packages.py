@@ -1,0 +1,140 @@
+"""The wheel and the sdist hold everything, and the wheel runs the smoke suite where it is alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from dpb_gym import agent_specs
+from dpb_gym.evaluation.reproduce import targets
+from dpb_gym.evaluation.suite import suite_names
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*command, cwd, **environment):
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def build(target, source, folder):
+    call(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder, cwd=source)
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+
+
+def files_of(folder, inside):
+    """Files of a folder that belong into the wheel, by the name they must have there."""
+    found = {p.relative_to(ROOT / folder) for p in (ROOT / folder).rglob("*") if p.is_file()}
+    kept = {p for p in found if "__pycache__" not in p.parts and p.suffix not in COMPILED}
+    return {f"{inside}/{p.as_posix()}" for p in kept}
+
+
+COMPILED = {".pyc", ".nbc", ".nbi"}
+
+
+def test_the_wheel_holds_every_file_of_the_packages(wheel):
+    names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
+    expected = files_of("dpb_gym", "dpb_gym") | files_of("envs_data/dpb_data", "dpb_data")
+    expected |= files_of("agents/dpb_agents", "dpb_agents")
+    expected |= files_of("agents/recipes", "dpb_agents/recipes")
+    assert names == expected
+    assert {f"{package}/py.typed" for package in ("dpb_gym", "dpb_agents", "dpb_data")} <= names
+
+
+def test_the_metadata_say_what_the_project_says(wheel):
+    archive = zipfile.ZipFile(wheel)
+    info = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    metadata = Parser().parsestr(archive.read(info).decode())
+    assert metadata["Name"] == "dpb-gym" and metadata["License-Expression"] == "MIT"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert info.replace("METADATA", "licenses/LICENSE") in archive.namelist()
+    points = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
+    assert "dpb = dpb_gym.cli:main" in points and "[dpb_gym.agents]" in points
+
+
+def test_the_sdist_makes_the_same_wheel(wheel, sdist, tmp_path):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    for name in ("LICENSE", "CHANGELOG.md", "CITATION.cff", "constraints.txt", "tests", "docs"):
+        assert (source / name).exists(), name
+    again = zipfile.ZipFile(build("wheel", source, tmp_path / "again"))
+    first = zipfile.ZipFile(wheel)
+    assert sorted(again.namelist()) == sorted(first.namelist())
+    assert all(again.read(n) == first.read(n) for n in first.namelist())
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A virtual environment with the wheel, and the dependencies of this one in its sight."""
+    home = tmp_path_factory.mktemp("clean") / "venv"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    call(*command, "--no-deps", "--no-index", wheel, cwd=home)
+    site = Path(call(python, "-c", _SITE, cwd=home).strip())
+    # A path in a .pth file is searched, but its own .pth files, editable installs, are not read.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return home
+
+
+_SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
+
+
+def test_the_installed_package_finds_its_own_files(installed, tmp_path):
+    code = (
+        "import dpb_gym, dpb_agents, dpb_data, json\n"
+        "from importlib.resources import files\n"
+        "from dpb_gym.evaluation.reproduce import targets\n"
+        "from dpb_gym.evaluation.suite import suite_names, load_suite\n"
+        "recipes = [f.name for f in files('dpb_agents').joinpath('recipes').iterdir()]\n"
+        "pages = [f.name for f in files('dpb_gym.report').joinpath('templates').iterdir()]\n"
+        "[load_suite(name) for name in suite_names()]\n"
+        "print(json.dumps([dpb_gym.__file__, dpb_agents.__file__, dpb_data.__file__, recipes,"
+        " pages, sorted(dpb_gym.agent_specs()), list(suite_names()), list(targets())]))"
+    )
+    out = call(installed / "bin" / "python", "-c", code, cwd=tmp_path, PYTHONPATH="")
+    *homes, recipes, pages, agents, suites, papers = json.loads(out)
+    assert all(Path(home).is_relative_to(installed) for home in homes)
+    assert set(recipes) >= {p.name for p in (ROOT / "agents/recipes").glob("*.yaml")}
+    assert pages
+    assert set(agents) >= {n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_a")}
+    assert suites == list(suite_names()) and papers == list(targets())
+
+
+@pytest.mark.slow
+def test_the_smoke_suite_runs_there(installed, tmp_path):
+    dpb = [installed / "bin" / "python", installed / "bin" / "dpb"]
+    call(*dpb, "run", "smoke", "--replicates", "2", "--out", "r", cwd=tmp_path, PYTHONPATH="")
+    call(*dpb, "leaderboard", "r", "--html", "l.html", "--plot", "p.png", cwd=tmp_path)
+    call(*dpb, "verify", "r", "--sample", "1", cwd=tmp_path)
+    assert "One-pass linear" in (tmp_path / "l.html").read_text()
+    assert (tmp_path / "p.png").stat().st_size > 10_000
