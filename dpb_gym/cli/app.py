@@ -275,7 +275,10 @@ def tune(
 def reproduce(
     target: Annotated[
         str,
-        typer.Argument(metavar="PAPER[/FIGURE]", help="private-assortment or private-pricing."),
+        typer.Argument(
+            metavar="PAPER[/FIGURE]",
+            help="private-assortment, private-pricing or adaprivate-ts; see docs/papers.",
+        ),
     ],
     out: Annotated[
         str | None, typer.Option(help="Folder; reproductions/PAPER by default. Resumes.")
@@ -295,7 +298,7 @@ def reproduce(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Run a paper's figures and judge its claims: HOLDS, CONDITIONAL or FAILS.
+    """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
 
     Example: dpb reproduce private-assortment/fig4 --replicates 10
     """

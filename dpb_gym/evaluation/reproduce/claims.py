@@ -40,6 +40,7 @@ class Quantity(Strict):
             at the budget's delta or 1e-5); ``"recorded"`` (a number of the curve's own that a
             study recorded under `name`).
         name: Of a recorded number.
+        over: Of another one, by whose mean the first one's is divided.
         reference: Picks the reference: a curve that matches this, and agrees with the curve
             on every other axis that both have; the curve itself if it is the only one.
         early: Part of the horizon, as fractions of it.
@@ -64,6 +65,7 @@ class Quantity(Strict):
         "recorded",
     ]
     name: str = ""
+    over: str = ""
     reference: Selector | None = None
     early: tuple[Fraction, Fraction] = (0.1, 0.3)
     late: tuple[Fraction, Fraction] = (0.8, 1.0)
@@ -77,7 +79,7 @@ class Quantity(Strict):
     def _check(self) -> Quantity:
         if (self.kind in REFERRING) != (self.reference is not None):
             raise ValueError(f"{' and '.join(REFERRING)} need a reference, the others have none")
-        if (self.kind == "recorded") != bool(self.name):
+        if (self.kind == "recorded") != bool(self.name) or (self.over and not self.name):
             raise ValueError("recorded numbers, and only they, have a name")
         for name, (low, high) in (("early", self.early), ("late", self.late)):
             if low >= high:

@@ -120,5 +120,5 @@ def _read(series: Series, path: str) -> Scalar | None:
         value = agent[name] if name in ("name", "label") else agent["params"].get(name)
     else:
         task = config["task"]
-        value = task["horizon"] if name == "horizon" else task["env_kwargs"].get(name)
+        value = task[name] if name in ("horizon", "name") else task["env_kwargs"].get(name)
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)

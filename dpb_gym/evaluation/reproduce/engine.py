@@ -20,6 +20,7 @@ from dpb_gym.evaluation.reproduce.curves import Curve, place
 from dpb_gym.evaluation.reproduce.figure import Figure
 from dpb_gym.evaluation.reproduce.loading import load_figures
 from dpb_gym.evaluation.reproduce.outputs import PAGE, PICTURE, html, write_outputs
+from dpb_gym.evaluation.reproduce.studies import run_study
 from dpb_gym.evaluation.reproduce.tables import print_figure
 from dpb_gym.evaluation.reproduce.verdicts import Judgement, judge
 from dpb_gym.evaluation.session import run_plan
@@ -185,14 +186,19 @@ def run_figure(
     if len(missing) == len(plans):
         reason = "; ".join(dict.fromkeys(missing.values()))
         return FigureResult(figure, (), (), (), {}, (), 0.0, 0, reason)
-    report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
-    wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
-    stored = Store.open(results).results()
-    series = collect(result for result in stored if result.cell.key in wanted)
-    curves = place(series, figure)
+    if figure.study is not None:
+        found = run_study(figure, plans, results, replicates, show)
+        curves, failures = found.curves, found.failures
+        seconds, rounds = found.seconds, found.rounds
+    else:
+        report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
+        wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
+        stored = Store.open(results).results()
+        curves = place(collect(r for r in stored if r.cell.key in wanted), figure)
+        failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
+        seconds, rounds = report.seconds, report.rounds
     count = suite.replicates if replicates is None else replicates
     judgements = judge_all(figure, curves, count)
-    failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
     facts = {
         "command": origin.command_line(),
         "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
@@ -212,8 +218,8 @@ def run_figure(
         failures,
         facts,
         files,
-        report.seconds,
-        report.rounds,
+        seconds,
+        rounds,
     )
 
 

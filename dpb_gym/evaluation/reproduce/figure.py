@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.evaluation.reproduce.claims import Axis, Claim, Selector, tuples
-from dpb_gym.evaluation.reproduce.layout import AxisMap, AxisPath, Table
+from dpb_gym.evaluation.reproduce.layout import AxisMap, AxisPath, Study, Table
 from dpb_gym.evaluation.suite import Slug, Suite, parse_suite
 from dpb_gym.evaluation.suite_parts import Strict
 
@@ -67,12 +67,13 @@ class Figure(Strict):
         synthetic: What the data are, if they are generated; marks every claim, unless the
             environments are given other `data`.
         suite: What is run; see `dpb_gym.evaluation.suite.Suite`.
+        study: What is measured of the trained agents beside regret and reward.
         results: Name of results that figures of a paper share: one folder, so that what two
             of them need is computed once. Their suites agree in name, tasks and seed.
         samples: Numbers of replicates, e.g. the paper's, at which every claim is judged
             as well, with the first of them.
         axes: Name of each axis, and where its value stands: ``agent.PARAMETER``,
-            ``agent.name``, ``agent.label``, ``task.PARAMETER``, ``task.horizon``,
+            ``agent.name``, ``agent.label``, ``task.PARAMETER``, ``task.horizon``, ``task.name``,
             ``budget.rho``, ``budget.epsilon``, ``budget.delta`` or ``budget.label``; or a
             map from such values to others, see `AxisMap`.
         variants: Axes along which every claim is judged anew.
@@ -90,6 +91,7 @@ class Figure(Strict):
     notes: tuple[str, ...] = ()
     synthetic: str = ""
     suite: Suite
+    study: Study | None = None
     results: Slug | None = None
     samples: tuple[int, ...] = ()
     axes: dict[Axis, AxisPath | AxisMap]
@@ -199,7 +201,8 @@ class Figure(Strict):
         }
         notes = ("Quick version: small, and its verdicts prove nothing.", *self.notes)
         suite = Suite.model_validate(self.suite.model_copy(update=update).model_dump())
-        return self.model_copy(update={"suite": suite, "notes": notes})
+        study = self.study and self.study.model_copy(update={"rounds": min(quick.horizon, 200)})
+        return self.model_copy(update={"suite": suite, "notes": notes, "study": study})
 
     def with_environment(self, env_kwargs: dict[str, Any]) -> Figure:
         """The figure with other parameters of its environments, under a name of its own."""

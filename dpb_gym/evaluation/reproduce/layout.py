@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -95,6 +95,20 @@ class Table(Strict):
         """Names of all axes it uses."""
         columns = () if self.columns is None else (self.columns,)
         return (self.rows, *columns, *self.where, *(self.quantity.reference or {}))
+
+
+class Study(Strict):
+    """What is measured of the trained agents; see `dpb_gym.evaluation.reproduce.studies`.
+
+    Attributes:
+        kind: ``"ope"``: off-policy estimates of the frozen agent from a uniform log.
+        rounds: Rounds of that log, which follow those of the training.
+        samples: How often a random policy is asked per round.
+    """
+
+    kind: Literal["ope"]
+    rounds: int = Field(default=10_000, ge=2)
+    samples: int = Field(default=20, ge=1)
 
 
 def _items(line: Any) -> list[tuple[Any, Any]]:

@@ -87,7 +87,7 @@ class Filled:
         """Names of the columns."""
         axis = self.table.columns
         if axis is None:
-            return ("", self.table.quantity.kind)
+            return ("", "measured")
         return ("", *(NOTHING if c is None else f"{axis}={_said(c)}" for c in self.columns))
 
     @property

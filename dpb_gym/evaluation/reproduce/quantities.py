@@ -73,9 +73,12 @@ def measure(curve: Curve, quantity: Quantity, curves: Sequence[Curve]) -> Measur
     if quantity.kind == "guarantee-epsilon":
         return Measured((), "constant", true_epsilon(series))
     if quantity.kind == "recorded":
-        if quantity.name not in curve.recorded:
-            raise ResultError(f"{curve.label} has no {quantity.name!r}")
-        return Measured((curve.recorded[quantity.name],))
+        names = [name for name in (quantity.name, quantity.over) if name]
+        for name in names:
+            if name not in curve.recorded:
+                raise ResultError(f"{curve.label} has no {name!r}")
+        columns = tuple(curve.recorded[name] for name in names)
+        return Measured(columns, "ratio" if quantity.over else "first")
     reference = _reference(curve, quantity, curves).series
     if quantity.kind == "relative-regret":
         return Measured((final, reference.final_regret), "ratio")
