@@ -196,7 +196,8 @@ def shifted_inverse(noisy, shift, inverse, theta, logdet):
         shift: > 0.
         inverse: Output ``(B, d, d)``.
         theta: Output ``(B, d)``.
-        logdet: Output ``(B,)``; NaN, and nothing else written, where V is not positive definite.
+        logdet: Output ``(B,)``; NaN, and nothing else written, where an eigenvalue of V is below
+            half the shift.
     """
     B, d = theta.shape
     lower = np.empty((d, d))
@@ -204,10 +205,15 @@ def shifted_inverse(noisy, shift, inverse, theta, logdet):
         for i in range(d):
             for j in range(i + 1):
                 lower[i, j] = noisy[b, i, j]
-            lower[i, i] += shift
+            lower[i, i] += 0.5 * shift
         if not cholesky_one(lower, lower):
             logdet[b] = np.nan
             continue
+        for i in range(d):
+            for j in range(i + 1):
+                lower[i, j] = noisy[b, i, j]
+            lower[i, i] += shift
+        cholesky_one(lower, lower)
         logdet[b] = logdet_cholesky_one(lower)
         inverse_cholesky_one(lower, inverse[b])
         multiply_one(inverse[b], noisy[b, :d, d], theta[b])

@@ -29,8 +29,8 @@ class JointLinUCB(LinearRival):
     """LinUCB that knows features and rewards through noisy sums of [x; r] [x; r]' only.
 
     V is the sum of x x' plus noise plus a shift that bounds the noise's operator norm with high
-    probability; theta = V^-1 u with the noisy u = sum r x. Where V is not positive definite
-    nevertheless, its eigenvalues are raised to a hundredth of the shift.
+    probability; theta = V^-1 u with the noisy u = sum r x. Eigenvalues of V below half the shift
+    are raised to that.
     """
 
     releaser: ContinualSum | GaussianSum
@@ -95,7 +95,7 @@ class JointLinUCB(LinearRival):
     def _repair(self, b: int, noisy: Array, shift: float) -> None:
         d = len(noisy) - 1
         values, vectors = np.linalg.eigh(noisy[:d, :d])
-        values = np.maximum(values + shift, 0.01 * shift)
+        values = np.maximum(values + shift, 0.5 * shift)
         # elementwise, so that no BLAS decides the bits
         inverse = np.zeros((d, d))
         for value, vector in zip(values, vectors.T):

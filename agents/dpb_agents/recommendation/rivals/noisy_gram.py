@@ -28,12 +28,12 @@ class NoisyGramUCB(JointLinUCB):
         every: Rounds between releases. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
         calibration: ``"verified"``, or ``"paper"``: noise of standard deviation range /
-            sqrt(2 rho) on A (off its diagonal) and b, as if only the reward counted. The
-            guarantee is what that gives for a user-round: four times the budget for rewards in
-            [0, 1].
-        shift: Multiple of a bound on the noise's operator norm that is added to V; 0 with
-            eigenvalues raised where needed is the naive reading.
-        ridge: Added to V besides, > 0.
+            sqrt(2 rho) on A (off its diagonal) and b, as if only the reward counted, rho by RU's
+            Eq. 2.8 for an (epsilon, delta) budget. The guarantee is what that gives for a
+            user-round: four times that rho for rewards in [0, 1].
+        shift: Multiple of a bound on the noise's operator norm that is added to V; at 0, the
+            naive reading, only the ridge is.
+        ridge: Added to V besides, > 0; eigenvalues below half of both are raised to that.
         centre: Subtract the middle of the reward's range (erratum R9).
     """
 
@@ -56,11 +56,21 @@ class NoisyGramUCB(JointLinUCB):
         super().__init__(alpha, every, calibration, shift, ridge, centre)
 
     def _open_sums(self, clip: PSDBall, noise: NoiseSource, budget: Budget) -> None:
-        from dpb_gym.privacy import GaussianSum, Ledger, Release, calibrate
+        from dpb_gym.privacy import (
+            GaussianSum,
+            Ledger,
+            Release,
+            calibrate,
+            gaussian_sigma,
+            textbook_rho,
+        )
 
         if self.calibration == "paper":
-            (entry,) = calibrate(budget, Release(2.0 * self._half))
-            sigma = math.sqrt(2.0) * entry
+            rho = budget.rho
+            if budget.epsilon is not None and budget.delta is not None:
+                rho = textbook_rho(budget.epsilon, budget.delta)
+            assert rho is not None
+            sigma = math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * self._half)
         else:
             (sigma,) = calibrate(budget, Release(clip.sensitivity()))
         # the paper's noise costs more than the budget, so it gets a ledger without bound

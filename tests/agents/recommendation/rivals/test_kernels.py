@@ -120,7 +120,7 @@ def test_shifted_inverse(drawn):
     noisy = rng.standard_normal((B, d + 1, d + 1))
     noisy[:, :d, :d] = good
     noisy[:, :d, d] = noisy[:, d, :d]
-    noisy[0, 0, 0] = -5.0
+    noisy[0, :d, :d] = -0.3 * np.eye(d)  # positive definite after the shift, but below half of it
     inverse, theta, logdet = np.full((B, d, d), 9.0), np.full((B, d), 9.0), np.empty(B)
     kernels.linear_rivals.shifted_inverse(noisy, 0.5, inverse, theta, logdet)
     assert np.isnan(logdet[0]) and (inverse[0] == 9.0).all() and (theta[0] == 9.0).all()

@@ -143,6 +143,9 @@ def test_noise_for_rewards_only_is_four_times_too_small_for_user_rounds():
     # standard deviation 1 / sqrt(2 rho) on the entries of b
     assert agent.releaser.sigma / math.sqrt(2) == pytest.approx(1 / math.sqrt(2 * rho), rel=1e-9)
     assert agent.guarantee.rho == pytest.approx(4 * rho, rel=1e-9)
+    # RU's Eq. 2.8 at epsilon 1, delta 1e-5
+    agent = begun("noisy-gram-ucb", Budget.approx(1.0, DELTA), calibration="paper")
+    assert agent.releaser.sigma / math.sqrt(2) == pytest.approx(4.901, rel=1e-3)
 
 
 class Recorder:
