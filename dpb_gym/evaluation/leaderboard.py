@@ -12,6 +12,7 @@ from dpb_gym.agent import agent_specs
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.cells import CellResult, Task
+from dpb_gym.evaluation.data_notes import data_notes
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.evaluation.track_scores import track_results
 from dpb_gym.problems.base import Array
@@ -148,6 +149,7 @@ def to_leaderboard(
         rows = [s for s in series if s.task == task.name]
         if not rows:
             continue
+        remarks += data_notes(task)
         most = max(len(s.replicates) for s in rows)
         for s in rows:
             if len(s.replicates) < most:

@@ -47,6 +47,8 @@ def table(data: LeaderboardData | TaskResult, *, console: Console | None = None)
     for task in tasks:
         console.print(render(task, width=console.width))
     console.print(f"{COMPARISON_NOTE} Regret and score: mean [95% interval].", style="dim")
+    for note in getattr(data, "notes", ()):
+        console.print(note, style="dim", markup=False)
 
 
 def render(task: TaskResult, *, width: int = 160) -> RenderableType:
