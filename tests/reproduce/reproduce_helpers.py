@@ -54,7 +54,7 @@ FIGURE: dict[str, Any] = {
 def claim(**changes: Any) -> Claim:
     """A claim; by default that the regret falls along rho."""
     base = {"id": "a-claim", "text": "A claim.", "quantity": "final-regret"}
-    if not {"than", "value"} & set(changes):
+    if not {"than", "value", "printed"} & set(changes):
         base |= {"along": "rho", "expect": "falls"}
     return Claim.model_validate({**base, **changes})
 

@@ -16,6 +16,7 @@ from dpb_gym.evaluation.reproduce import judge, load_figures, targets
 from dpb_gym.evaluation.reproduce.curves import Curve, place
 from dpb_gym.evaluation.reproduce.figure import Figure
 from dpb_gym.evaluation.reproduce.loading import parse_figure
+from dpb_gym.evaluation.reproduce.numbers import fill
 
 ALL = targets()
 
@@ -23,7 +24,8 @@ ALL = targets()
 def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
     """Curves of a figure with made-up regrets, as its suite would yield them."""
     series = []
-    for plan in plan_suite(figure.suite):
+    tasks = tuple(task.model_copy(update={"requires": None}) for task in figure.suite.tasks)
+    for plan in plan_suite(figure.suite.model_copy(update={"tasks": tasks})):
         for entry in plan.entries:
             rng = np.random.default_rng(len(series))
             regret = np.cumsum(rng.random((replicates, 50)) + 0.1, axis=1)
@@ -52,8 +54,8 @@ def test_every_claim_finds_what_it_compares(target: str) -> None:
     (figure,) = load_figures(target)
     curves = fabricated(figure)
     for one in figure.claims:
-        found = judge(one, curves, figure.variants)
-        if one.quantity.kind == "spent":  # nothing is promised by made-up curves
+        found = judge(one, curves, figure.variants, figure.tables)
+        if one.quantity.kind in ("spent", "recorded"):  # made-up curves promise and record nothing
             continue
         assert found.comparisons, (one.id, found.summary)
         expected = {a for a in figure.variants if any(c.axes[a] is not None for c in curves)}
@@ -72,10 +74,76 @@ def test_agents_and_quick_versions_can_be_made(target: str) -> None:
                 entry.make()
     quick = figure.quickened().suite
     assert quick.protocol != figure.suite.protocol
-    assert quick.tasks[0].horizon == figure.quick.horizon < figure.suite.tasks[0].horizon
+    for small, full in zip(quick.tasks, figure.suite.tasks):
+        expected = figure.quick.horizons.get(full.name, figure.quick.horizon)
+        assert small.horizon == expected < full.horizon
     for agent in quick.agents:
         if "explore" in agent.params:
             assert agent.params["explore"] < quick.tasks[0].horizon
+
+
+@pytest.mark.parametrize("target", ALL)
+def test_every_table_is_filled_and_every_printed_number_has_its_place(target: str) -> None:
+    (figure,) = load_figures(target)
+    curves = fabricated(figure)
+    for table in figure.tables:
+        filled = fill(table, curves)
+        if table.quantity.kind in ("guarantee-epsilon", "recorded"):
+            continue
+        cells = [cell for _, line in filled.rows for cell in line if cell is not None]
+        assert cells, table.id
+        shown = [cell.printed for cell in cells if cell.printed is not None]
+        assert len(shown) == len(table.printed), table.id
+
+
+def test_figures_that_share_results_agree() -> None:
+    """One store: equal protocols, and equal parameters under equal labels, full and quick."""
+    groups: dict[str, list[Figure]] = {}
+    for figure in load_figures("adaprivate-ts"):
+        if figure.results is not None:
+            groups.setdefault(figure.results, []).append(figure)
+    assert len(groups["synthetic"]) == 5
+    for figures in groups.values():
+        for small in (False, True):
+            shared = [figure.quickened() if small else figure for figure in figures]
+            assert len({figure.suite.protocol for figure in shared}) == 1
+            assert len({(f.suite.block, f.suite.replicates) for f in shared}) == 1
+            known: dict[str, Any] = {}
+            for figure in shared:
+                for agent in figure.suite.agents:
+                    made = (agent.name, agent.params)
+                    assert known.setdefault(agent.label, made) == made, agent.label
+
+
+def test_the_numbers_of_ru() -> None:
+    """What RU print, against the text of the tables: rows in order, columns by epsilon."""
+    tables = {(f.figure, t.id): t for f in load_figures("adaprivate-ts") for t in f.tables}
+    expected = {
+        ("table1", "own"): [92.2, 95.2, 96.9, 98.2, 93.5, 96.7, 98.2, 98.7],
+        ("table2", "own"): [
+            92.2, 95.2, 96.9, 98.2, 93.5, 96.7, 98.2, 98.7, 95.9, 96.5, 96.7, 96.7,
+            95.4, 97.5, 97.7, 97.7, 93.6, 96.8, 98.3, 98.7,
+        ],
+        ("table3", "movielens"): [
+            71.9, 74.2, 80.8, 84.2, 72.3, 74.4, 79.8, 84.1, 72.6, 75.2, 81.9, 84.7,
+            71.7, 74.8, 80.7, 84.6, 70.9, 71.0, 71.1, 71.2, 71.7, 75.2, 84.4, 90.6,
+            66.5, 67.8, 69.4, 71.8,
+        ],
+        ("table3", "jester"): [
+            70.8, 71.5, 73.3, 75.7, 72.3, 73.1, 74.5, 76.3, 67.4, 68.0, 70.9, 74.6,
+            70.1, 70.7, 76.3, 82.8, 70.1, 70.1, 70.5, 70.0, 73.7, 78.5, 81.3, 83.3,
+            73.4, 74.0, 77.4, 81.6,
+        ],
+        ("table4", "own"): [91.2, 93.5, 95.2, 96.8, 97.5],
+        ("table5", "value"): [0.534, 0.765, 0.766, 0.764],
+        ("table6", "own"): [
+            93.5, 96.7, 98.2, 98.7, 86.9, 91.1, 95.2, 98.2, 83.3, 84.9, 87.5, 92.1,
+        ],
+        ("user-level", "group"): [80.4, 26.0, 14.2],
+        ("user-level", "clipping"): [90.6, 87.4, 96.4, 94.8],
+    }  # fmt: skip
+    for place_, values in expected.items():
+        assert [cell.value for cell in tables[place_].printed] == values, place_
 
 
 def test_the_constants_of_section_5() -> None:
@@ -148,6 +216,30 @@ def change(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("suite.replicates", 0, "replicates"),
         ("suite.agents.0.parms", {}, "parms: unknown key"),
         ("title", None, "title"),
+        ("claims.0.printed", "t1", "exactly one of along, than, value and printed"),
+        ("tables", [{"id": "t", "title": "T", "quantity": "final-regret", "rows": "x"}], "table t"),
+        (
+            "tables",
+            [
+                {
+                    "id": "t",
+                    "title": "T",
+                    "quantity": "final-regret",
+                    "rows": "agent",
+                    "columns": "explore",
+                    "printed": {"Random": 1.0},
+                }
+            ],
+            "a row maps columns",
+        ),
+        (
+            "tables",
+            [{"id": "t", "title": "T", "quantity": "final-regret", "rows": "agent"}] * 2,
+            "distinct ids",
+        ),
+        ("claims.0.quantity", {"kind": "recorded"}, "have a name"),
+        ("study", {"kind": "other"}, "study.kind"),
+        ("axes.agent", {"path": [], "values": []}, "axes.agent"),
         ("quick.horizon", 1, "quick.horizon"),
     ],
 )
