@@ -9,9 +9,11 @@ from the first round on, her record moves the running sum by the whole sensitivi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from dpb_agents.pricing.explore_commit import ExploreCommit
 from dpb_agents.pricing.private import PrivatePricing
 from dpb_gym import Budget
 from dpb_gym.evaluation.audit import audit
@@ -42,3 +44,22 @@ def test_the_gram_matrix_shows_its_budget_and_no_more(rho, least):
 def test_erratum_p1_end_to_end():
     report = audit(PrintedSensitivity, Budget.zcdp(2.0), runs=2000, **WHERE)
     assert report.verdict == "FAIL", report
+
+
+class QuietFit(ExploreCommit):
+    """Explore then commit with a sixteenth of the noise variance that it is charged for."""
+
+    def begin(self, problem, streams, budget=None):
+        super().begin(problem, streams, budget)
+        estimator = self._curator.estimator
+        estimator.plan = replace(estimator.plan, sigma=0.25 * estimator.plan.sigma)
+
+
+def test_private_fits_show_part_of_their_budget():
+    """Many customers who all buy drive theta to where the target's gradient is large."""
+    how = {"params": {"explore": 508}, "env_kwargs": {"dim": 2}, "horizon": 512}
+    report = audit("explore-commit-pricing", Budget.zcdp(2.0), runs=500, **how)
+    assert report.verdict == "PASS" and 0.1 < report.rho < 2.0, report
+    how = {"env_id": "DPB/Pricing-v0", "env_kwargs": {"dim": 2}, "horizon": 512}
+    quiet = audit(lambda: QuietFit(explore=508), Budget.zcdp(2.0), runs=500, **how)
+    assert quiet.verdict == "FAIL", quiet
