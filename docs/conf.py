@@ -30,6 +30,7 @@ default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {"Array": "numpy.ndarray", "FloatArray": "numpy.ndarray"}
 python_use_unqualified_type_names = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

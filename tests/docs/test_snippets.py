@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+# Generated pages have tests of their own.
+WRITTEN = [p for p in DOCS.rglob("*.md") if not p.relative_to(DOCS).parts[0].startswith("_")]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(WRITTEN)]
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 NAMES = [str(p.relative_to(ROOT)) for p in PAGES]
@@ -105,5 +108,17 @@ def test_local_links_resolve(page):
     for target in LINK.findall(page.read_text()):
         if "://" in target or target.startswith(("#", "mailto:")):
             continue
+        if target.startswith("_generated/"):
+            continue  # Sphinx checks these
         path = (page.parent / target.partition("#")[0]).resolve()
         assert path.exists(), f"{page.name}: {target}"
+        anchor = target.partition("#")[2]
+        assert not anchor or anchor in anchors(path), f"{page.name}: {target}"
+
+
+def anchors(page):
+    """Anchors of a page's headings, as GitHub and MyST make them."""
+    heads = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.M
+    )
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

@@ -58,20 +58,20 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
     cls = spec.load()
     doc = docstrings.parse(cls)
     facts = [
-        ["problems", ", ".join(spec.supports)],
-        ["budget", BUDGET_USES[spec.budget]],
-        ["class", f"`{spec.entry_point}`"],
+        ["Problems", ", ".join(spec.supports)],
+        ["Budget", BUDGET_USES[spec.budget]],
+        ["Class", f"`{spec.entry_point}`"],
     ]
     if not spec.partial_feedback:
-        facts.append(["rounds without feedback", "not allowed (`protocol='matrix'` only)"])
+        facts.append(["Rounds without feedback", "not allowed (`protocol='matrix'` only)"])
     if spec.uses_oracle:
-        facts.append(["hidden state", "reads it: a yardstick, not a contestant"])
+        facts.append(["Hidden state", "reads it: a yardstick, not a contestant"])
     names = _siblings(spec)
     shared = f"The class is also registered as {names}." if names else ""
     return [
         f"# {spec.name}",
         doc.summary,
-        table(["", ""], facts),
+        "\n".join(f"- **{title}**: {text}" for title, text in facts),
         doc.body,
         shared,
         "## Example",
@@ -92,7 +92,10 @@ import dpb_gym
 
 result = dpb_gym.evaluate(
     "{HOMES[spec.supports[0]]}",
-    agents={{"{spec.name}": {agent}, "baseline": "random"}},
+    agents={{
+        "{spec.name}": {agent},
+        "baseline": "random",
+    }},
     horizon=500,
     replicates=2,
 )

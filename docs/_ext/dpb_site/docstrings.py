@@ -12,7 +12,7 @@ from typing import Any
 
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Example|Examples|Note|Yields):\s*$", re.M)
 _ENTRY = re.compile(r"^(\*{0,2}\w+)(?: \([^)]*\))?:\s*", re.M)
-_SEE = re.compile(r"[Ss]ee `([\w.]+)`")
+_OTHER = re.compile(r"(?<!`)`([A-Z]\w+)`(?!`)")
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,23 @@ def _plain(text: str) -> str:
 
 
 def parameters(thing: Callable[..., Any]) -> dict[str, str]:
-    """What each parameter means, following ``See `Other` ``, "" where nothing is said."""
-    own = parse(thing)
-    known = dict(own.arguments)
-    for other in dict.fromkeys(_SEE.findall(" ".join(own.arguments.values()))):
+    """What each parameter means, "" where nothing is said.
+
+    Where a docstring refers to another one (``See `Other` ``, or an argument list passed on), the
+    other one is read too.
+    """
+    known = dict(parse(thing).arguments)
+    passed_on = known.get("args", "")
+    for other in dict.fromkeys(_OTHER.findall(" ".join(known.values()))):
         target = _find(thing, other)
         if target is None:
             continue
         doc = parse(target)
-        named = {**entries(doc.sections.get("Attributes", "")), **doc.arguments}
-        for name, text in named.items():
+        for name, text in {**entries(doc.sections.get("Attributes", "")), **doc.arguments}.items():
             if name not in known or f"ee `{other}`" in known[name]:
                 known[name] = text
-    signature = inspect.signature(thing)
-    return {name: known.get(name, "") for name in signature.parameters}
+    names = inspect.signature(thing).parameters
+    return {n: known.get(n) or (passed_on if f"``{n}``" in passed_on else "") for n in names}
 
 
 def _find(thing: Any, dotted: str) -> Any:

@@ -103,7 +103,10 @@ for _ in range(100):
     observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
 print(info["regret"])
 
-dpb_gym.evaluate("{entry.id}", agents=["oracle", "random"], horizon=200, replicates=2).table()
+result = dpb_gym.evaluate(
+    "{entry.id}", agents=["oracle", "random"], horizon=200, replicates=2
+)
+result.table()
 """
 
 
