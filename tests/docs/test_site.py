@@ -1,0 +1,123 @@
+"""The documentation site: a page per registered environment and agent, and every example runs."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpb_gym
+from dpb_gym.agent import agent_specs
+from dpb_gym.envs.catalogue import ENVIRONMENTS
+
+DOCS = Path(__file__).parents[2] / "docs"
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\((/[^)#\s]+\.md)")
+# What other tests register in this process is not ours to document.
+OWN_ENVS = [i for i in ENVIRONMENTS if i.startswith("DPB/")]
+OWN_AGENTS = [n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents.")]
+
+
+@pytest.fixture(scope="module")
+def extension():
+    sys.path.insert(0, str(DOCS / "_ext"))
+    yield importlib.import_module("dpb_site")
+    sys.path.remove(str(DOCS / "_ext"))
+
+
+@pytest.fixture(scope="module")
+def site(extension, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    extension.generate(DOCS, folder)
+    return folder
+
+
+@pytest.mark.parametrize("env_id", OWN_ENVS)
+def test_every_environment_has_a_page_whose_example_runs(site, env_id, capsys):
+    page = (site / "environments" / f"{env_id.replace('/', '-')}.md").read_text()
+    assert page.startswith(f"# {env_id}\n")
+    for title in ("Example", "Parameters", "Observation and action", "Source"):
+        assert f"\n## {title}\n" in page
+    for name, value in ENVIRONMENTS[env_id].parameters().items():
+        assert f"`{name}` = `{value!r}`" in page
+    assert "See the problem's class." not in page, "a parameter is not described"
+    (code,) = FENCE.findall(page)
+    exec(code, {})
+    assert env_id in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", OWN_AGENTS)
+def test_every_agent_has_a_page_that_says_what_it_guarantees(site, name):
+    page = (site / "agents" / f"{name}.md").read_text()
+    spec = agent_specs()[name]
+    assert page.startswith(f"# {name}\n") and spec.summary in page
+    private = "per reward" in page or "per user" in page
+    assert "## Guarantee" in page and private == (spec.budget != "never")
+    assert "Not described." not in page, "a parameter is not described"
+    (code,) = FENCE.findall(page)
+    assert f'"{name}"' in code
+
+
+# One agent of a class stands for the others; agents that train networks have tests of their own.
+CLASSES = {agent_specs()[n].entry_point: n for n in OWN_AGENTS if not n.startswith("sb3-")}
+
+
+@pytest.mark.parametrize("name", CLASSES.values())
+def test_examples_of_agents_run(site, name, capsys):
+    (code,) = FENCE.findall((site / "agents" / f"{name}.md").read_text())
+    exec(code.replace("horizon=500", "horizon=300"), {"dpb_gym": dpb_gym})
+    out = capsys.readouterr().out
+    assert name in out and "baseline" in out
+
+
+def test_indices_name_every_page(site):
+    listed = (site / "environments" / "index.md").read_text()
+    assert all(f"`{env_id}`" in listed for env_id in OWN_ENVS)
+    listed = (site / "agents" / "index.md").read_text()
+    assert all(f"\n{name}\n" in listed for name in OWN_AGENTS)
+
+
+def test_links_between_pages_resolve(site):
+    for page in site.rglob("*.md"):
+        for target in LINK.findall(page.read_text()):
+            where = site.parent if target.startswith("/_generated/") else DOCS
+            path = where / target.lstrip("/").replace("_generated", site.name, 1)
+            assert path.exists(), f"{page.name}: {target}"
+
+
+def test_every_public_name_is_on_a_page_of_the_api(extension, site):
+    api = importlib.import_module("dpb_site.api")
+    for name in api.MODULES:
+        module = importlib.import_module(name)
+        assert api.public_names(module), f"{name} exports nothing"
+        assert all(hasattr(module, member) for member in api.public_names(module))
+        assert (site / "api" / f"{name}.md").exists()
+
+
+def test_recipes_are_shown(site):
+    folder = importlib.import_module("dpb_site.agents").recipe_folder()
+    for recipe in folder.glob("*.yaml"):
+        page = site / "agents" / f"{recipe.stem}.md"
+        assert not page.exists() or "## Recipe" in page.read_text()
+    assert "## Recipe" in (site / "agents" / "one-pass-linear.md").read_text()
+
+
+def test_a_page_of_something_unregistered_goes_away(extension, tmp_path):
+    pages = importlib.import_module("dpb_site.markdown").Pages(tmp_path)
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "gone.md").write_text("# gone\n")
+    pages.write("agents/here", ["# here"])
+    pages.remove_stale()
+    assert [p.name for p in tmp_path.rglob("*.md")] == ["here.md"]
+
+
+def test_tables_of_contents_need_not_match(extension, tmp_path):
+    leftovers = importlib.import_module("dpb_site.leftovers")
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "a.md").write_text("# a\n")
+    source = "```{toctree}\n:glob:\n\nagents/*\nnothing*\n```\n"
+    assert "agents/*" in leftovers.existing_patterns(source, tmp_path)
+    assert "nothing" not in leftovers.existing_patterns(source, tmp_path)
