@@ -137,7 +137,7 @@ class ExactMLE:
         zeta: Link scale of the logistic model, unused otherwise.
         ridge: Weight of ``||theta||^2 / 2``, positive.
         tolerance: Excess of the loss over its minimum before the last Newton step.
-        capacity: Records kept as they are, at most.
+        capacity: Records kept as they are, at most; `CAPACITY` by default.
     """
 
     def __init__(
@@ -149,9 +149,10 @@ class ExactMLE:
         zeta: float | None,
         ridge: float,
         tolerance: float = 1e-5,
-        capacity: int = CAPACITY,
+        capacity: int | None = None,
     ) -> None:
-        self.records = DemandRecords(replicates, dim, min(horizon, capacity))
+        kept = min(horizon, CAPACITY if capacity is None else capacity)
+        self.records = DemandRecords(replicates, dim, kept)
         self._horizon = horizon
         self._folded = 0
         self._model = MODELS.index(demand)
