@@ -94,7 +94,8 @@ def group_of(row: Row) -> Group:
     return Group(row.notion, row.unit)
 
 
-def _rank(group: Group) -> tuple[bool, int, str, int, str]:
+def rank(group: Group) -> tuple[bool, int, str, int, str]:
+    """Sort key of groups: known notions and units in order, non-private last."""
     notions, units = list(NOTIONS), list(UNITS)
     notion, unit = group.notion or "", group.unit or ""
     return (
@@ -113,7 +114,7 @@ def groups(rows: Iterable[Row]) -> list[tuple[Group, list[Row]]]:
         found.setdefault(group_of(row), []).append(row)
     return [
         (group, sorted(found[group], key=lambda row: (row.regret.mean, row.key)))
-        for group in sorted(found, key=_rank)
+        for group in sorted(found, key=rank)
     ]
 
 

@@ -27,8 +27,17 @@ from dpb_gym.report.grouping import (
     strength,
     stroke,
 )
-from dpb_gym.report.model import PROBLEMS, CurvePoint, Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.model import PROBLEMS, LeaderboardData, Row, TaskResult
 from dpb_gym.report.numerals import decimals, number
+from dpb_gym.report.page_parts import (
+    score_axis,
+    score_bar,
+    share,
+    shared_rounds,
+    thin,
+    track_view,
+    verdict_class,
+)
 from dpb_gym.report.palette import colours
 from dpb_gym.report.terminal import plain
 
@@ -37,10 +46,6 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("tools.js", "state.js", "rows.js", "axes.js", "charts.js", "main.js")
-MAX_POINTS = 240
-"""Curves are thinned to this many points; the first and last stay."""
-
-_SCORE_FLOOR, _SCORE_CEILING = -0.5, 1.25
 
 
 def html(data: LeaderboardData, path: str | os.PathLike[str]) -> Path:
@@ -77,13 +82,17 @@ def render(data: LeaderboardData) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     shades = colours(data.tasks)
     tasks = [_task_view(task, shades) for task in data.tasks]
+    tracks = [
+        track_view(track, data.tasks, shades, len(tasks) + k) for k, track in enumerate(data.tracks)
+    ]
     page: str = _template().render(
         data=data,
         created=_readable(data.created),
         agents=len({row.agent for task in data.tasks for row in task.rows}),
         tasks=tasks,
+        parts=_parts(data, tasks, tracks),
         filters=_filters(data),
-        payload={"tasks": [view["payload"] for view in tasks]},
+        payload={"tasks": [view["payload"] for view in [*tasks, *tracks]]},
         note=COMPARISON_NOTE,
         notions=NOTIONS,
         units=UNITS,
@@ -125,6 +134,22 @@ def _readable(created: str) -> str:
     return text
 
 
+def _parts(
+    data: LeaderboardData, tasks: list[dict[str, Any]], tracks: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Each track with its tasks, then the tasks without one; tasks keep their numbers."""
+    numbered = list(enumerate(tasks))
+    parts = [
+        {
+            "track": view,
+            "tasks": [(t, v) for t, v in numbered if v["task"].track == track.track],
+        }
+        for view, track in zip(tracks, data.tracks)
+    ]
+    loose = [(t, v) for t, v in numbered if not v["task"].track]
+    return [*parts, *([{"track": None, "tasks": loose}] if loose else [])]
+
+
 def _filters(data: LeaderboardData) -> list[dict[str, Any]]:
     """The choices of each filter, only those that occur."""
     rows = [row for task in data.tasks for row in task.rows]
@@ -132,6 +157,11 @@ def _filters(data: LeaderboardData) -> list[dict[str, Any]]:
     present = [group for group, _ in groups(rows)]
     budgets = sorted({row.budget for row in rows}, key=budget_order)
     return [
+        {
+            "name": "track",
+            "title": "Track",
+            "choices": [(track.track, track.title) for track in data.tracks],
+        },
         {"name": "problem", "title": "Problem", "choices": [(p, p) for p in problems]},
         {
             "name": "guarantee",
@@ -147,9 +177,10 @@ def _task_view(task: TaskResult, shades: dict[str, tuple[str, str]]) -> dict[str
         "regret": decimals(row.regret.mean for row in task.rows),
         "reward": decimals(row.reward.mean for row in task.rows),
     }
-    best, alpha, scores = best_keys(task), strength(task), _score_axis(task)
+    best, alpha = best_keys(task), strength(task)
+    scores = score_axis([row.score for row in task.rows if row.score is not None])
     position = {row.key: index for index, row in enumerate(task.rows)}
-    by_key = {row.key: row for row in task.rows}
+    rounds = shared_rounds(task.rows)
     sections = [
         {
             "group": group,
@@ -164,10 +195,9 @@ def _task_view(task: TaskResult, shades: dict[str, tuple[str, str]]) -> dict[str
                     "reference": row.name in REFERENCES,
                     "colour": shades[row.agent],
                     "alpha": alpha[row.key],
-                    "bar": _bar(row.score, scores),
-                    "verdict": _verdict(row),
+                    "bar": None if row.score is None else score_bar(row.score, scores),
+                    "verdict": "" if row.audit is None else verdict_class(row.audit["verdict"]),
                     "params": [(key, _brief(value)) for key, value in sorted(row.params.items())],
-                    "improvement": _improvement(row, by_key),
                 }
                 for row in rows
             ],
@@ -180,31 +210,31 @@ def _task_view(task: TaskResult, shades: dict[str, tuple[str, str]]) -> dict[str
         "sections": sections,
         "audited": any(row.audit is not None for row in task.rows),
         "scored": any(row.score is not None for row in task.rows),
-        "zero": _share(0.0, scores),
+        "zero": share(0.0, scores),
         "payload": {
             "task": task.task,
+            "title": task.task,
+            "track": task.track,
             "problem": task.problem,
+            "rounds": rounds,
             "horizon": task.horizon,
-            "rows": [_row_payload(row, task, shades, alpha[row.key]) for row in task.rows],
+            "rows": [_row_payload(row, task, shades, alpha[row.key], rounds) for row in task.rows],
         },
     }
 
 
 def _row_payload(
-    row: Row, task: TaskResult, shades: dict[str, tuple[str, str]], alpha: float
+    row: Row,
+    task: TaskResult,
+    shades: dict[str, tuple[str, str]],
+    alpha: float,
+    rounds: list[int] | None,
 ) -> dict[str, Any]:
     scale = budget_scale(row.budget)
     group = group_of(row)
-    words = (
-        row.agent,
-        row.name,
-        row.budget,
-        row.guarantee,
-        group.label,
-        task.task,
-        task.env_id,
-        task.problem,
-    )
+    # The guarantee's words are those of its group and its budget.
+    words = (row.agent, row.name, row.budget, row.guarantee, task.task, task.env_id, task.problem)
+    chances = row.improvement or {}
     return {
         "key": row.key,
         "agent": row.agent,
@@ -218,8 +248,9 @@ def _row_payload(
         "colour": list(shades[row.agent]),
         "alpha": round(alpha, 3),
         "regret": [row.regret.mean, row.regret.low, row.regret.high],
-        "curve": _thin(row.curve),
-        "search": " ".join(words).lower(),
+        "curve": thin(row.curve, rounds is None),
+        "chances": [_chance(chances.get(other.key)) for other in task.rows] if chances else None,
+        "search": " ".join([*words, group.label, task.track]).lower(),
         "sort": {
             "agent": [row.agent.lower(), list(budget_order(row.budget))],
             "budget": list(budget_order(row.budget)),
@@ -233,67 +264,10 @@ def _row_payload(
     }
 
 
-def _thin(curve: tuple[CurvePoint, ...]) -> list[list[float]]:
-    """Returns the curve as four columns with at most `MAX_POINTS` entries, 6 digits each."""
-    last = len(curve) - 1
-    if last >= MAX_POINTS:
-        curve = tuple(curve[round(i * last / (MAX_POINTS - 1))] for i in range(MAX_POINTS))
-    columns: list[list[float]] = [[point[0] for point in curve]]
-    for part in (1, 2, 3):
-        columns.append([float(f"{point[part]:.6g}") for point in curve])
-    return columns
-
-
-def _score_axis(task: TaskResult) -> tuple[float, float]:
-    """Ends of the score bars: 0 and 1, and as far beyond as intervals reach, within reason."""
-    scores = [row.score for row in task.rows if row.score is not None]
-    low = min([0.0, *(score.low for score in scores)])
-    high = max([1.0, *(score.high for score in scores)])
-    return max(low, _SCORE_FLOOR), min(high, _SCORE_CEILING)
-
-
-def _share(value: float, axis: tuple[float, float]) -> float:
-    low, high = axis
-    return round(100 * min(1.0, max(0.0, (value - low) / (high - low))), 2)
-
-
-def _bar(score: Interval | None, axis: tuple[float, float]) -> dict[str, float] | None:
-    """Places of a score bar in percent of its width."""
-    if score is None:
-        return None
-    zero, mean = _share(0.0, axis), _share(score.mean, axis)
-    low, high = _share(score.low, axis), _share(score.high, axis)
-    return {
-        "left": min(zero, mean),
-        "width": round(abs(mean - zero), 2),
-        "low": low,
-        "span": round(high - low, 2),
-    }
-
-
-def _verdict(row: Row) -> str:
-    """Style class of an audit verdict."""
-    if row.audit is None:
-        return ""
-    word = str(row.audit["verdict"]).lower()
-    if word.startswith(("pass", "ok", "consistent")):
-        return "pass"
-    return "fail" if word.startswith(("fail", "violat", "refut")) else "open"
+def _chance(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def _brief(value: object) -> str:
     text = str(plain(value))
     return text if len(text) <= 200 else text[:199] + "…"
-
-
-def _improvement(row: Row, rows: dict[str, Row]) -> list[dict[str, Any]]:
-    """Rivals under the same guarantee first, each part by falling probability."""
-    entries: list[dict[str, Any]] = [
-        {
-            "label": display(rows[key]),
-            "probability": probability,
-            "same": group_of(rows[key]) == group_of(row),
-        }
-        for key, probability in (row.improvement or {}).items()
-    ]
-    return sorted(entries, key=lambda e: (not e["same"], -e["probability"], e["label"]))

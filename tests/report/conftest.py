@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report import Interval, LeaderboardData, Row, TaskResult, TrackResult, TrackRow
 
 CHECKPOINTS = np.unique(np.geomspace(1, 10_000, 40).round().astype(int))
 
@@ -216,9 +217,87 @@ def make_crowd(rows: int = 30, tasks: int = 5, seed: int = 0) -> LeaderboardData
     return make_data(made)
 
 
+def make_track(name: str, tasks: Sequence[TaskResult], title: str = "") -> TrackResult:
+    """The track of some tasks, its scores the means of theirs."""
+    rows: dict[str, list[Row]] = {}
+    for task in tasks:
+        for row in task.rows:
+            rows.setdefault(row.key, []).append(row)
+    return TrackResult(
+        track=name,
+        title=title or name.capitalize(),
+        description=f"All of {name}.",
+        tasks=tuple(task.task for task in tasks),
+        rows=tuple(
+            TrackRow(
+                agent=mine[0].agent,
+                name=mine[0].name,
+                budget=mine[0].budget,
+                notion=mine[0].notion,
+                unit=mine[0].unit,
+                score=Interval(
+                    *(
+                        float(np.mean([getattr(row.score, end) for row in mine]))
+                        for end in ("mean", "low", "high")
+                    )
+                ),
+                tasks=tuple(task.task for task in tasks if key in {r.key for r in task.rows}),
+                ahead=0.5 if mine[0].notion else None,
+                verdict="pass" if mine[0].audit else "",
+            )
+            for key, mine in rows.items()
+        ),
+    )
+
+
+def make_arena(agents: int = 25, sizes: int = 5, budgets: int = 4, seed: int = 0) -> Any:
+    """Three tracks of `sizes` tasks, `agents` private agents at every budget and some others."""
+    rng = np.random.default_rng(seed)
+    rhos = [0.02, 0.1, 0.5, 1.0, 2.0, 5.0][:budgets]
+    tasks, tracks = [], []
+    for problem in ZOO:
+        mine = []
+        for size in range(sizes):
+            rows = []
+            for k in range(agents):
+                private = k >= 6
+                for rho in rhos if private else (None,):
+                    level = (20 + 13 * k) * (1.0 if rho is None else (rho + 0.02) ** -0.3)
+                    rows.append(
+                        make_row(
+                            rng,
+                            agent=f"Agent {chr(65 + k)} of {problem}",
+                            name=f"agent-{k}",
+                            notion=("joint" if k % 3 else "central") if private else None,
+                            unit=("user-round" if k % 3 else "reward") if private else None,
+                            budget="none" if rho is None else f"rho={rho:g}",
+                            guarantee="non-private"
+                            if rho is None
+                            else f"joint zCDP rho={rho:g} per user-round (replace-one)",
+                            regret=interval(rng, level),
+                            score=interval(rng, 1 - level / 2000, 0.02),
+                            params={"mechanism": "blt", "bonus": 0.1, "exploration": 300},
+                        )
+                    )
+            for i, row in enumerate(rows):
+                chances = {r.key: round(float(rng.random()), 3) for r in rows if r.key != row.key}
+                rows[i] = Row(**(vars(row) | {"improvement": chances}))
+            task = make_task(problem, seed=size, task=f"{problem}-size{size}")
+            mine.append(replace(task, rows=tuple(rows), track=problem))
+        tasks += mine
+        tracks.append(make_track(problem, mine))
+    return make_data(tasks, tracks=tuple(tracks))
+
+
 @pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
     """The factories of sample data."""
     return SimpleNamespace(
-        interval=interval, row=make_row, task=make_task, data=make_data, crowd=make_crowd
+        interval=interval,
+        row=make_row,
+        task=make_task,
+        data=make_data,
+        crowd=make_crowd,
+        track=make_track,
+        arena=make_arena,
     )

@@ -19,7 +19,8 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
 from dpb_gym.report import Interval, html
 from dpb_gym.report.numerals import decimals, number
-from dpb_gym.report.page import MAX_POINTS, TEMPLATES, render
+from dpb_gym.report.page import TEMPLATES, render
+from dpb_gym.report.page_parts import MAX_POINTS
 
 VOID = {"meta", "link", "input", "line", "path", "br"}
 
@@ -169,8 +170,11 @@ def test_details_hold_the_rest(make):
             assert f"Records clipped{row.clipped}" in re.sub(r"\s+", "", panel).replace(
                 "Recordsclipped", "Records clipped"
             )
-        for key, chance in row.improvement.items():
-            assert f"{chance:.2f}" in panel, key
+    payload = page.payload()["tasks"][0]["rows"]
+    for i, row in enumerate(task.rows):
+        found = dict(zip((other.key for other in task.rows), payload[i]["chances"]))
+        assert found.pop(row.key) is None
+        assert found == pytest.approx(row.improvement, abs=5.01e-4)
 
 
 def test_score_bars_stand_where_the_scores_are(make):
@@ -284,10 +288,68 @@ def test_curves_are_thinned_but_keep_their_ends(make):
     curve = [(int(k), float(k) ** 0.5, float(k) ** 0.5 - 0.5, float(k) ** 0.5 + 0.5) for k in t]
     row = make.row(np.random.default_rng(0), curve=curve)
     page = Page(render(make.data([replace(make.task(), rows=(row,))])))
-    rounds, mean, low, high = page.payload()["tasks"][0]["rows"][0]["curve"]
+    task = page.payload()["tasks"][0]
+    rounds, (mean, below, above) = task["rounds"], task["rows"][0]["curve"]
+    low, high = np.subtract(mean, below), np.add(mean, above)
+    np.testing.assert_allclose([below, above], 0.5, rtol=5e-3)
     assert len(rounds) == len(mean) == len(low) == len(high) == MAX_POINTS
     assert rounds[0] == 1 and rounds[-1] == 5000 and rounds == sorted(set(rounds))
     np.testing.assert_allclose(mean, np.sqrt(rounds), rtol=1e-5)
+
+
+def test_curves_with_other_rounds_keep_their_own(make):
+    rng = np.random.default_rng(0)
+    curves = [[(1, 1.0, 0.5, 2.0), (9, 2.0, 1.0, 4.0)], [(3, 1.0, 0.5, 2.0)]]
+    rows = tuple(make.row(rng, agent=f"A{k}", curve=c) for k, c in enumerate(curves))
+    task = Page(render(make.data([replace(make.task(), rows=rows)]))).payload()["tasks"][0]
+    assert task["rounds"] is None
+    assert task["rows"][0]["curve"] == [[1, 9], [1, 2], [0.5, 1], [1, 2]]
+    assert task["rows"][1]["curve"] == [[3], [1], [0.5], [1]]
+
+
+def test_tracks_show_their_scores_and_those_of_their_tasks(make):
+    data = make.arena(agents=8, sizes=2, budgets=2)
+    page = Page(render(data))
+    assert len(set(page.ids)) == len(page.ids)
+    assert {e["data-filter"] for e in page.elements if "data-filter" in e} >= {"track"}
+    rows = [e["text"] for e in page.named("row")]
+    tracks = [row for track in data.tracks for row in track.rows]
+    assert len(rows) == len(tracks) + sum(len(task.rows) for task in data.tasks)
+    payload = page.payload()["tasks"]
+    assert [view["task"] for view in payload[6:]] == ["assortment", "pricing", "recommendation"]
+    scores = [r["sort"]["score"] for view in payload[6:] for r in view["rows"]]
+    assert scores == [row.score.mean for row in tracks]
+    for row in tracks:
+        shown = [text for text in rows if row.agent in text and number(row.score.mean, 3) in text]
+        assert any(number(row.score.low, 3) in text for text in shown)
+
+
+def test_rows_that_miss_a_task_stand_last_and_win_nothing(make):
+    data = make.arena(agents=8, sizes=2, budgets=1)
+    first, second = data.tasks[:2]
+    winner = min((r for r in first.rows if r.notion == "joint"), key=lambda r: r.regret.mean)
+    rows = tuple(r for r in second.rows if r.key != winner.key)
+    second = replace(
+        second,
+        rows=tuple(
+            replace(r, improvement={k: v for k, v in r.improvement.items() if k != winner.key})
+            for r in rows
+        ),
+    )
+    track = make.track("assortment", [first, second])
+    page = Page(render(make.data([first, second], tracks=(track,))))
+    (gap,) = page.named("gaps")
+    assert winner.agent in gap["text"] and "best" not in gap["class"].split()
+    view = page.payload()["tasks"][2]
+    (sort,) = [r["sort"] for r in view["rows"] if r["key"] == winner.key]
+    assert sort["score"] is None
+
+
+def test_a_page_of_many_rows_stays_small(make):
+    data = make.arena(agents=14, sizes=2, budgets=4)
+    count = sum(len(task.rows) for task in data.tasks)
+    assert count > 200
+    assert len(render(data).encode()) < 7000 * count
 
 
 def test_the_same_data_give_the_same_bytes(make, tmp_path):

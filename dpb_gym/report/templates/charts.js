@@ -1,19 +1,36 @@
 /* Regret curves and privacy-regret frontiers. */
-var NAMES = 18, FRONTIER = 220;
+var NAMES = 18, CROWD = 24, FRONTIER = 220;
 
-/* An agent's weaker budgets are named by the budget alone: the colour says the rest. */
+/* The budget without what all of its kind share: "eps=1", not "eps=1, delta=1e-05". */
+function shortBudget(row) {
+  return row.scale ? row.scale[0].split(' ')[0] + '=' + tick(row.scale[1]) : row.budget;
+}
+
 function endNames(series) {
-  var strongest = {};
+  var times = {};
+  series.forEach(function (s) { times[s.row.agent] = (times[s.row.agent] || 0) + 1; });
   series.forEach(function (s) {
-    var known = strongest[s.row.agent];
-    if (!known || s.row.alpha > known.row.alpha) strongest[s.row.agent] = s;
-  });
-  series.forEach(function (s) {
-    var whole = strongest[s.row.agent] === s || s.row.budget === 'none';
-    s.name = shorten(whole ? s.row.label : s.row.budget, 26);
+    var name = s.row.label;
+    if (s.row.budget !== 'none' && s.row.label.indexOf(s.row.budget) > 0) {
+      var budget = ' ' + shortBudget(s.row);
+      name = times[s.row.agent] > 1 ? shorten(s.row.agent, 30 - budget.length) + budget : s.row.agent;
+    }
+    s.name = shorten(name, 30);
   });
 }
 
+/* Where very many curves would show, each agent keeps its largest budget and those singled out. */
+function thinned(view, series) {
+  if (series.length <= CROWD) return series;
+  var largest = {};
+  series.forEach(function (s) {
+    var known = largest[s.row.agent];
+    if (!known || s.row.alpha > known.row.alpha) largest[s.row.agent] = s;
+  });
+  return series.filter(function (s) {
+    return largest[s.row.agent] === s || state.pins.indexOf(view.t + '-' + s.i) >= 0;
+  });
+}
 
 function canvas(holder, width, height, label) {
   holder.textContent = '';
@@ -33,11 +50,13 @@ function span(values, log) {
   return low > high ? null : [low, high];
 }
 
-function points(row) {
-  var c = row.curve, result = [];
-  for (var k = 0; k < c[0].length; k++) {
-    if ((state.logx && c[0][k] <= 0) || (state.logy && c[1][k] <= 0)) continue;
-    result.push({ t: c[0][k], mean: c[1][k], low: c[2][k], high: c[3][k] });
+/* Rounds stand with the task if all of its curves share them. */
+function points(task, row) {
+  var own = task.rounds ? 0 : 1, t = own ? row.curve[0] : task.rounds, c = row.curve, result = [];
+  for (var k = 0; k < t.length; k++) {
+    var mean = c[own][k];
+    if ((state.logx && t[k] <= 0) || (state.logy && mean <= 0)) continue;
+    result.push({ t: t[k], mean: mean, low: mean - c[own + 1][k], high: mean + c[own + 2][k] });
   }
   return result;
 }
@@ -56,8 +75,15 @@ function drawCurves(view) {
     beside.getBoundingClientRect().left >= holder.getBoundingClientRect().right;
   var height = width < 480 ? 250 : tall ? 2 * FRONTIER + 34 : 320;
   var series = view.visible.map(function (i) {
-    return { i: i, row: view.task.rows[i], points: points(view.task.rows[i]) };
+    return { i: i, row: view.task.rows[i], points: points(view.task, view.task.rows[i]) };
   }).filter(function (s) { return s.points.length > 0; });
+  var asked = series.length;
+  series = thinned(view, series);
+  var caption = $('.curves figcaption', view.section);
+  caption.textContent = 'Cumulative pseudo-regret by round' +
+    (series.length < asked ? ", each agent's largest budget (filter by budget for others)" : '');
+  var crowd = series.length > NAMES && width >= 560;
+  if (crowd) height = Math.max(height, 14 * series.length + 60);
   var svg = canvas(holder, width, height, 'Regret curves of ' + series.length + ' rows on ' +
     view.task.task + '; the table below holds their ends');
   view.chart = null;
@@ -75,7 +101,7 @@ function drawCurves(view) {
     ys[1] = Math.max(0, ys[1]);
   }
   if (!state.logx && xs[1] > 0) xs[0] = 0;
-  var named = series.length <= NAMES && width >= 560;
+  var named = series.length <= CROWD + 8 && width >= 560;
   endNames(series);
   var names = series.map(function (s) { return s.name; });
   var box = { top: 10, bottom: height - 40, right: width - (named ? rightRoom(names) : 14) };
@@ -125,10 +151,11 @@ function drawFrontiers(view) {
       .sort(function (a, b) { return a - b; });
     return { group: JSON.parse(name)[0], kind: JSON.parse(name)[1], entries: sets[name], values: values };
   }).filter(function (plan) { return plan.values.length > 1; });
-  holder.classList.toggle('many', plans.length > 2);
+  holder.classList.toggle('many', view.track || plans.length > 2);
   plans.forEach(function (plan) {
     var figure = make('figure', holder);
-    make('figcaption', figure, 'Final regret by budget, ' + plan.group.replace('/', ', per '));
+    make('figcaption', figure, (view.track ? 'One minus score' : 'Final regret') + ' by budget, ' +
+      plan.group.replace('/', ', per '));
     plan.canvas = make('div', figure, null, 'canvas');
   });
   plans.forEach(function (plan) { frontier(view, plan, rival, plans.length > 1 ? FRONTIER : 280); });
@@ -138,7 +165,6 @@ function frontier(view, plan, rival, height) {
   var holder = plan.canvas, entries = plan.entries, values = plan.values, kind = plan.kind;
   var width = holder.clientWidth;
   if (width < 360) height = Math.min(height, 230);
-  var svg = canvas(holder, width, height, 'Final regret by ' + kind + ' on ' + view.task.task);
   entries = entries.filter(function (e) { return !state.logy || e.row.regret[0] > 0; });
   var agents = entries.map(function (e) { return e.row.agent; })
     .filter(function (a, k, all) { return all.indexOf(a) === k; });
@@ -148,6 +174,8 @@ function frontier(view, plan, rival, height) {
   if (!ys) return;
   if (state.logy) ys[0] *= 0.8; else ys = [Math.min(0, ys[0]), Math.max(0, ys[1])];
   var named = agents.length <= NAMES && width >= 300;
+  if (named) height = Math.max(height, 14 * (agents.length + 1) + 56);
+  var svg = canvas(holder, width, height, (view.track ? 'One minus score' : 'Final regret') + ' by ' + kind + ' on ' + view.task.task);
   var names = agents.concat(rival ? [rival.row.label] : []).map(function (a) { return shorten(a, 20); });
   var box = { top: 10, bottom: height - 40, right: width - (named ? rightRoom(names) : 14) };
   var y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);

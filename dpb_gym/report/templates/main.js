@@ -49,7 +49,8 @@ function renderCharts(view) {
   if (view.section.hidden || !view.rows.length) return;
   $('.charts', view.section).hidden = false;
   drawFrontiers(view);
-  drawCurves(view);
+  if (!view.track) drawCurves(view);
+  else $('.charts', view.section).hidden = !$('.frontiers figure', view.section);
   light(view, null);
 }
 
@@ -65,11 +66,16 @@ function syncControls() {
   start.task = state.task;
   $('#reset').disabled = JSON.stringify(start) === JSON.stringify(state);
   var count = 0, all = 0;
-  VIEWS.forEach(function (view) { count += view.visible.length; all += view.rows.length; });
+  VIEWS.forEach(function (view) {
+    if (view.track) return;
+    count += view.visible.length;
+    all += view.rows.length;
+  });
   $('#status').textContent = (count === all ? all : count + ' of ' + all) + (all === 1 ? ' row' : ' rows');
   $('#mixed').hidden = state.apart;
   $('#nothing').hidden = count > 0 || !filtered();
   $$('.tasks a').forEach(function (link) { link.hidden = VIEWS[+link.dataset.jump].section.hidden; });
+  $$('.tasks p').forEach(function (line) { line.hidden = !$('a:not([hidden])', line); });
 }
 
 function render() {

@@ -1,12 +1,12 @@
 /* What the reader asked for. The address keeps it, so that a view can be sent to somebody. */
-var FILTERS = ['problem', 'guarantee', 'budget'];
-var FALLING = ['score', 'reward', 'speed'];
+var FILTERS = ['track', 'problem', 'guarantee', 'budget'];
+var FALLING = ['score', 'reward', 'speed', 'ahead'];
 var SORTABLE = $$('thead th[data-sort]').map(function (th) { return th.dataset.sort; });
 var state = blank();
 
 function blank() {
   return {
-    q: '', problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
+    q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
     apart: true, logx: false, logy: false, pins: [], task: null
   };
 }
@@ -82,6 +82,7 @@ function chosen(name, value) {
 }
 
 function passes(task, row, anyBudget) {
-  return chosen('problem', task.problem) && chosen('guarantee', row.group) &&
+  return chosen('track', task.track) && chosen('problem', task.problem) &&
+    chosen('guarantee', row.group) &&
     (anyBudget || chosen('budget', row.budget)) && found(row);
 }
