@@ -12,7 +12,8 @@ from dpb_gym.cli.options import read_settings
 from dpb_gym.cli.output import print_json, print_table
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.progress import duration
-from dpb_gym.evaluation.tuning import Point, Tuning, tune
+from dpb_gym.evaluation.tuning import tune
+from dpb_gym.evaluation.tuning_results import Point, Tuning
 from dpb_gym.privacy import Budget
 
 

@@ -7,17 +7,12 @@ defaults are always among the points.
 
 from __future__ import annotations
 
-import inspect
-import itertools
 import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import AgentSpec, agent_spec
@@ -32,6 +27,8 @@ from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.session import run_plan
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
+from dpb_gym.evaluation.tuning_points import Grid, choose_points, defaults, read_grid
+from dpb_gym.evaluation.tuning_results import Choice, Point, Recipe, Tuning
 from dpb_gym.privacy import Budget
 
 TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
@@ -41,124 +38,6 @@ POINTS = 32
 """Points per agent and budget, unless more or fewer are asked for."""
 
 REPLICATES = 20
-SHUFFLE_SEED = 20_240_229
-
-Grid = Mapping[str, Sequence[Any]]
-
-
-@dataclass(frozen=True)
-class Point:
-    """One set of parameters, measured at one budget.
-
-    Attributes:
-        params: What differs from the agent's defaults; empty for the defaults.
-        regret: Mean regret at the horizon over the tuning replicates.
-        error: Its standard error; NaN for one replicate.
-    """
-
-    params: Mapping[str, Any]
-    regret: float
-    error: float
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was found for one agent at one budget.
-
-    Attributes:
-        agent: Registered name.
-        budget: Budget in short, ``"none"`` without one.
-        best: The point of least mean regret.
-        default: The agent's defaults, None if they failed.
-        points: All points that ran, best first.
-    """
-
-    agent: str
-    budget: str
-    best: Point
-    default: Point | None
-    points: tuple[Point, ...]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """One set of parameters for all budgets, and how it was found.
-
-    Attributes:
-        agent: Registered name.
-        parameters: The set whose regret, relative to the best at each budget, is smallest
-            on average over the budgets; defaults included.
-        choices: The best at each budget.
-        grid: The grid.
-        points: Points per budget, the defaults among them.
-        path: The YAML file.
-    """
-
-    agent: str
-    parameters: Mapping[str, Any]
-    choices: tuple[Choice, ...]
-    grid: Mapping[str, tuple[Any, ...]]
-    points: int
-    path: Path
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """A finished tuning.
-
-    Attributes:
-        env_id: Environment.
-        options: Its parameters, the horizon among them.
-        seeds: First and last tuning seed.
-        recipes: One per agent.
-        failures: Messages of points that failed; they cannot be chosen.
-        folder: Where the results lie.
-        rounds: Agent rounds computed now.
-        seconds: Wall time.
-    """
-
-    env_id: str
-    options: Mapping[str, Any]
-    seeds: tuple[int, int]
-    recipes: tuple[Recipe, ...]
-    failures: tuple[str, ...]
-    folder: Path
-    rounds: int
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "environment": self.env_id,
-            "options": dict(self.options),
-            "seeds": list(self.seeds),
-            "results": str(self.folder),
-            "failures": list(self.failures),
-            "agents": [
-                {
-                    "agent": recipe.agent,
-                    "parameters": dict(recipe.parameters),
-                    "grid": {key: list(values) for key, values in recipe.grid.items()},
-                    "points": recipe.points,
-                    "recipe": str(recipe.path),
-                    "budgets": [
-                        {
-                            "budget": choice.budget,
-                            "best": _point(choice.best),
-                            "default": None if choice.default is None else _point(choice.default),
-                            "points": [_point(point) for point in choice.points],
-                        }
-                        for choice in recipe.choices
-                    ],
-                }
-                for recipe in self.recipes
-            ],
-        }
-
-
-def _point(point: Point) -> dict[str, Any]:
-    error = None if math.isnan(point.error) else point.error
-    return {"parameters": dict(point.params), "regret": point.regret, "standard_error": error}
 
 
 def tune(
@@ -250,7 +129,7 @@ def tune(
             for budget in grid[name]
         )
         best = _overall(choices)
-        merged = {**_defaults(specs[name]), **fixed[name], **best}
+        merged = {**defaults(specs[name]), **fixed[name], **best}
         path = home / f"{name}.yaml"
         recipe = Recipe(name, merged, choices, chosen[name], len(sets[name]), path)
         write_recipe(
@@ -281,76 +160,6 @@ def check_seeds(first: int, replicates: int) -> None:
         )
 
 
-def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any, ...]]:
-    """The grid of an agent: the one given, or its class's `tuning_grid`.
-
-    A class that is registered under several names may map each of them to a grid of its own.
-
-    Raises:
-        ParameterError: If there is nothing to tune, or a grid is not lists of values.
-    """
-    grid: Any = given
-    if grid is None:
-        own: Any = getattr(spec.load(), "tuning_grid", {})
-        per_name = bool(own) and all(isinstance(value, Mapping) for value in own.values())
-        grid = own.get(spec.name, {}) if per_name else own
-    defaults = _defaults(spec)
-    if not grid:
-        known = ", ".join(defaults) or "none"
-        raise ParameterError(
-            f"agent {spec.name!r} has nothing to tune: its class has no tuning_grid. "
-            f"Give a grid (--grid '{spec.name}.KEY=[VALUE, ...]'); its parameters are {known}"
-        )
-    read: dict[str, tuple[Any, ...]] = {}
-    for key, values in grid.items():
-        if isinstance(values, (str, bytes)) or not isinstance(values, Sequence) or not values:
-            raise ParameterError(
-                f"the grid of {spec.name!r} wants a list of values for {key!r}, got {values!r}"
-            )
-        start = defaults.get(key)
-        read[str(key)] = tuple(
-            # YAML's 1 is the same point as a default of 1.0.
-            float(v) if isinstance(start, float) and type(v) is int else v
-            for v in plain(list(values), f"grid of {spec.name!r}, {key}")
-        )
-    return read
-
-
-def choose_points(
-    spec: AgentSpec,
-    grid: Mapping[str, Sequence[Any]],
-    fixed: Mapping[str, Any],
-    cap: int | None,
-) -> list[dict[str, Any]]:
-    """The points to run, the defaults (``{}``) first.
-
-    Args:
-        spec: The agent.
-        grid: Values per parameter.
-        fixed: Parameters that do not vary.
-        cap: Most points; a random choice runs if the grid has more. None for all.
-
-    Raises:
-        ParameterError: If a parameter is both fixed and varied.
-    """
-    both = sorted(set(grid) & set(fixed))
-    if both:
-        raise ParameterError(f"{spec.name}: {', '.join(both)} cannot be fixed and varied")
-    start = {**_defaults(spec), **fixed}
-    seen = {canonical(plain(start, spec.name))}
-    points: list[dict[str, Any]] = []
-    for values in itertools.product(*grid.values()):
-        point = dict(zip(grid, values))
-        key = canonical(plain({**start, **point}, spec.name))
-        if key not in seen:
-            seen.add(key)
-            points.append({k: v for k, v in point.items() if k not in start or start[k] != v})
-    if cap is not None and len(points) > cap - 1:
-        order = np.random.default_rng(SHUFFLE_SEED).permutation(len(points))
-        points = [points[i] for i in sorted(order[: cap - 1])]
-    return [{}, *points]
-
-
 def _names(agents: Sequence[str]) -> list[str]:
     names = [agents] if isinstance(agents, str) else list(agents)
     if not names:
@@ -366,16 +175,6 @@ def _budgets(spec: AgentSpec, budgets: Sequence[Budget]) -> list[Budget | None]:
     return list(dict.fromkeys(budgets)) if budgets else [None]
 
 
-def _defaults(spec: AgentSpec) -> dict[str, Any]:
-    signature = inspect.signature(spec.load())
-    known = {
-        name: p.default
-        for name, p in signature.parameters.items()
-        if p.default is not inspect.Parameter.empty
-    }
-    return {**known, **spec.params}
-
-
 def _entries(
     spec: AgentSpec,
     fixed: Mapping[str, Any],
@@ -386,7 +185,7 @@ def _entries(
     entries = []
     for point in points:
         said = ", ".join(f"{k}={v}" for k, v in {**fixed, **point}.items()) or "defaults"
-        merged = {**_defaults(spec), **fixed, **point}
+        merged = {**defaults(spec), **fixed, **point}
         entries += [named_entry(f"{spec.name} [{said}]", spec.name, b, merged) for b in budgets]
     return entries
 
@@ -403,7 +202,7 @@ def _choose(
     measured = []
     default = None
     for params in points:
-        merged = plain({**_defaults(spec), **fixed, **params}, spec.name)
+        merged = plain({**defaults(spec), **fixed, **params}, spec.name)
         found = series.get((spec.name, label, canonical(merged)))
         if found is None or len(found.replicates) < replicates:
             continue

@@ -19,7 +19,8 @@ from dpb_gym.agent import AgentSpec, agent_spec
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
-from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, choose_points, read_grid, tune
+from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, tune
+from dpb_gym.evaluation.tuning_points import choose_points, read_grid
 from dpb_gym.privacy import Budget
 
 ENV = "DPB/Recommendation-v0"
