@@ -148,6 +148,8 @@ class AdaPrivate(LinearPolicy):
         )
         self.user_bound = validation.choice("user_bound", user_bound, USER_BOUNDS)
         self.clip = validation.real("clip", clip, 0.0, open_low=True)
+        if self.unit == "reward" and max_rounds_per_user is not None:
+            raise ParameterError("max_rounds_per_user belongs to unit='user'")
         if self.unit == "user" and self.sampling < 1.0:
             raise ParameterError(
                 "sampling protects single rewards: unit='user' needs sampling=1, because the "

@@ -186,7 +186,8 @@ class LinearPolicy(Agent):
     @property
     def clipped_count(self) -> Array:
         """Rewards outside their declared range so far, ``(B,)``."""
-        return self.releaser.clipped_count
+        count: Array = self.releaser.clipped_count
+        return count
 
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)

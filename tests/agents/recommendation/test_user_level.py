@@ -234,6 +234,8 @@ def test_what_does_not_go_together_is_refused(play):
         play("adaprivate-ts", [0], 10, budget, USER)
     with pytest.raises(ParameterError, match="identifies users"):
         play("adaprivate-ts", [0], 10, budget, {**USER, "max_rounds_per_user": 3})
+    with pytest.raises(ParameterError, match="belongs to unit='user'"):
+        make_agent("adaprivate-ts", max_rounds_per_user=3)
     with pytest.raises(ParameterError, match="one by one"):
         make_agent("adaprivate-amp", unit="user")
     with pytest.raises(ParameterError, match="R10"):
