@@ -12,10 +12,12 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import dpb_gym
 from dpb_gym import cli
 from dpb_gym.agent import AgentSpec, agent_spec
+from dpb_gym.cli.app import app
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
@@ -264,6 +266,11 @@ def test_the_command(capfd: Any, tmp_path: Path) -> None:
     assert (tmp_path / "out/recipes/adaprivate-ts.yaml").exists()
     assert cli.run([*words, "--recipes", str(tmp_path / "mine")]) == 0
     assert (tmp_path / "mine/lin-ucb.yaml").exists()
+
+
+def test_help_has_an_example() -> None:
+    done = CliRunner().invoke(app, ["tune", "--help"], prog_name="dpb")
+    assert done.exit_code == 0 and "Example: dpb tune " in done.output
 
 
 @pytest.mark.parametrize(

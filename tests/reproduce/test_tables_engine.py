@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dpb_gym.cli import main
 from dpb_gym.errors import DataError
@@ -27,7 +29,7 @@ TABLE = {
 
 
 def test_tables_and_samples_are_written_everywhere(
-    figure_data: dict[str, Any], tmp_path: Path, capsys: Any
+    figure_data: dict[str, Any], tmp_path: Path
 ) -> None:
     figure_data |= {"tables": [TABLE], "samples": [2, 9]}
     figure = Figure.model_validate(figure_data)
@@ -40,12 +42,13 @@ def test_tables_and_samples_are_written_everywhere(
     (curve,) = (c for c in found.curves if c.axes["explore"] == 5 and c.axes["contexts"] == "raw")
     mean, sd = curve.series.regret[:, -1].mean(), curve.series.regret[:, -1].std(ddof=1)
     said = f"{mean:.1f} ± {sd:.1f} [3.0 ± 1.0]"
-    engine.Reproduction("made-up", tmp_path, (found,), tmp_path).table()
+    wide = Console(file=io.StringIO(), width=400)
+    engine.Reproduction("made-up", tmp_path, (found,), tmp_path).table(wide)
     run_figure(figure, tmp_path, workers=1)
-    printed = capsys.readouterr().out
+    printed = wide.file.getvalue()  # type: ignore[attr-defined]
     page, notes = ((tmp_path / f"figure.{kind}").read_text() for kind in ("html", "md"))
     for text in (printed, page, notes):
-        assert said in text and "with the first 2 replicates" in text
+        assert said in text and "ith the first 2 replicates: " in text
     data = json.loads((tmp_path / "verdicts.json").read_text())
     cell = next(c for c in data["tables"][0]["cells"] if c["contexts"] == "raw")
     assert cell["mean"] == pytest.approx(mean) and cell["printed"] == 3.0

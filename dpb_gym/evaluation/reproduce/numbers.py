@@ -70,9 +70,9 @@ class Filled:
     rows: tuple[tuple[Any, tuple[Cell | None, ...]], ...]
 
     @property
-    def heading(self) -> str:
-        """Title, and how to read the cells."""
-        said = [self.table.title]
+    def legend(self) -> str:
+        """How to read the cells; empty if they are plain numbers."""
+        said = []
         cells = [cell for _, line in self.rows for cell in line if cell is not None]
         if any(cell.spread is not None for cell in cells):
             said.append("mean ± standard deviation over replicates")
@@ -80,7 +80,12 @@ class Filled:
             said.append("95% intervals in parentheses")
         if any(cell.printed is not None for cell in cells):
             said.append("the paper's numbers in brackets")
-        return said[0] + (f" ({'; '.join(said[1:])})" if said[1:] else "")
+        return "; ".join(said)
+
+    @property
+    def heading(self) -> str:
+        """Title and legend in one line."""
+        return f"{self.table.title} ({self.legend})" if self.legend else self.table.title
 
     @property
     def head(self) -> tuple[str, ...]:

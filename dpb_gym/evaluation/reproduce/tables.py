@@ -49,7 +49,7 @@ def details(judgement: Judgement) -> str:
     if judgement.problem is None:
         parts.append(where(judgement))
     parts.append(fewer(judgement))
-    return ". ".join(part for part in parts if part)
+    return ". ".join(part[0].upper() + part[1:] for part in parts if part)
 
 
 def p_text(value: float | None) -> str:
@@ -141,7 +141,7 @@ def markdown(
         (
             f"**{j.verdict}**",
             _claim(j),
-            ". ".join(part for part in (j.summary, fewer(j)) if part),
+            "; ".join(part for part in (j.summary, fewer(j)) if part),
             where(j) if j.problem is None else "",
         )
         for j in judgements
@@ -149,7 +149,7 @@ def markdown(
     parts.append(_table(("verdict", "claim", "decided by", "where"), rows))
     for filled in (fill(one, curves) for one in figure.tables):
         parts.append(f"## {filled.table.title}")
-        parts.append(f"{filled.heading}.")
+        parts.append(filled.legend)
         parts.append(_table(filled.head, filled.lines))
     parts.append("## Curves")
     rows4 = [
