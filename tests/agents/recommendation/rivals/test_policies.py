@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ActionError, AgentError, BudgetError, ParameterError
+from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
 from dpb_gym.streams import AgentStreams
@@ -232,8 +236,6 @@ def test_bad_parameters_budgets_problems_and_actions_are_named(name):
 
 
 def inspect_parameters(name):
-    import inspect
-
     return inspect.signature(agent_spec(name).load()).parameters
 
 
@@ -284,3 +286,15 @@ def test_small_eigenvalues_are_raised_to_half_the_shift():
         np.testing.assert_allclose(agent._inverse[b], inverse, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(agent._theta[b], inverse @ noisy[b, :D, D], rtol=1e-9)
         assert agent._logdet[b] == pytest.approx(np.log(raised).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_the_recipe_is_a_point_of_the_grid_tuned_on_tuning_seeds(name):
+    path = Path(__file__).parents[4] / "agents" / "recipes" / f"{name}.yaml"
+    agent, params = load_recipe(path)
+    known, grid = inspect_parameters(name), agent_spec(name).load().tuning_grid
+    assert agent == name and set(params) == set(known)
+    for key, value in params.items():
+        assert value in grid.get(key, [known[key].default])
+    tuned_on = yaml.safe_load(path.read_text())["tuned_on"]
+    assert tuned_on["grid"] == grid and min(tuned_on["seeds"]) >= 1_000_000
