@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 3.3, 2.25
+TITLE = 46  # characters that fit over a panel
 INK, MUTED, HAIR = "#1c2430", "#5b6572", "#d9dee5"
 COLOURS = (
     "#1f5fb4", "#c2540a", "#1d7d4a", "#a92f78", "#6a48c2", "#0b7c89", "#b92f38", "#857000",
@@ -57,15 +59,18 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
     width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
     canvas = Canvas(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(canvas)
-    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey="row")
+    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex="col", sharey="row")
     for r, row in enumerate(rows):
         for c, column in enumerate(columns):
             axes = grid[r][c]
-            axes.set_title(name({**row, **column}) or " ", fontsize=8.5, color=INK, loc="left")
+            title = textwrap.fill(name({**row, **column}), TITLE) or " "
+            axes.set_title(title, fontsize=8.5, color=INK, loc="left")
             for line, colour in zip(lines, colours):
                 for curve in shown:
                     if _lies(curve, {**row, **column, **line}):
                         _line(axes, curve, colour, _caption(drawing, line))
+            if not axes.lines:
+                axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=MUTED)
             _plain(axes)
             if r == len(rows) - 1:
                 axes.set_xlabel("round", fontsize=8, color=MUTED)
@@ -73,6 +78,9 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
                 axes.set_ylabel("cumulative regret", fontsize=8, color=MUTED)
     handles: dict[str, Any] = {}
     for axes in grid.flat:
+        # last, as fixing one end of an axis stops it from growing with what is drawn later
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels())))
     canvas.suptitle(figure.title, fontsize=11, color=INK, x=0.01, ha="left", weight="bold")
     if handles:
@@ -149,5 +157,3 @@ def _plain(axes: Axes) -> None:
     axes.tick_params(labelsize=7.5, colors=MUTED, color=HAIR)
     axes.grid(True, color=HAIR, linewidth=0.5)
     axes.set_axisbelow(True)
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
