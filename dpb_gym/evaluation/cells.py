@@ -23,7 +23,7 @@ from dpb_gym.evaluation.entries import NO_BUDGET, Entry
 from dpb_gym.evaluation.runner import Timing
 from dpb_gym.problems.base import Array, Problem
 
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 """Raised whenever a change of the package changes any stored number."""
 
 SCHEMA_VERSION = 1

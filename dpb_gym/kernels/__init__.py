@@ -25,6 +25,7 @@ __all__ = [
     "mnl_fit",
     "mnl_slates",
     "one_pass",
+    "one_pass_linear",
     "price_search",
     "pricing",
     "recommendation",

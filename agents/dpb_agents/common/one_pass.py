@@ -8,6 +8,7 @@ computed from those. `docs/one-pass.md` has the method and the proofs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,7 @@ def open_sums(
     spread: float,
     signal: float,
     clip: Bound | None = None,
+    plan: Callable[[float], Schedule] | None = None,
 ) -> tuple[Sums, Releases]:
     """Makes the releaser of a row of running sums, and the policy's side of it.
 
@@ -98,6 +100,8 @@ def open_sums(
         signal: Size of a coordinate of one round's response: information times the prior's
             standard deviation.
         clip: Bound of the records, if the releaser is to enforce it.
+        plan: Makes the schedule of ``"weighted"`` from the noise of one release at scale 1 in
+            a coordinate of the response, instead of `Schedule.geometric`.
     """
     from dpb_gym.privacy import ContinualSum, ExactSum, equivalent_rho, gaussian_sigma
 
@@ -128,7 +132,10 @@ def open_sums(
     sigma = gaussian_sigma(rho, sensitivity)
     even = sigma * unit_noise / signal
     first = max(start, design.first * even)
-    schedule = Schedule.geometric(horizon, first, design.ratio, design.decay)
+    if plan is None:
+        schedule = Schedule.geometric(horizon, first, design.ratio, design.decay)
+    else:
+        schedule = plan(sigma * unit_noise)
     weighted = WeightedSum(
         width,
         replicates,

@@ -247,56 +247,6 @@ def test_a_hopeless_budget_costs_no_more_than_the_better_of_price_one_and_random
     assert ours <= 1.02 * min(rivals)
 
 
-def test_linear_without_budget_is_ridge_regression():
-    problem = problem_of("one-pass-linear", 130)
-    agent = begin("one-pass-linear", problem, [3], None, intercept=0.5, ratio=2.0, start=120)
-    instance = problem.instance([3])
-    X, y = [], []
-    for t in range(125):
-        context = instance.context()
-        action = agent.act(context)
-        feedback = instance.respond(action).feedback
-        agent.observe(context, action, feedback)
-        if t < 120:
-            X.append(np.append(context.features[0, action[0]].astype(float), 0.5))
-            y.append(feedback.reward[0] - 0.5)
-        instance.advance()
-    d = problem.dim
-    X = np.array(X) / math.sqrt(1.25)
-    # prior: (1/2)^2 / d per coefficient, a level uniform on [0, 1] for the intercept
-    prior = 1.25 * np.append(np.full(d, 0.25 / d), (1 / 12) / 0.5**2)
-    theta = np.linalg.solve(X.T @ X + np.diag(0.25 / prior), X.T @ np.array(y))
-    np.testing.assert_allclose(agent._theta[0], theta, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("level", [0.2, 0.85])
-def test_linear_does_not_need_centred_rewards(level):
-    """Rewards far off the middle of their range: the learned intercept takes them up."""
-    problem = problem_of("one-pass-linear", 3000, dim=6, reward="linear")
-    seeds = range(1_000_800, 1_000_816)
-
-    def run(intercept, shift):
-        agent = begin("one-pass-linear", problem, seeds, Budget.zcdp(0.5), intercept=intercept)
-        instance = problem.instance(seeds)
-        regret = np.zeros(len(seeds))
-        for t in range(3000):
-            context = instance.context()
-            action = agent.act(context)
-            outcome = instance.respond(action)
-            regret += outcome.regret
-            # expected rewards squeezed around the level, noise-free otherwise
-            reward = shift + 0.3 * (outcome.expected - 0.5)
-            agent.observe(context, action, outcome.feedback._replace(reward=reward))
-            if t < 2999:
-                instance.advance()
-        return regret
-
-    centred, off = run(0.25, 0.5), run(0.25, level)
-    assert off.mean() < 1.25 * centred.mean()
-    without = run(0.0, level)
-    assert off.mean() < without.mean()
-
-
 @pytest.mark.parametrize("demand", ["logistic", "gaussian"])
 def test_pricing_finds_theta_with_ample_data(demand):
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=20_000, demand=demand)
