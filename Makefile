@@ -39,7 +39,7 @@ $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 
 $(VENV)/.test: $(BIN)/dpb
 	@echo "Installing what the tests need (PyTorch for CPU among it) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,sb3,dask,secure]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,sb3,dask,secure,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -43,7 +43,7 @@ def _generate(app: Sphinx) -> None:
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
     if name == "index":
-        source[0] = leftovers.existing_patterns(source[0], Path(app.srcdir))
+        source[0] = leftovers.existing_patterns(source[0], app.env.found_docs)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from types import ModuleType
 
+from dpb_gym.errors import MissingExtraError
 from dpb_site.markdown import Pages, toctree
 
 MODULES = (
@@ -38,7 +39,12 @@ def write(pages: Pages) -> None:
     lines = []
     homes: dict[int, str] = {}
     for name in MODULES:
-        module = importlib.import_module(name)
+        try:
+            module = importlib.import_module(name)
+        except MissingExtraError as error:
+            pages.write(f"api/{name}", [f"# {name}", f"Not in this build: {error}."])
+            lines.append(f"- [`{name}`]({name}.md): not in this build")
+            continue
         summary = (inspect.getdoc(module) or "").partition("\n\n")[0].replace("\n", " ")
         pages.write(f"api/{name}", _page(module, homes))
         lines.append(f"- [`{name}`]({name}.md): {summary}")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
+
+from sphinx.util.matching import patfilter
 
 from dpb_site.markdown import Pages, toctree
 
@@ -24,9 +27,10 @@ def write(pages: Pages, docs: Path) -> None:
     pages.write("more/index", ["# More", text, toctree(f"/{name}" for name in found)])
 
 
-def existing_patterns(source: str, docs: Path) -> str:
-    """Leaves out the patterns of toctrees that match no page: Sphinx warns about them."""
-    return _PATTERN.sub(lambda m: m[0] if any(docs.glob(f"{m[0]}.md")) else "", source)
+def existing_patterns(source: str, names: Iterable[str]) -> str:
+    """Leaves out the patterns of toctrees that match no document: Sphinx warns about them."""
+    known = list(names)
+    return _PATTERN.sub(lambda m: m[0] if patfilter(known, m[0]) else "", source)
 
 
 def _listed(page: Path, docs: Path) -> list[Path]:
