@@ -84,6 +84,9 @@ def run(
     out: Annotated[
         str | None, typer.Option(help="Result directory; results/SUITE by default.")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option(help="Write the page of the result directory to this file.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     env: Annotated[str | None, typer.Option(help="Environment id, instead of a suite.")] = None,
     agent: Annotated[
@@ -116,7 +119,7 @@ def run(
         env, tuple(agent or ()), rho, epsilon, delta, horizon, seed, tuple(set_ or ())
     )
     options = running.RunOptions(
-        agents, tasks, replicates, workers, backend, scheduler, out, not quiet
+        agents, tasks, replicates, workers, backend, scheduler, out, not quiet, html
     )
     status = running.run(suite, ad_hoc, options)
     if status:

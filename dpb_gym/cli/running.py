@@ -46,6 +46,7 @@ class RunOptions:
     scheduler: str | None
     out: str | None
     progress: bool
+    html: str | None = None
 
 
 def run(suite_name: str | None, ad_hoc: AdHoc, options: RunOptions) -> int:
@@ -76,7 +77,7 @@ def run(suite_name: str | None, ad_hoc: AdHoc, options: RunOptions) -> int:
         show=options.progress,
         delay=PROGRESS_DELAY,
     )
-    _say(suite, report)
+    _say(suite, report, options.html)
     return 1 if report.failures else 0
 
 
@@ -86,7 +87,7 @@ def _say_left_out(plans: list[TaskPlan]) -> None:
             print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
 
 
-def _say(suite: Suite, report: RunReport) -> None:
+def _say(suite: Suite, report: RunReport, html: str | None) -> None:
     speed = report.rounds / report.seconds if report.seconds > 0 else 0.0
     done = f"{report.computed} cells computed"
     if report.computed:
@@ -101,7 +102,11 @@ def _say(suite: Suite, report: RunReport) -> None:
             f"dpb: {len(report.failures)} of {report.cells} cells failed; the others are kept",
             file=sys.stderr,
         )
-    else:
+    if html is not None:
+        from dpb_gym.evaluation.result import Result
+
+        print(f"page written to {Result.load(report.path).html(html)}")
+    elif not report.failures:
         print(f"Look at them: dpb leaderboard {report.path} --html leaderboard.html")
 
 

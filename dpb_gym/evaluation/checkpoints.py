@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -13,15 +14,15 @@ from dpb_gym.errors import ParameterError
 Checkpoints: TypeAlias = "str | int | Iterable[int]"
 
 LOG_POINTS = 64
-_ALLOWED = "'log', 'all', a number of checkpoints, or rounds in 1..horizon"
+_ALLOWED = "'log', 'log:N', 'all', a number of checkpoints, or rounds in 1..horizon"
 
 
 def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ...]:
     """Returns the increasing rounds to record; the last one is always the horizon.
 
     Args:
-        checkpoints: ``"log"``: at most 64 log-spaced rounds from 1 on; ``"all"``: every
-            round; an integer n: at most n evenly spaced rounds; or explicit rounds.
+        checkpoints: ``"log"``: at most 64 log-spaced rounds from 1 on, ``"log:N"``: at most
+            N of them, N at least 2; ``"all"``: every round; an integer n: at most n evenly spaced rounds; or explicit rounds.
         horizon: T, at least 1.
 
     Raises:
@@ -32,14 +33,18 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
         (250, 500, 750, 1000)
         >>> resolve_checkpoints([10, 100], 1000)
         (10, 100, 1000)
+        >>> resolve_checkpoints("log:4", 1000)
+        (1, 10, 100, 1000)
     """
     horizon = validation.integer("horizon", horizon, 1)
     if isinstance(checkpoints, str):
         if checkpoints == "all":
             return tuple(range(1, horizon + 1))
-        if checkpoints != "log":
+        match = re.fullmatch(r"log(?::([1-9][0-9]{0,5}))?", checkpoints)
+        if match is None or match[1] == "1":
             raise ParameterError(f"checkpoints must be {_ALLOWED}, got {checkpoints!r}")
-        spaced = np.rint(np.geomspace(1, horizon, LOG_POINTS)).astype(np.int64)
+        points = LOG_POINTS if match[1] is None else int(match[1])
+        spaced = np.rint(np.geomspace(1, horizon, points)).astype(np.int64)
     elif isinstance(checkpoints, (int, np.integer)):
         count = validation.integer("checkpoints", checkpoints, 1)
         spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:].astype(np.int64)

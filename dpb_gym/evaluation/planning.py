@@ -11,7 +11,7 @@ from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unkn
 from dpb_gym.evaluation.cells import Cell, Task, make_cell
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.entries import Entry, check_distinct, named_entry
-from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, Suite, SuiteAgent
+from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Suite, SuiteAgent
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import ProblemInfo
 
@@ -66,7 +66,7 @@ def plan_suite(
 
     Agents that do not support a task are skipped there, and tasks whose data are not here are
     left out unless they were asked for. An agent that the suite does not name but that is
-    registered takes part if asked for.
+    registered takes part if asked for, at every budget of the track if it takes any.
 
     Args:
         suite: The suite.
@@ -192,6 +192,8 @@ def _choose_agents(suite: Suite, names: Sequence[str] | None) -> list[SuiteAgent
                 labels = {agent.label for agent in suite.agents}
                 raise unknown_name("agent", name, labels | set(registered))
             found = [SuiteAgent(name=name)]
+            if registered[name].budget == "optional" and _has_grids(suite):
+                found.append(SuiteAgent(name=name, budgets=TRACK_GRID))
         chosen += [agent for agent in found if agent not in chosen]
     return chosen
 
@@ -205,19 +207,21 @@ def _spec(suite: Suite, agent: SuiteAgent) -> AgentSpec:
         raise SuiteError(
             f"{_where(suite, agent)}: agent {agent.name!r} is non-private and takes no budget"
         )
-    if agent.budgets is None and spec.budget == "required" and DEFAULT_GRID not in suite.budgets:
-        tracks = [suite.tracks[task.track] if task.track else None for task in suite.tasks]
-        if not all(track is not None and track.budgets is not None for track in tracks):
-            raise SuiteError(
-                f"{_where(suite, agent)}: agent {agent.name!r} is private: give budgets, or a "
-                f"grid called {DEFAULT_GRID!r}"
-            )
+    if agent.budgets is None and spec.budget == "required" and not _has_grids(suite):
+        raise SuiteError(
+            f"{_where(suite, agent)}: agent {agent.name!r} is private: give budgets, or a "
+            f"grid called {DEFAULT_GRID!r}"
+        )
     return spec
+
+
+def _has_grids(suite: Suite) -> bool:
+    return DEFAULT_GRID in suite.budgets or suite.all_tracks_have_grids
 
 
 def _entries(suite: Suite, agent: SuiteAgent, spec: AgentSpec, track: str | None) -> list[Entry]:
     grid = agent.budgets
-    if grid is None and spec.budget == "required":
+    if grid == TRACK_GRID or (grid is None and spec.budget == "required"):
         own = suite.tracks[track].budgets if track is not None else None
         grid = DEFAULT_GRID if own is None else own
     budgets: list[Budget | None] = [None] if grid is None else list(suite.grid(grid))

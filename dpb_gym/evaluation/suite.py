@@ -29,6 +29,7 @@ from dpb_gym.privacy import Budget
 __all__ = [
     "DEFAULT_GRID",
     "SEED_SPAN",
+    "TRACK_GRID",
     "Slug",
     "Suite",
     "SuiteAgent",
@@ -45,6 +46,8 @@ SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
 
 DEFAULT_GRID = "default"
+TRACK_GRID = "track"
+"""As an agent's budgets: the grid of the task's track, else the default one."""
 
 
 class Suite(Strict):
@@ -113,6 +116,8 @@ class Suite(Strict):
             if task.track is not None and task.track not in self.tracks:
                 track = unknown_name("track", task.track, self.tracks)
                 raise ValueError(f"tasks.{task.name}.track: {track}")
+        if TRACK_GRID in self.budgets:
+            raise ValueError(f"budgets.{TRACK_GRID}: this name stands for the grids of the tracks")
         for name, track in self.tracks.items():
             if name in names:
                 raise ValueError(f"tracks.{name}: a task has this name too")
@@ -124,13 +129,25 @@ class Suite(Strict):
                     if name not in places:
                         wrong = unknown_name("task", name, places)
                         raise ValueError(f"agents.{i}.{key}: {wrong}")
-            self._check_grid(agent.budgets, f"agents.{i}")
+            if agent.budgets != TRACK_GRID:
+                self._check_grid(agent.budgets, f"agents.{i}")
+            elif DEFAULT_GRID not in self.budgets and not self.all_tracks_have_grids:
+                raise ValueError(
+                    f"agents.{i}.budgets: needs a grid called {DEFAULT_GRID!r}, or tracks with "
+                    "budgets for all tasks"
+                )
         return self
 
     def _check_grid(self, budgets: object, where: str) -> None:
         if isinstance(budgets, str) and budgets not in self.budgets:
             wrong = unknown_name("budget grid", budgets, self.budgets)
             raise ValueError(f"{where}.budgets: {wrong}")
+
+    @property
+    def all_tracks_have_grids(self) -> bool:
+        """Whether every task is in a track with budgets of its own."""
+        tracks = [self.tracks[task.track] if task.track else None for task in self.tasks]
+        return all(track is not None and track.budgets is not None for track in tracks)
 
     def grid(self, budgets: str | tuple[SuiteBudget, ...]) -> list[Budget]:
         """The budgets of a grid, by name or written out."""

@@ -151,9 +151,9 @@ class SuiteAgent(Strict):
         name: Registered name.
         label: Display label, the name by default.
         params: Parameters over the registered ones.
-        budgets: Name of a grid of the suite, or budgets. Agents that need a budget and
-            name none take the grid of the task's track, else the one called ``default``;
-            the others run without.
+        budgets: Name of a grid of the suite, or budgets; ``track`` is the grid of the
+            task's track, else the one called ``default``. Agents that need a budget and name
+            none take ``track``; the others run without.
         tasks: Names of tasks or tracks; all by default.
         exclude: Why the agent is left out of a task or track, by its name.
         needs: Module that must be importable, e.g. ``"stable_baselines3"``; the agent is

@@ -41,13 +41,37 @@ def test_explicit_rounds_are_kept_and_the_end_is_added(horizon: int, rounds: lis
         assert resolve_checkpoints(rounds, horizon) == tuple(sorted({*rounds, horizon}))
 
 
+def test_log_takes_a_number_of_points() -> None:
+    assert resolve_checkpoints("log:4", 1000) == (1, 10, 100, 1000)
+    assert resolve_checkpoints("log:64", 5000) == resolve_checkpoints("log", 5000)
+    assert resolve_checkpoints("log:2", 7) == (1, 7)
+
+
 def test_all_and_counts() -> None:
     assert resolve_checkpoints("all", 5) == (1, 2, 3, 4, 5)
     assert resolve_checkpoints(4, 1000) == (250, 500, 750, 1000)
     assert resolve_checkpoints(10, 3) == (1, 2, 3)
 
 
-@pytest.mark.parametrize("bad", ["logs", 0, -1, True, 1.5, None, [0], [1.5], ["a"], object()])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "logs",
+        "log:1",
+        "log:0",
+        "log:",
+        "log:x",
+        0,
+        -1,
+        True,
+        1.5,
+        None,
+        [0],
+        [1.5],
+        ["a"],
+        object(),
+    ],
+)
 def test_everything_else_is_refused(bad: object) -> None:
     with pytest.raises(ParameterError):
         resolve_checkpoints(bad, 100)  # type: ignore[arg-type]

@@ -104,3 +104,53 @@ def test_guarantees_in_words() -> None:
     assert describe_guarantee(Guarantee.none().to_dict()) == ("non-private", None, None)
     text, notion, unit = describe_guarantee(promise(0.5))
     assert (notion, unit) == ("joint", "user-round") and "rho=0.5" in text
+
+
+def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4, 2)) -> Any:
+    """A leaderboard of two tasks in a track; `shifts` holds a regret per label and task."""
+    tasks = [
+        {"name": f"t{k}", "track": "both", "env": "DPB/Pricing-v0", "horizon": 40,
+         "normalisation": {"random": 10.0, "oracle": 30.0 + 20.0 * k}}
+        for k in range(2)
+    ]  # fmt: skip
+    suite = Suite.model_validate(
+        {"name": "t-v0", "replicates": 4, "tasks": tuple(tasks),
+         "tracks": {"both": {"title": "Both tasks", "description": "Two of them."}}}
+    )  # fmt: skip
+    results = []
+    for label, regrets in shifts.items():
+        for k, regret in enumerate(regrets):
+            stop = replicates[k]
+            cell = make_cell(
+                suite.name, suite.protocol, suite.task_list[k], None,
+                named_entry(label, "oracle" if label == "Oracle" else "lin-ts"), ROUNDS, 0,
+                range(stop),
+            )  # fmt: skip
+            values = np.array([[0.0, regret + r] for r in range(stop)])
+            results.append(CellResult(cell, values, 100.0 - values))
+    return to_leaderboard(suite, collect(results), created="2024-02-29", version="1")
+
+
+def test_tracks_average_tasks_with_equal_weight() -> None:
+    data = track_board({"A": [2.0, 8.0], "B": [4.0, 4.0], "Oracle": [0.0, 0.0], "C": [1.0]})
+    (track,) = data.tracks
+    assert (track.title, track.tasks) == ("Both tasks", ("t0", "t1"))
+    assert [task.track for task in data.tasks] == ["both", "both"]
+    rows = {row.agent: row for row in track.rows}
+    # Replicates 0..3 add 1.5 on average on t0 (unit 20), replicates 0, 1 add 0.5 on t1 (unit 40).
+    first, second = 1 - (2.0 + 1.5) / 20, 1 - (8.0 + 0.5) / 40
+    assert rows["A"].score.mean == pytest.approx((first + second) / 2)
+    assert rows["A"].score.low < rows["A"].score.mean < rows["A"].score.high
+    assert rows["A"].tasks == ("t0", "t1") and rows["C"].tasks == ("t0",)
+
+
+def test_tracks_compare_with_the_best_complete_other_row() -> None:
+    data = track_board({"A": [2.0, 8.0], "B": [4.0, 4.0], "Oracle": [0.0, 0.0], "C": [1.0]})
+    ahead = {row.agent: row.ahead for row in data.tracks[0].rows}
+    # A wins t0 and loses t1 against B, replicate by replicate; C misses a task.
+    assert ahead == {"A": 0.5, "B": 0.5, "C": None, "Oracle": None}
+    assert track_board({"A": [2.0, 8.0]}).tracks[0].rows[0].ahead is None
+
+
+def test_a_task_without_constants_counts_in_no_track(suite: Suite) -> None:
+    assert board(suite, [block(suite, "A", 0, 5)]).tracks == ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.agent import agent_specs
-from dpb_gym.errors import SuiteError, UnknownNameError
+from dpb_gym.errors import DataError, SuiteError, UnknownNameError
 from dpb_gym.evaluation.planning import make_jobs, plan_suite
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
 from dpb_gym.evaluation.yamlfile import parse_yaml
@@ -36,13 +37,18 @@ def test_shipped_suites_are_valid_complete_and_named_like_their_files(name: str)
     assert suite.name == name
     assert suite.title and suite.description
     plans = plan_suite(suite)
+    # A task on data that are not here runs nobody, and says where to get them.
+    missing = [plan for plan in plans if plan.missing]
+    assert all("DPB_DATA" in plan.missing and not plan.entries for plan in missing)
+    plans = [plan for plan in plans if not plan.missing]
     for plan in plans:
         assert {"random", "oracle"} <= {entry.spec.name for entry in plan.entries}
         assert len(plan.entries) >= 4
         assert plan.task.normalisation is not None
         assert plan.task.description
     used = {entry.spec.name for plan in plans for entry in plan.entries}
-    assert used == {agent.name for agent in suite.agents}
+    absent = {a.name for a in suite.agents if a.needs and find_spec(a.needs) is None}
+    assert used | absent == {agent.name for agent in suite.agents}
     assert used <= set(agent_specs())
 
 
@@ -227,3 +233,118 @@ def test_jobs_cover_every_replicate_once(suite: Suite) -> None:
         assert len({cell.key for job in jobs for cell in job.cells}) == sum(
             len(job.cells) for job in jobs
         )
+
+
+ARENA: dict[str, Any] = {
+    "name": "arena-v0",
+    "replicates": 6,
+    "block": 4,
+    "budgets": {"reward": [{"epsilon": 1, "delta": 1e-5}], "wide": [{"rho": 1}, {"rho": 2}]},
+    "tracks": {"one": {"title": "One", "budgets": "wide"}, "two": {"title": "Two",
+               "budgets": "reward"}},
+    "tasks": [
+        {"name": "a", "track": "one", "env": "DPB/Assortment-v0", "horizon": 10, "replicates": 3,
+         "block": 2},
+        {"name": "b", "track": "two", "env": "DPB/Recommendation-v0", "horizon": 10},
+        {"name": "c", "track": "two", "env": "DPB/Recommendation-v0", "horizon": 20},
+    ],
+    "agents": ["random", "dpmnl", "adaprivate-ts", {"name": "one-pass-linear", "budgets": "track"}],
+}  # fmt: skip
+
+
+def arena(**changes: Any) -> Suite:
+    return parse_suite(yaml.safe_dump({**ARENA, **changes}), "arena")
+
+
+def titles(suite: Suite, **chosen: Any) -> list[list[str]]:
+    return [[entry.title for entry in plan.entries] for plan in plan_suite(suite, **chosen)]
+
+
+def test_a_track_brings_its_own_budgets() -> None:
+    private = ["adaprivate-ts (eps=1, delta=1e-05)", "one-pass-linear (eps=1, delta=1e-05)"]
+    assert titles(arena()) == [
+        ["random", "dpmnl (rho=1)", "dpmnl (rho=2)"],
+        ["random", *private],
+        ["random", *private],
+    ]
+    assert arena().protocol == arena(tracks={"one": {"title": "Other"}, "two": {"title": "T"}},
+                                     budgets={**ARENA["budgets"], "default": [{"rho": 1}]},
+                                     ).protocol  # fmt: skip
+
+
+def test_an_agent_of_somebody_else_takes_every_budget_of_the_track() -> None:
+    found = titles(arena(), agents=["adaprivate-ucb", "one-pass-mnl", "lin-ucb"])
+    assert found[0] == ["one-pass-mnl", "one-pass-mnl (rho=1)", "one-pass-mnl (rho=2)"]
+    assert found[1] == found[2] == ["adaprivate-ucb (eps=1, delta=1e-05)", "lin-ucb"]
+
+
+def test_tasks_may_have_sizes_of_their_own() -> None:
+    suite = arena()
+    found: dict[str, list[list[int]]] = {}
+    for job in make_jobs(suite, plan_suite(suite)):
+        found.setdefault(job.task.name, []).append(list(job.cells[0].replicates))
+    assert found == {
+        "a": [[0, 1], [2]],
+        "b": [[0, 1, 2, 3], [4, 5]],
+        "c": [[0, 1, 2, 3], [4, 5]],
+    }
+    jobs = make_jobs(suite, plan_suite(suite), replicates=2)
+    assert {tuple(job.cells[0].replicates) for job in jobs} == {(0, 1)}
+
+
+def test_agents_are_left_out_with_the_reason() -> None:
+    agents = [
+        {"name": "random", "exclude": {"two": "too dull", "a": "too long"}},
+        {"name": "lin-ucb", "tasks": ["two"], "exclude": {"c": "no time"}},
+        {"name": "lin-ts", "needs": "no_such_module_here"},
+        {"name": "oracle"},
+    ]
+    plans = plan_suite(arena(agents=agents))
+    assert titles(arena(agents=agents)) == [["oracle"], ["lin-ucb", "oracle"], ["oracle"]]
+    assert plans[0].skipped["random"] == "too long"
+    assert plans[2].skipped == {
+        "random": "too dull",
+        "lin-ucb": "no time",
+        "lin-ts": "needs the module no_such_module_here, which is not installed",
+    }
+
+
+def test_tasks_without_their_data_are_left_out_unless_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DPB_DATA", str(tmp_path))
+    monkeypatch.setenv("DPB_CACHE", str(tmp_path))
+    tasks = [dict(task) for task in ARENA["tasks"]]
+    tasks[1]["requires"], tasks[2]["requires"] = "ml-latest-small", "some/file.csv"
+    suite = arena(tasks=tasks)
+    plans = plan_suite(suite)
+    assert [bool(plan.entries) for plan in plans] == [True, False, False]
+    assert "dpb data fetch ml-latest-small" in plans[1].missing
+    assert "some/file.csv" in plans[2].missing
+    assert {job.task.name for job in make_jobs(suite, plans)} == {"a"}
+    with pytest.raises(DataError, match="task 'b'"):
+        plan_suite(suite, tasks=["b"])
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "file.csv").write_text("x")
+    assert [bool(plan.entries) for plan in plan_suite(suite)] == [True, False, True]
+    tasks[1]["requires"] = "synthetic-jester"
+    assert not plan_suite(arena(tasks=tasks))[1].missing
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tracks": {"one": {"title": "One"}}}, "unknown track 'two'"),
+        ({"tracks": {**ARENA["tracks"], "a": {"title": "A"}}}, "a task has this name"),
+        ({"tracks": {"one": {"title": "One", "budgets": "no"}, "two": {"title": "T"}}},
+         "unknown budget grid 'no'"),
+        ({"agents": [{"name": "random", "exclude": {"z": "why"}}]}, "unknown task 'z'"),
+        ({"agents": [{"name": "random", "exclude": {"a": ""}}]}, "exclude"),
+        ({"agents": [{"name": "random", "needs": "os; import"}]}, "needs"),
+        ({"budgets": {**ARENA["budgets"], "track": [{"rho": 1}]}}, "stands for the grids"),
+        ({"tracks": {"one": {"title": "One"}, "two": {"title": "T"}}}, "needs a grid called"),
+    ],
+)  # fmt: skip
+def test_tracks_and_reasons_must_fit(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(SuiteError, match=words):
+        arena(**changes)

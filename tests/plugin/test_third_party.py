@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +65,90 @@ def test_the_agent_runs_in_worker_processes(installed):
         "    print(len(r.final_regret('dummy-first')))"
     )
     assert run(installed, code).stdout.strip() == "4"
+
+
+SUITE = """
+name: tiny-v0
+replicates: 2
+checkpoints: 3
+tracks:
+  all: {title: Everything}
+tasks:
+  - name: prices
+    track: all
+    env: DPB/Pricing-v0
+    horizon: 20
+    normalisation: {random: 1.0, oracle: 5.0}
+  - name: items
+    track: all
+    env: DPB/Recommendation-v0
+    env_kwargs: {dim: 2, n_arms: 8}
+    horizon: 30
+    normalisation: {random: 10.0, oracle: 20.0}
+agents: [random]
+"""
+
+
+def dpb(folder, *commands):
+    """Runs commands in one process with `folder` on the path; returns what each prints."""
+    code = (
+        "import sys\nfrom dpb_gym import cli\n"
+        f"for command in {list(commands)!r}:\n"
+        "    status = cli.run(command)\n"
+        "    print(chr(30), end='')\n"
+        "    if status: sys.exit(status)"
+    )
+    return run(folder, code).stdout.split(chr(30))[:-1]
+
+
+def test_one_command_brings_the_agent_onto_the_leaderboard(installed, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(SUITE)
+    suite, board, published, page, archive = (
+        str(tmp_path / name) for name in ("tiny.yaml", "board", "published", "page.html", "x.zip")
+    )
+    quiet = ["--workers", "1", "--quiet"]
+    dpb("", ["run", suite, "--out", board, *quiet])
+    shutil.copytree(board, published)
+
+    # The one command of somebody who has installed the package; then checks, and an archive.
+    of_it = ["--agent", "dummy-first"]
+    _, shown, checked, info = dpb(
+        installed,
+        ["run", suite, "--agents", "dummy-first", "--out", board, "--html", page, *quiet],
+        ["leaderboard", board, "--json"],
+        ["verify", board, *of_it, "--sample", "9", "--json"],
+        ["submit", board, *of_it, "--out", archive, "--json"],
+    )
+    assert "dummy-first" in Path(page).read_text()
+    shown = json.loads(shown)
+    rows = {(t["task"], r["agent"]) for t in shown["tasks"] for r in t["rows"]}
+    assert {("prices", "dummy-first"), ("items", "dummy-first"), ("items", "random")} <= rows
+    (track,) = shown["tracks"]
+    assert {row["agent"] for row in track["rows"]} == {"random", "dummy-first"}
+    checked = json.loads(checked)
+    assert checked["ok"] and len(checked["again"]) == 2
+    source = json.loads(info)["agent"]
+    assert (source["package"], source["package_version"]) == ("dpb-dummy", "1.0")
+    code = (DUMMY / "dpb_dummy" / "__init__.py").read_bytes()
+    assert source["sha256"] == hashlib.sha256(code).hexdigest()
+
+    # Whoever publishes the leaderboard does not have the package ...
+    said, shown, checked = dpb(
+        "",
+        ["import", archive, "--into", published],
+        ["leaderboard", published, "--json"],
+        ["verify", published, "--sample", "9", "--json"],
+    )
+    assert "2 cells of dummy-first added" in said
+    assert "dummy-first" in {row["agent"] for row in json.loads(shown)["tracks"][0]["rows"]}
+    checked = json.loads(checked)
+    assert checked["ok"] and len(checked["again"]) == 2
+    assert len(checked["unavailable"]) == 2
+    assert all("is not installed here" in line for line in checked["unavailable"])
+    # ... and anybody who has it confirms the numbers bit for bit.
+    (checked,) = dpb(installed, ["verify", published, *of_it, "--sample", "9", "--json"])
+    checked = json.loads(checked)
+    assert checked["ok"] and len(checked["again"]) == 2 and not checked["unavailable"]
 
 
 def test_without_the_package_the_name_is_unknown():
