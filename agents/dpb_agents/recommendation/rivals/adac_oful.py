@@ -61,7 +61,7 @@ class AdaCOFUL(Switching):
         width = self._width.copy()
         # 1 / smallest eigenvalue of V
         inverse_least = np.linalg.eigvalsh(self._inverse[due])[:, -1]
-        noise = sigma * np.sqrt(self.releaser.releases[due] * inverse_least)
+        noise = sigma * np.sqrt(self._switches[due] * inverse_least)
         width[due] = self.alpha * (
             math.sqrt(self.ridge) * self.norm
             + self._half * np.sqrt(log + self._logdet[due])

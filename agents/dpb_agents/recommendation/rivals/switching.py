@@ -37,6 +37,7 @@ class Switching(RewardRival):
         self._response = np.zeros_like(self._theta)
         self._logdet = np.zeros(B)
         self._switched_at = np.zeros(B)
+        self._switches = np.zeros(B, np.int64)
         self._width = self._widths(self._all)
 
     @abstractmethod
@@ -51,6 +52,7 @@ class Switching(RewardRival):
             return
         self._response[due] += self.releaser.release(due)[due]
         self._switched_at[due] = self._logdet[due]
+        self._switches += due
         self._inverse[due] = self._current[due]
         kernels.linalg.multiply(self._inverse, self._response, self._theta)
         self._width = self._widths(due)
