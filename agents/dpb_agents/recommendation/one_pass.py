@@ -36,7 +36,7 @@ class OnePassLinear(Agent):
     grow geometrically, with precisions that minimise a model of the regret (`planned`). theta,
     with the rewards' level, is the posterior mean given all releases, a Gaussian prior and
     the known noise; the agent plays the largest <x, theta>, and the first candidate until the
-    first release. See docs/one-pass.md for proofs.
+    first release. Proofs: docs/agents/one-pass-linear.md.
 
     What is protected is chosen by `unit`, all replace-one, of users or rounds against whoever
     sees the recommendations:

@@ -17,8 +17,8 @@ def planned(
     """Release weights that minimise a model of the greedy policy's regret.
 
     Among all mechanisms that release linear combinations of batches with independent Gaussian
-    noise, those of a `Schedule` suffice: to second order the best combinations have rank one
-    (see docs/one-pass.md). What remains are the releases' precisions a_i. With
+    noise, those of a `Schedule` suffice: every stationary point of the model has rank one (proof
+    in docs/agents/one-pass-linear.md). What remains are the releases' precisions a_i. With
     b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to the
     variance v_k = noise^2 / P_k + spread / t_k, P_k = sum_{i <= k} a_i^2 (sum_{j <= i} b_j n_j)^2,
     and a greedy policy earns about rho_k = (prior / (prior + v_k))^(1/2) of what can be earned.
