@@ -114,8 +114,8 @@ class Suite(Strict):
             except DPBError as error:
                 raise ValueError(f"checkpoints: {error}") from None
             if task.track is not None and task.track not in self.tracks:
-                track = unknown_name("track", task.track, self.tracks)
-                raise ValueError(f"tasks.{task.name}.track: {track}")
+                wrong = unknown_name("track", task.track, self.tracks)
+                raise ValueError(f"tasks.{task.name}.track: {wrong}")
         if TRACK_GRID in self.budgets:
             raise ValueError(f"budgets.{TRACK_GRID}: this name stands for the grids of the tracks")
         for name, track in self.tracks.items():
