@@ -116,6 +116,10 @@ def _suite(name: str, as_json: bool) -> None:
             {
                 **task.to_dict(),
                 "problem": task.kind,
+                "track": suite.task(task.name).track,
+                "requires": task.requires,
+                "missing": plan.missing,
+                "replicates": suite.task(task.name).replicates or suite.replicates,
                 "description": task.description,
                 "normalisation": task.normalisation,
                 "runs": [entry.title for entry in plan.entries],
@@ -140,14 +144,19 @@ def _suite(name: str, as_json: bool) -> None:
     plain_keys = ("title", "description", "replicates", "seed", "tuning_seed", "checkpoints")
     print_fields(suite.name, {key: record[key] for key in plain_keys})
     for entry in tasks:
-        skipped = ", ".join(f"{k} ({v})" for k, v in entry["skipped"].items())
+        reasons = [f"{k} ({v})" for k, v in entry["skipped"].items() if "supports " not in v]
+        others = len(entry["skipped"]) - len(reasons)
+        skipped = "; ".join([*reasons, *([f"{others} agents of other problems"] if others else [])])
         parameters = ", ".join(f"{k}={v}" for k, v in entry["env_kwargs"].items())
         print_fields(
             f"\n{entry['name']}",
             {
                 "environment": f"{entry['env_id']}  {parameters}".strip(),
                 "horizon": f"{entry['horizon']:,}",
-                "runs": ", ".join(entry["runs"]),
+                "track": entry["track"] or "none",
+                "replicates": entry["replicates"],
+                "needs data": entry["requires"] or "no",
+                "runs": entry["missing"] or ", ".join(entry["runs"]),
                 "skipped": skipped or "none",
             },
         )
