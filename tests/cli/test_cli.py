@@ -121,7 +121,7 @@ def test_listings_and_their_json(kind: str, key: str, expected: str, dpb: Any) -
     [
         ("DPB/Assortment-v0", ["n_items", "100", "context_norm", "obs_mode", "horizon"]),
         ("adaprivate-ts", ["recommendation", "required", "batch", "300"]),
-        ("smoke", ["assortment", "Random", "skipped", "supports"]),
+        ("smoke", ["assortment", "Random", "skipped", "agents of other problems"]),
         ("synthetic-movielens", ["300 users"]),
         ("ml-latest-small", ["Redistribution".lower(), "ratings.csv"]),
     ],
