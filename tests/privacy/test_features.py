@@ -50,8 +50,8 @@ def test_the_sensitivity_is_attained_and_one_over_n_is_not_enough():
         return float(np.linalg.norm(second_moment(one)[0] - second_moment(two)[0]))
 
     best, reached = rng.normal(size=(2, 4)), 0.0
-    for step in range(1500):
-        trial = best + rng.normal(size=(2, 4)) * 0.3 * 0.997**step
+    for step in range(700):
+        trial = best + rng.normal(size=(2, 4)) * 0.4 * 0.993**step
         if (value := distance(trial)) > reached:
             best, reached = trial, value
     stated = private_factors(rows, 2, LOOSE, NoiseSource.from_seed(0)).sensitivity
