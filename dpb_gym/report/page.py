@@ -105,10 +105,15 @@ def render(data: LeaderboardData) -> str:
 
 @functools.cache
 def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def unindented(name: str) -> str:
+        # The indentation of a thousand rows would be a third of the page.
+        text = (TEMPLATES / name).read_text(encoding="utf-8")
+        return "\n".join(line.strip() for line in text.splitlines())
 
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FunctionLoader(unindented),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
