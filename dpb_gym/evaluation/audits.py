@@ -71,7 +71,8 @@ def audit_series(
                 agent["name"], AUDIT_BUDGET, runs, params=agent["params"], **_place(kind)
             ).to_dict()
         except DPBError as error:
-            reports[key] = {"error": str(error)}
+            # An imported report stays where the agent is not installed.
+            reports[key] = known if known and "error" not in known else {"error": str(error)}
         write_json(Path(directory) / FILE, reports)
     return reports
 

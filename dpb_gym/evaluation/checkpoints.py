@@ -22,7 +22,8 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
 
     Args:
         checkpoints: ``"log"``: at most 64 log-spaced rounds from 1 on, ``"log:N"``: at most
-            N of them, N at least 2; ``"all"``: every round; an integer n: at most n evenly spaced rounds; or explicit rounds.
+            N of them, N at least 2; ``"all"``: every round; an integer n: at most n evenly
+            spaced rounds; or explicit rounds.
         horizon: T, at least 1.
 
     Raises:

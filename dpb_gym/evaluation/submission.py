@@ -19,7 +19,7 @@ from typing import Any
 from dpb_gym.errors import ParameterError, ResultError, SuiteError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.archives import pack, unpack
-from dpb_gym.evaluation.audits import read_audits
+from dpb_gym.evaluation.audits import audit_key, leaderboard_audit, read_audits
 from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell, CellResult
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.filesystem import write_file
@@ -162,6 +162,8 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     if not described:
         raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
     audits = _object(file, AUDITS, members.pop(AUDITS, b"{}"))
+    for key, report in audits.items():
+        _check_audit(file, key, report, agent[0])
     timings = {k[8:]: members.pop(k) for k in list(members) if k.startswith("timings/")}
     shards, results = {}, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -284,6 +286,18 @@ def _rows(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
         )
         row["replicates"] += len(cell.replicates)
     return list(found.values())
+
+
+def _check_audit(file: Path, key: str, report: Any, agent: str) -> None:
+    """An audit must speak of the submission's own agent, and be one that the page can show."""
+    try:
+        name, params, kind = json.loads(key)
+        own = name == agent and key == audit_key({"name": name, "params": params}, kind)
+        leaderboard_audit(report)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ResultError(f"{file}: {AUDITS} is damaged ({error!r})") from error
+    if not own:
+        raise ResultError(f"{file}: {AUDITS} speaks of {name!r}, which is not the agent")
 
 
 def _timing_name(shard: str) -> str:

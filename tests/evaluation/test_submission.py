@@ -558,9 +558,50 @@ def test_audits_travel_and_ours_stay(theirs: Path, ours: Path, board: Path, tmp_
     assert read_audits(board) == {key: {"error": "x"}}
 
 
+@pytest.mark.parametrize(
+    ("audits", "words"),
+    [
+        ({'["one-pass-linear", {}, "recommendation"]': {"error": "x"}}, "is not the agent"),
+        ({'["adaprivate-ts",  {}, "recommendation"]': {"error": "x"}}, "is not the agent"),
+        ({"adaprivate-ts": {"error": "x"}}, "damaged"),
+        ({'["adaprivate-ts", {}, "recommendation"]': {"verdict": "pass"}}, "damaged"),
+        ({'["adaprivate-ts", {}, "recommendation"]': 7}, "damaged"),
+    ],
+)
+def test_audits_of_others_and_broken_ones_are_refused(
+    archive: Path, board: Path, tmp_path: Path, audits: dict[str, Any], words: str
+) -> None:
+    def change(members: dict[str, bytes], info: dict[str, Any]) -> None:
+        members["audits.json"] = json.dumps(audits).encode()
+
+    with pytest.raises(ResultError, match=words):
+        import_submission(altered(archive, tmp_path / "x.zip", change), board)
+    assert not (board / "audits.json").exists()
+
+
 def test_labels_of_two_agents_are_not_mixed(tmp_path: Path) -> None:
     text = TEXT.replace("[random]", "[{name: random, label: L, tasks: [prices]}, "
                         "{name: lin-ucb, label: L}]")  # fmt: skip
     folder = run(tmp_path / "out", ["L"], text)
     with pytest.raises(ParameterError, match="several agents"):
         submit(folder, "L", tmp_path / "x.zip")
+
+
+def test_an_imported_audit_stays_where_the_agent_is_missing(
+    archive: Path, board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpb_gym.evaluation import audit as audit_room
+    from dpb_gym.evaluation.audits import audit_key, audit_series, read_audits
+
+    import_submission(archive, board)
+    result = Result.load(board)
+    row = next(s for s in result.series if s.agent == "adaprivate-ts")
+    key = audit_key(row.config["agent"], "recommendation")
+    (board / "audits.json").write_text(json.dumps({key: {"runs": 10, "claimed": None}}))
+
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise UnknownNameError("not installed")
+
+    monkeypatch.setattr(audit_room, "audit", missing)
+    audit_series(board, [(row, "recommendation")], 20)
+    assert read_audits(board)[key]["runs"] == 10
