@@ -56,6 +56,7 @@ def test_every_agent_has_a_page_that_says_what_it_guarantees(site, name):
     assert page.startswith(f"# {name}\n") and spec.summary in page
     private = "per reward" in page or "per user" in page
     assert "## Guarantee" in page and private == (spec.budget != "never")
+    assert "rho=0 " not in page, "the guarantee was stated before anything was planned"
     assert "Not described." not in page, "a parameter is not described"
     (code,) = FENCE.findall(page)
     assert f'"{name}"' in code
