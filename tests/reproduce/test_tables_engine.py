@@ -208,7 +208,7 @@ def test_the_quick_version_of_a_study_is_small(study: dict[str, Any], tmp_path: 
     assert quick.study is not None and quick.study.rounds == 20
     seen: list[tuple[int, int]] = []
     run_figure(quick, tmp_path, workers=1, show=lambda done, of: seen.append((done, of)))
-    assert seen[0] == (0, 1) and seen[-1] == (1, 1)
+    assert seen and all(done <= of == 2 * 2 * 20 for done, of in seen)
 
 
 def test_measurements_are_named_in_the_model() -> None:

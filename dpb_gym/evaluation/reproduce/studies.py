@@ -22,6 +22,7 @@ from dpb_gym.evaluation.entries import Entry
 from dpb_gym.evaluation.filesystem import make_folder, write_json
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.planning import Job, TaskPlan, make_jobs
+from dpb_gym.evaluation.progress import board
 from dpb_gym.evaluation.reproduce.curves import Curve, place
 from dpb_gym.evaluation.runner import Failure, Lane, run_block
 
@@ -56,7 +57,7 @@ def run_study(
     plans: Sequence[TaskPlan],
     folder: Path,
     replicates: int | None = None,
-    show: Any = False,
+    show: bool | Callable[[int, int], Any] = False,
 ) -> StudyReport:
     """Trains the figure's agents and measures them; resumes from `folder`.
 
@@ -65,7 +66,7 @@ def run_study(
         plans: Who runs on what.
         folder: Where the blocks are kept.
         replicates: Instead of the figure's.
-        show: A function of (blocks done, blocks in all), or a flag.
+        show: Progress; see `dpb_gym.evaluation.progress.board`.
 
     Raises:
         ResultError: If the folder cannot be written.
@@ -78,25 +79,24 @@ def run_study(
     failures: list[str] = []
     rounds = 0
     start = time.monotonic()
-    for done, job in enumerate(jobs):
-        if callable(show):
-            show(done, len(jobs))
-        blocks, missing = [], []
-        for entry, cell in zip(job.entries, job.cells):
-            path = folder / f"{_key(cell, options)}.json"
-            stored = _read(path)
-            if stored is None:
-                missing.append((entry, cell, path))
-            else:
-                blocks.append(stored)
-        if missing:
-            fresh, broken = _block(job, missing, options)
-            blocks += fresh
-            failures += [f"{job.task.name}: {failure.message}" for failure in broken]
-            rounds += len(missing) * len(job.cells[0].replicates) * job.task.horizon
-        found += blocks
-    if callable(show):
-        show(len(jobs), len(jobs))
+    sizes, titles = [job.rounds for job in jobs], [job.title for job in jobs]
+    with board(sizes, titles, show, remote=False) as watched:
+        for index, job in enumerate(jobs):
+            blocks, missing = [], []
+            for entry, cell in zip(job.entries, job.cells):
+                path = folder / f"{_key(cell, options)}.json"
+                stored = _read(path)
+                if stored is None:
+                    missing.append((entry, cell, path))
+                else:
+                    blocks.append(stored)
+            if missing:
+                fresh, broken = _block(job, missing, options, watched.heartbeat(index))
+                blocks += fresh
+                failures += [f"{job.task.name}: {failure.message}" for failure in broken]
+                rounds += len(missing) * len(job.cells[0].replicates) * job.task.horizon
+            watched.finish(index)
+            found += blocks
     return StudyReport(_curves(found, figure), tuple(failures), rounds, time.monotonic() - start)
 
 
@@ -116,7 +116,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _block(
-    job: Job, missing: Sequence[tuple[Entry, Cell, Path]], options: dict[str, Any]
+    job: Job,
+    missing: Sequence[tuple[Entry, Cell, Path]],
+    options: dict[str, Any],
+    progress: Callable[[int], None],
 ) -> tuple[list[dict[str, Any]], list[Failure]]:
     """Trains the missing entries in lockstep, and measures each."""
     kept: dict[str, Agent] = {}
@@ -130,7 +133,7 @@ def _block(
 
     entries = [keeping(entry) for entry, *_ in missing]
     first = missing[0][1]
-    outcomes = run_block(job.task.problem(), entries, first.seeds, first.checkpoints)
+    outcomes = run_block(job.task.problem(), entries, first.seeds, first.checkpoints, progress)
     measure = MEASUREMENTS[options["kind"]]
     blocks, failures = [], []
     for (entry, cell, path), outcome in zip(missing, outcomes):
