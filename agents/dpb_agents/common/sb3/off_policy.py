@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -18,6 +18,11 @@ from dpb_gym.problems.base import Array, ProblemInfo
 
 class OffPolicy(SB3Agent):
     """Learns from a replay buffer: every `train_freq` observed rounds, `gradient_steps` steps."""
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "learning_rate": [1e-3, 3e-3, 1e-2],
+        "gradient_steps": [4, 16],
+    }
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -50,6 +50,10 @@ class SB3PPO(SB3Agent):
     """
 
     name = "sb3-ppo"
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "learning_rate": [1e-3, 3e-3, 1e-2],
+        "n_steps": [64, 256],
+    }
 
     def __init__(
         self,
