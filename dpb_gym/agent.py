@@ -130,6 +130,11 @@ class BatchedSingle(Agent):
         self._factory = factory
         self._copies: list[SingleAgent] = []
 
+    @property
+    def copies(self) -> list[SingleAgent]:
+        """The copies, one per replicate; empty before `begin`."""
+        return list(self._copies)
+
     def begin(
         self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
     ) -> None:

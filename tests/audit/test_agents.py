@@ -19,7 +19,17 @@ from dpb_gym.evaluation.audit.lockstep import play
 from dpb_gym.evaluation.audit.taps import boundary, spread
 from dpb_gym.evaluation.audit.worlds import answer, pairs_for
 from dpb_gym.evaluation.entries import resolve_agents
-from dpb_gym.privacy import Composition, GaussianEvent, Guarantee, Ledger, ZCDPEvent
+from dpb_gym.privacy import (
+    Composition,
+    GaussianEvent,
+    GaussianSum,
+    Guarantee,
+    Ledger,
+    NoiseSource,
+    Segment,
+    ZCDPEvent,
+    gaussian_sigma,
+)
 from dpb_gym.problems.base import Context
 from dpb_gym.streams import AgentStreams
 
@@ -60,6 +70,55 @@ class Underestimating(LinearPolicy):
     def begin(self, problem, streams, budget=None):
         super().begin(problem, streams, budget)
         self.releaser._scale *= math.sqrt(self.variance)
+
+
+class OneCustomer(SingleAgent):
+    """Sums rewards privately, written for one stream; too little noise on request."""
+
+    def __init__(self, variance):
+        self.variance = variance
+
+    def begin(self):
+        d = self.problem.dim
+        self.ledger = Ledger(self.budget, notion="central", unit="reward")
+        sigma = gaussian_sigma(self.budget.rho, 1.0)
+        self.sums = GaussianSum(
+            d,
+            1,
+            clip=Segment(0.0, 1.0),
+            sigma=sigma,
+            noise=NoiseSource([self.noise_rng]),
+            ledger=self.ledger,
+            horizon=self.problem.horizon,
+        )
+        self.sums._scale *= math.sqrt(self.variance)
+        curve = Composition(parallel=((self.sums.event,),))
+        self.guarantee = Guarantee("central", "reward", "replace-one", curve)
+        self.theta = np.zeros(d)
+
+    def act(self, context):
+        return int((context.features @ self.theta).argmax())
+
+    def observe(self, context, action, feedback):
+        self.sums.add(np.array([feedback.reward]), context.features[action][None])
+        if context.t == self.problem.horizon // 2:
+            self.theta = self.sums.release()[0]
+
+
+@pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (1.0, "PASS")])
+def test_releasers_of_single_agents_are_seen(variance, verdict):
+    report = audit(
+        lambda: OneCustomer(variance),
+        Budget.zcdp(2.0),
+        runs=500,
+        env_id="DPB/Recommendation-v0",
+        env_kwargs={"dim": 3},
+        horizon=8,
+    )
+    assert report.verdict == verdict
+    assert "sums (GaussianSum, 1 release, 100% of its sensitivity)" in str(report)
+    if verdict == "PASS":
+        assert report.mu > 1.0
 
 
 @pytest.mark.parametrize("rho", [0.5, 2.0])

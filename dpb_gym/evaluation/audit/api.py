@@ -227,5 +227,6 @@ def _boundary(observed: Observed) -> str:
         share = "" if found is None else f", {100 * found[0] / found[1]:.0f}% of its sensitivity"
         unit = "release" if is_releaser(tap.thing) else "message"
         times = f"{tap.calls} {unit}{'' if tap.calls == 1 else 's'}"
-        parts.append(f"{name} ({type(tap.thing).__name__}, {times}{share})")
+        kind = getattr(tap.thing, "kind", type(tap.thing).__name__)
+        parts.append(f"{name} ({kind}, {times}{share})")
     return "; ".join(parts)

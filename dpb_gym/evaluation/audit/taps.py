@@ -7,7 +7,9 @@ code that runs is the code that ships.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,17 @@ Gradient = Callable[[Array], Array]
 def boundary(agent: Any) -> list[tuple[str, Any]]:
     """Releasers or senders of an agent by attribute path, the outermost only.
 
-    Where messages are sent, everything behind is post-processing, so only senders count.
+    Those of the copies of a `SingleAgent` are taken together, see `Lanes`. Where messages are
+    sent, everything behind is post-processing, so only senders count.
     """
-    found = list(_walk(agent, type(agent).__name__, set()))
+    copies = getattr(agent, "copies", None)
+    if copies:
+        walks = [dict(_walk(copy, type(copy).__name__, set())) for copy in copies]
+        if any(walk.keys() != walks[0].keys() for walk in walks):
+            return []
+        found = [(name, Lanes([walk[name] for walk in walks])) for name in walks[0]]
+    else:
+        found = list(_walk(agent, type(agent).__name__, set()))
     senders = [(name, thing) for name, thing in found if not is_releaser(thing)]
     return senders or found
 
@@ -35,6 +45,62 @@ def boundary(agent: Any) -> list[tuple[str, Any]]:
 def is_releaser(thing: Any) -> bool:
     """Whether records go in by `add` and releases come out by `release`."""
     return callable(getattr(thing, "add", None)) and callable(getattr(thing, "release", None))
+
+
+class Lanes:
+    """The same releaser or sender of every copy of a `SingleAgent`, as one of all replicates.
+
+    Whenever all copies have called a method once more, it is called here with their arguments
+    (for outputs: with what came out) stacked along the replicates.
+    """
+
+    def __init__(self, things: Sequence[Any]) -> None:
+        first = things[0]
+        self.kind = type(first).__name__
+        self.event = getattr(first, "event", None)
+        self.sensitivity = getattr(first, "sensitivity", None)
+        self.plan = getattr(first, "plan", None)
+        methods = ("add", "release") if is_releaser(first) else ("send",)
+        for method in methods:
+            object.__setattr__(self, method, _same)
+            queues: list[deque[Any]] = [deque() for _ in things]
+            for lane, thing in enumerate(things):
+                wrap(thing, method, partial(self._call, method, queues, lane))
+
+    def _call(
+        self,
+        method: str,
+        queues: list[deque[Any]],
+        lane: int,
+        original: Callable[..., Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        out = original(*args, **kwargs)
+        if method == "add":
+            named = {
+                key: np.array(value, ndmin=1) for key, value in kwargs.items() if value is not None
+            }
+            queues[lane].append(([np.array(value, ndmin=1) for value in args], named))
+        else:
+            queues[lane].append(([[np.array(part) for part in _arrays(out)]], {}))
+        if all(queues):
+            calls = [queue.popleft() for queue in queues]
+            named = {key: _stacked([call[1][key] for call in calls]) for key in calls[0][1]}
+            getattr(self, method)(*map(_stacked, zip(*(call[0] for call in calls))), **named)
+        return out
+
+
+def _same(value: Any = None, *rest: Any, **named: Any) -> Any:
+    """What a stacked call returns: its first argument, which for outputs is what came out."""
+    return value
+
+
+def _stacked(lanes: Sequence[Any]) -> Any:
+    if isinstance(lanes[0], list):
+        parts = [np.concatenate(part) for part in zip(*lanes)]
+        return parts[0] if len(parts) == 1 else parts
+    return np.concatenate(lanes)
 
 
 def _walk(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
