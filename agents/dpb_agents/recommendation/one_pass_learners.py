@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -118,15 +119,15 @@ class Setting:
         )
 
 
-class Learner:
+class Learner(ABC):
     """Keeps theta ``(B, d + 1)``: the slopes, then the level. Base of the three learners."""
 
     theta: Array
     releaser: Sums
 
+    @abstractmethod
     def learn(self, context: Context, action: Array, feedback: Feedback, observed: Array) -> None:
         """Takes one round; `observed` is False where it yields no record."""
-        raise NotImplementedError
 
 
 class ExactLearner(Learner):
