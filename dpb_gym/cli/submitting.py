@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 
 from dpb_gym.cli.output import print_json
-from dpb_gym.evaluation.merging import import_submission
-from dpb_gym.evaluation.submission import submit as pack
+from dpb_gym.evaluation.exchange.merging import import_submission
+from dpb_gym.evaluation.exchange.submission import submit as pack
 
 
 def submit(directory: str, agent: str, out: str | None, as_json: bool) -> None:
     """Writes the archive of an agent's results and says what is in it.
 
     Raises:
-        DPBError: See `dpb_gym.evaluation.submission.submit`.
+        DPBError: See `dpb_gym.evaluation.exchange.submission.submit`.
     """
     target = Path(out or f"{agent}.tar.gz".replace("/", "-").replace(" ", "-"))
     info = pack(directory, agent, target)
@@ -45,7 +45,7 @@ def import_(archive: str, directory: str, as_json: bool) -> None:
     """Adds an archive to a result directory and says what is new.
 
     Raises:
-        ResultError: See `dpb_gym.evaluation.merging.import_submission`.
+        ResultError: See `dpb_gym.evaluation.exchange.merging.import_submission`.
     """
     merge = import_submission(archive, directory)
     if as_json:

@@ -13,7 +13,7 @@ from dpb_gym.cli.output import print_json, print_table
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.progress import duration
 from dpb_gym.evaluation.tuning import tune
-from dpb_gym.evaluation.tuning_results import Point, Tuning
+from dpb_gym.evaluation.tuning.results import Point, Tuning
 from dpb_gym.privacy import Budget
 
 

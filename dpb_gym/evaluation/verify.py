@@ -15,12 +15,12 @@ from dpb_gym.agent import agent_spec, agent_specs, check_supported
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.evaluation.cells import ALGORITHM_VERSION, CellResult, Task
 from dpb_gym.evaluation.entries import FACTORY, Entry
-from dpb_gym.evaluation.merging import imported_shards
+from dpb_gym.evaluation.exchange.merging import imported_shards
+from dpb_gym.evaluation.exchange.submission import check_cell
 from dpb_gym.evaluation.parallel import cell_result
 from dpb_gym.evaluation.runner import Failure, run_block
 from dpb_gym.evaluation.shards import read_shard
 from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.submission import check_cell
 
 
 @dataclass

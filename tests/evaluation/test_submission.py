@@ -21,17 +21,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameError
-from dpb_gym.evaluation import merging
-from dpb_gym.evaluation import submission as submission_module
-from dpb_gym.evaluation.archives import pack, unpack
 from dpb_gym.evaluation.cells import CellResult
-from dpb_gym.evaluation.merging import import_submission
+from dpb_gym.evaluation.exchange import merging
+from dpb_gym.evaluation.exchange import submission as submission_module
+from dpb_gym.evaluation.exchange.archives import pack, unpack
+from dpb_gym.evaluation.exchange.merging import import_submission
+from dpb_gym.evaluation.exchange.sources import source_reference
+from dpb_gym.evaluation.exchange.submission import read_submission, submit
 from dpb_gym.evaluation.planning import plan_suite
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.session import run_plan
 from dpb_gym.evaluation.shards import read_shard, shard_bytes
-from dpb_gym.evaluation.sources import source_reference
-from dpb_gym.evaluation.submission import read_submission, submit
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.verify import verify
 
@@ -391,7 +391,7 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
 def test_what_unpacks_to_too_much_is_refused(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.evaluation import archives
+    from dpb_gym.evaluation.exchange import archives
 
     path = tmp_path / f"bomb{suffix}"
     path.write_bytes(pack(path, {f"f{i}": b"\0" * 4000 for i in range(9)}))
@@ -474,7 +474,7 @@ def test_a_failed_import_leaves_everything_as_it_was(
 
 KILLED = """
 import os, signal, sys
-from dpb_gym.evaluation import merging
+from dpb_gym.evaluation.exchange import merging
 real, calls = os.rename, []
 def rename(a, b):
     calls.append(a)

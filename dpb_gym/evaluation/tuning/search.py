@@ -23,12 +23,12 @@ from dpb_gym.evaluation.cells import canonical, plain
 from dpb_gym.evaluation.entries import NO_BUDGET, Entry, named_entry
 from dpb_gym.evaluation.leaderboard import Series, collect
 from dpb_gym.evaluation.planning import make_jobs, plan_entries
-from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.session import run_plan
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
-from dpb_gym.evaluation.tuning_points import Grid, choose_points, defaults, read_grid
-from dpb_gym.evaluation.tuning_results import Choice, Point, Recipe, Tuning
+from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
+from dpb_gym.evaluation.tuning.recipes import write_recipe
+from dpb_gym.evaluation.tuning.results import Choice, Point, Recipe, Tuning
 from dpb_gym.privacy import Budget
 
 TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)

@@ -18,13 +18,13 @@ from typing import Any
 
 from dpb_gym.errors import ParameterError, ResultError, SuiteError, unknown_name
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.archives import pack, unpack
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit, read_audits
 from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell, CellResult
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
+from dpb_gym.evaluation.exchange.archives import pack, unpack
+from dpb_gym.evaluation.exchange.sources import source_reference
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.shards import DamagedShard, read_shard, shard_name
-from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
 

@@ -16,11 +16,11 @@ from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.audits import FILE as AUDITS
 from dpb_gym.evaluation.audits import read_audits
 from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell
+from dpb_gym.evaluation.exchange.submission import Submission, check_suite, read_submission
 from dpb_gym.evaluation.filesystem import make_folder, unwritable, write_file, write_json
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.shards import read_shard
 from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.submission import Submission, check_suite, read_submission
 
 INCOMING = ".incoming-"
 

@@ -1,0 +1,24 @@
+"""Tuning: the same effort for every agent, on tuning seeds only; recipes keep what was found."""
+
+from __future__ import annotations
+
+from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
+from dpb_gym.evaluation.tuning.recipes import load_recipe, write_recipe
+from dpb_gym.evaluation.tuning.results import Choice, Point, Recipe, Tuning
+from dpb_gym.evaluation.tuning.search import TUNING_SEEDS, check_seeds, tune
+
+__all__ = [
+    "TUNING_SEEDS",
+    "Choice",
+    "Grid",
+    "Point",
+    "Recipe",
+    "Tuning",
+    "check_seeds",
+    "choose_points",
+    "defaults",
+    "load_recipe",
+    "read_grid",
+    "tune",
+    "write_recipe",
+]
