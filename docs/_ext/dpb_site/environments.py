@@ -17,7 +17,7 @@ ACTION_MODES = {"assortment": ("slate", "scores", "mask"), "pricing": (), "recom
 PAPERS = {
     "assortment": "[Cho & Sun](/papers/private-assortment.md)",
     "pricing": "[Chen, Simchi-Levi & Wang](/papers/private-pricing.md)",
-    "recommendation": "Riyazat & Ukwatta, *AdaPrivate-TS* ([errata](/errata.md))",
+    "recommendation": "[Riyazat & Ukwatta](/papers/adaprivate-ts.md)",
 }
 INFO = {
     "t": "round, counted from 1",
