@@ -21,8 +21,12 @@ from dpb_gym.problems.instance import Instance
 from dpb_gym.streams import check_seed
 
 
-class _Core:
-    """B replicates behind an action mode and an observation mode."""
+class Core:
+    """B replicates behind an action mode and an observation mode.
+
+    For wrappers that stand where the curator stands (`dpb_gym.feedback`): the instance holds
+    the hidden parameters, which no agent may see.
+    """
 
     def __init__(self, env_id: str, count: int, kwargs: dict[str, Any]) -> None:
         entry = environment(env_id)
@@ -88,16 +92,16 @@ class BanditEnv(gymnasium.Env[Any, Any]):
     def __init__(self, env_id: str, render_mode: None = None, **kwargs: Any) -> None:
         _check_render_mode(render_mode)
         self.render_mode = None
-        self._core = _Core(env_id, 1, kwargs)
-        self.observation_space = self._core.observations.space
-        self.action_space = self._core.actions.space
+        self.core = Core(env_id, 1, kwargs)
+        self.observation_space = self.core.observations.space
+        self.action_space = self.core.actions.space
         self._episode = -1
         self._done = True
 
     @property
     def problem(self) -> Problem:
         """The problem's public mathematics; holds no hidden state."""
-        return self._core.problem
+        return self.core.problem
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -112,9 +116,9 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             check_seed(seed)
         super().reset(seed=seed)
         self._episode = 0 if seed is not None else self._episode + 1
-        self._core.start([0], [int(self.np_random_seed)], [self._episode])
+        self.core.start([0], [int(self.np_random_seed)], [self._episode])
         self._done = False
-        return lane(self._core.observe(), 0), {"t": 0}
+        return lane(self.core.observe(), 0), {"t": 0}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Plays one round.
@@ -124,7 +128,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
                 played and may be tried again.
             HorizonExceeded: If the episode is over.
         """
-        core = self._core
+        core = self.core
         if self._done or core.instance is None:
             raise HorizonExceeded("the episode is over: call reset() before step()")
         outcome = core.instance.respond(core.actions.decode(np.asarray(action)[None], 1))
@@ -169,9 +173,9 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             ) from None
         self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
         self.render_mode = None
-        self._core = _Core(env_id, self.num_envs, kwargs)
-        self.single_observation_space = self._core.observations.space
-        self.single_action_space = self._core.actions.space
+        self.core = Core(env_id, self.num_envs, kwargs)
+        self.single_observation_space = self.core.observations.space
+        self.single_action_space = self.core.actions.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._seeds: list[int] = []
@@ -181,7 +185,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
     @property
     def problem(self) -> Problem:
         """The problem's public mathematics; holds no hidden state."""
-        return self._core.problem
+        return self.core.problem
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -212,7 +216,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                     self._seeds[i] = int(seeding.np_random(None)[1])
                 self._episodes[i] += 1
             self._done[i] = False
-        self._core.start(lanes, self._seeds, self._episodes)
+        self.core.start(lanes, self._seeds, self._episodes)
 
     def reset(
         self,
@@ -237,14 +241,14 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                     f"reset_mask must be a boolean array of shape ({self.num_envs},) with at "
                     f"least one True, got {mask!r}"
                 )
-            if self._core.instance is None and not mask.all():
+            if self.core.instance is None and not mask.all():
                 raise ParameterError("the first reset must start every lane")
             lanes = np.flatnonzero(mask).tolist()
         self._restart(lanes, seeds)
         infos: dict[str, Any] = {}
         for i in lanes:
             infos = self._add_info(infos, {"t": 0}, i)
-        return self._core.observe(), infos
+        return self.core.observe(), infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Plays one round in every lane.
@@ -256,7 +260,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             HorizonExceeded: Before the first reset, or if autoreset is disabled and a
                 lane's episode is over.
         """
-        core = self._core
+        core = self.core
         if core.instance is None:
             raise HorizonExceeded("call reset() before step()")
         resetting = self._done.copy()
@@ -264,7 +268,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             raise HorizonExceeded(
                 f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
             )
-        decoded = self._decode(actions, resetting)
+        decoded = self.decode_actions(actions, resetting)
         outcome = core.instance.respond(decoded)
         values = core.infos(outcome)
         reward = np.where(resetting, 0.0, outcome.feedback.reward)
@@ -296,17 +300,22 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             infos = self._add_info(infos, info, i)
         return core.observe(), reward, np.zeros(self.num_envs, bool), ended, infos
 
-    def _decode(self, actions: Any, ignored: Array) -> Array:
+    def decode_actions(self, actions: Any, ignored: Array) -> Array:
+        """The problem's actions ``(num_envs, ...)``; idle ones where `ignored` (being reset).
+
+        Raises:
+            ActionError: If an action that counts has a wrong shape, dtype or range.
+        """
         actions = np.asarray(actions)
         if not ignored.any():
-            return self._core.actions.decode(actions, self.num_envs)
-        idle = self._core.actions.idle
+            return self.core.actions.decode(actions, self.num_envs)
+        idle = self.core.actions.idle
         decoded = np.empty((self.num_envs, *idle.shape), idle.dtype)
         decoded[:] = idle
         if not ignored.all():
             if len(actions) != self.num_envs:
-                self._core.actions.decode(actions, self.num_envs)
-            kept = self._core.actions.decode(actions[~ignored], int((~ignored).sum()))
+                self.core.actions.decode(actions, self.num_envs)
+            kept = self.core.actions.decode(actions[~ignored], int((~ignored).sum()))
             decoded = decoded.astype(kept.dtype)
             decoded[~ignored] = kept
         return decoded

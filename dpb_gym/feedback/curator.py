@@ -191,7 +191,7 @@ class VectorCentralCurator(VectorWrapper, _Curated):
         if self._mode is not AutoresetMode.NEXT_STEP:
             resetting = np.zeros_like(self._ended)
         played = ~resetting
-        decoded = self.env.unwrapped._decode(actions, resetting)  # type: ignore[attr-defined]
+        decoded = self.env.unwrapped.decode_actions(actions, resetting)  # type: ignore[attr-defined]
         features = chosen_features(core, decoded)
         observation, rewards, terminations, truncations, infos = self.env.step(actions)
         observed = np.ones(self.num_envs)

@@ -81,7 +81,7 @@ def core_of(env: Any, vector: bool) -> Any:
     if isinstance(env, gymnasium.Env if vector else gymnasium.vector.VectorEnv):
         twin = "without Vector in its name" if vector else "with Vector in its name"
         raise ParameterError(f"{env} needs the twin of this wrapper {twin}")
-    core = getattr(env.unwrapped, "_core", None)
+    core = getattr(env.unwrapped, "core", None)
     if core is None or not hasattr(core, "problem"):
         raise ParameterError(
             f"private feedback wraps dpb-gym's environments, single or vector; got {env}"

@@ -61,7 +61,7 @@ class _Vector(VectorWrapper, Layered):
         resetting = self._ended
         if self._mode is not AutoresetMode.NEXT_STEP:
             resetting = np.zeros_like(self._ended)
-        return ~resetting, self.env.unwrapped._decode(actions, resetting)  # type: ignore[attr-defined]
+        return ~resetting, self.env.unwrapped.decode_actions(actions, resetting)  # type: ignore[attr-defined]
 
     def _after(self, terminations: Array, truncations: Array) -> None:
         self._ended = np.asarray(terminations | truncations)

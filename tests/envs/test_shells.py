@@ -284,16 +284,16 @@ def test_unknown_ids_get_close_matches():
 
 def test_action_modes_offer_what_they_say():
     env = make("assortment-index", horizon=200).unwrapped
-    table = env._core.actions.table
+    table = env.core.actions.table
     assert len(table) == 8 + 28 + 56 and env.action_space.n == len(table)
     assert table[0].tolist() == [0, -1, -1] and table[-1].tolist() == [5, 6, 7]
-    decode = make("assortment-scores").unwrapped._core.actions.decode
+    decode = make("assortment-scores").unwrapped.core.actions.decode
     scores = np.array([[0.1, 0.9, 0.9, -1, 0.5, 0.9, 0, 0], [0.0] * 8])
     assert decode(scores, 2).tolist() == [[1, 2, 5], [0, 1, 2]]
-    decode = make("assortment-mask").unwrapped._core.actions.decode
+    decode = make("assortment-mask").unwrapped.core.actions.decode
     masks = np.array([[0, 1, 0, 0, 0, 0, 0, 1], [1] * 8])
     assert decode(masks, 2).tolist() == [[1, 7, -1], [0, 1, 2]]
-    grid = make("pricing-grid").unwrapped._core.actions
+    grid = make("pricing-grid").unwrapped.core.actions
     np.testing.assert_allclose(grid.decode(np.array([0, 10]), 2), [1 / 11, 1.0])
 
 

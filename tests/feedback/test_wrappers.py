@@ -119,7 +119,7 @@ def test_everything_that_leaves_is_epsilon_private(case, debias, monkeypatch):
         for numbers in cells[:: 7 if k > 2 else 1]:
             wrapped.reset(seed=9)
             genuine = inner.step
-            revenues = wrapped.unwrapped._core.instance.context().revenues
+            revenues = wrapped.unwrapped.core.instance.context().revenues
 
             def step(action, truth=truth, genuine=genuine, revenues=revenues):
                 observation, _, terminated, truncated, info = genuine(action)
@@ -193,7 +193,7 @@ def test_layers_have_noise_of_their_own():
     observation, _ = env.reset(seed=0)
     features, responses = [], []
     while True:
-        truth = np.clip(env.unwrapped._core.instance.context().features[0, 0], -1, 1)
+        truth = np.clip(env.unwrapped.core.instance.context().features[0, 0], -1, 1)
         features.append(observation[0] - truth)
         observation, _, _, done, info = env.step(np.array([0.5]))
         responses.append(info["demand"] - env.truth["demand"])
