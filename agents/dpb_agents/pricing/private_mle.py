@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents.common.private_mle import PrivateEstimator
 from dpb_agents.pricing.csw import RADIUS, Demand
 from dpb_agents.pricing.records import MODELS, DemandRecords
 from dpb_gym import kernels
-from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.problems.base import Array
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SEARCHING = 60
 SLACK = 100.0
 
 
-class PrivateMLE:
+class PrivateMLE(PrivateEstimator):
     """Objective perturbation over ``||theta|| <= 2``, released replicate by replicate.
 
     The constraint costs nothing: it is the limit of a growing convex penalty, the same for
@@ -67,55 +67,34 @@ class PrivateMLE:
         noise: NoiseSource,
         ledger: Ledger,
     ) -> None:
-        self.plan = replace(
-            plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std
-        )
-        self.updates = updates
-        ledger.charge(replace(plan.event, count=updates), what=f"{updates} private MLEs")
+        loose = replace(plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std)
+        super().__init__(loose, updates, replicates, noise, ledger)
         bounds = (demand.low, demand.high)
         self.records = DemandRecords(replicates, plan.dim, horizon, bounds, compact=True)
         self._demand = demand
         self._model = MODELS.index(demand.kind)
-        self._draws = noise.spawn().normal((updates, 2, plan.dim))
-        self._calls = np.zeros(replicates, np.int64)
-        self._minimiser = np.zeros((replicates, plan.dim))
-        self._released = np.zeros((replicates, plan.dim))
-        self._linear = np.zeros((replicates, plan.dim))
-        self._curvature = np.zeros((replicates, plan.dim, plan.dim))
-        self._norm = np.zeros(replicates)
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
         """Stores one record per replicate; see `Estimator.add`."""
         self.records.add(features, price, demand)
 
     def release(self, due: Array) -> Array:
-        """Private estimates ``(B, d)``, renewed where `due`.
+        """Private estimates ``(B, d)``, renewed where `due`; see `PrivateEstimator.release`."""
+        released = super().release(due)
+        if (self._calls == self.updates).all():
+            self.records.drop()
+        return released
 
-        Raises:
-            BudgetExceeded: If a replicate has used all its releases; nothing is released.
-            ParameterError: If the minimiser cannot be certified; nothing is released.
-        """
-        if (self._calls[due] >= self.updates).any():
-            raise BudgetExceeded(f"all {self.updates} private MLEs of a replicate are used up")
-        lanes = np.flatnonzero(due)
-        draws = self._draws[lanes, self._calls[lanes]]
-        self._linear[lanes] = self.plan.sigma * draws[:, 0]
+    def _fit(self, due: Array, lanes: Array) -> None:
         self._minimise(due, self.plan.ridge, self._minimiser)
         for b in lanes[_norms(self._minimiser[lanes]) > RADIUS]:
             self._search_sphere(int(b))
-        if not (self._norm[lanes] <= self.plan.tolerance).all():
-            raise ParameterError(
-                f"Newton's method stopped at gradient norm {self._norm[lanes].max():.3g}, above "
-                f"the tolerance {self.plan.tolerance:.3g}; nothing was released"
-            )
-        self._calls[lanes] += 1
-        if (self._calls == self.updates).all():
-            self.records.drop()
-        found = self._minimiser[lanes] + self.plan.output_std * draws[:, 1]
-        self._released[lanes] = (
+
+    def _finish(self, found: Array) -> Array:
+        shrunk: Array = (
             found * np.minimum(1.0, RADIUS / np.maximum(_norms(found), RADIUS / 2))[:, None]
         )
-        return self._released.copy()
+        return shrunk
 
     def _newton(self, due: Array, ridge: float, tolerance: float, theta: Array) -> None:
         records = self.records
