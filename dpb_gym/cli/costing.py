@@ -7,6 +7,7 @@ from typing import Any
 
 from dpb_gym.cli.output import print_json, print_table
 from dpb_gym.evaluation.costs import costs
+from dpb_gym.evaluation.progress import duration
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -46,16 +47,9 @@ def cost(directory: str, rounds: float | None, cores: int, as_json: bool) -> Non
     )
     many = "1 core" if cores == 1 else f"{cores} cores"
     print(
-        f"{rounds or found.rounds:,.0f} agent rounds of this mix: {_duration(seconds)} on {many}, "
+        f"{rounds or found.rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
         f"{_size(size)} of shards"
     )
-
-
-def _duration(seconds: float) -> str:
-    for name, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {name}"
-    return f"{seconds:,.1f} seconds"
 
 
 def _size(count: float) -> str:

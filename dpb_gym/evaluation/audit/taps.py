@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym.agent import BatchedSingle
 from dpb_gym.privacy import ObjectivePerturbation
 from dpb_gym.problems.base import Array
 
@@ -30,9 +31,8 @@ def boundary(agent: Any) -> list[tuple[str, Any]]:
     Those of the copies of a `SingleAgent` are taken together, see `Lanes`. Where messages are
     sent, everything behind is post-processing, so only senders count.
     """
-    copies = getattr(agent, "copies", None)
-    if copies:
-        walks = [dict(_walk(copy, type(copy).__name__, set())) for copy in copies]
+    if isinstance(agent, BatchedSingle) and agent.copies:
+        walks = [dict(_walk(copy, type(copy).__name__, set())) for copy in agent.copies]
         if any(walk.keys() != walks[0].keys() for walk in walks):
             return []
         found = [(name, Lanes([walk[name] for walk in walks])) for name in walks[0]]
