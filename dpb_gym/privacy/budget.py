@@ -1,7 +1,8 @@
-"""What a user asks for: `Budget.zcdp(rho)` or `Budget.approx(epsilon, delta)`."""
+"""What a user asks for: a privacy budget, and its one text form."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,45 +10,47 @@ from typing import Any
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.checks import positive, probability
 
-_NO_DIRECT_CALL = "use Budget.zcdp(rho) or Budget.approx(epsilon, delta)"
+_FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none'"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """An upper bound on the privacy loss of one agent. No budget (`None`) means non-private.
 
-    Build it with `Budget.zcdp` or `Budget.approx`; it is immutable, hashable and comparable.
+    Build it with `Budget.zcdp`, `Budget.approx` or `Budget.parse`; it is immutable, hashable
+    and comparable. Its text, ``rho=0.5`` or ``eps=1,delta=1e-5``, is exact, and the same on the
+    command line, in YAML, in recipes, in Python and in labels. As a field of a pydantic model
+    it takes a `Budget` or its text, and is stored as text.
 
     Attributes:
-        kind: ``"zcdp"`` or ``"approx"``.
-        rho: zCDP parameter (``"zcdp"`` only).
-        epsilon: epsilon of (epsilon, delta)-differential privacy (``"approx"`` only).
-        delta: delta of the same, in (0, 1) (``"approx"`` only).
+        rho: zCDP parameter, or None.
+        epsilon: epsilon of (epsilon, delta)-differential privacy, or None.
+        delta: delta of the same, in (0, 1), or None.
+
+    Raises:
+        BudgetError: If it is neither rho alone nor epsilon and delta, or out of range.
 
     Example:
+        >>> Budget.parse("eps=1, delta=1e-5") == Budget.approx(1.0, 1e-5)
+        True
         >>> str(Budget.zcdp(0.5)), str(Budget.approx(1.0, 1e-5))
-        ('rho=0.5', 'eps=1, delta=1e-05')
+        ('rho=0.5', 'eps=1,delta=1e-5')
     """
 
-    kind: str
     rho: float | None = None
     epsilon: float | None = None
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind == "zcdp":
-            if self.epsilon is not None or self.delta is not None:
-                raise BudgetError(f"a zCDP budget has rho only; {_NO_DIRECT_CALL}")
+        if self.rho is not None and self.epsilon is None and self.delta is None:
             object.__setattr__(self, "rho", positive("rho", self.rho, error=BudgetError))
-        elif self.kind == "approx":
-            if self.rho is not None:
-                raise BudgetError(f"an (epsilon, delta) budget has no rho; {_NO_DIRECT_CALL}")
+        elif self.rho is None and self.epsilon is not None and self.delta is not None:
             epsilon = positive("epsilon", self.epsilon, error=BudgetError)
             delta = probability("delta", self.delta, error=BudgetError)
             object.__setattr__(self, "epsilon", epsilon)
             object.__setattr__(self, "delta", delta)
         else:
-            raise BudgetError(f"unknown kind of budget {self.kind!r}; {_NO_DIRECT_CALL}")
+            raise BudgetError("a budget is either rho, or epsilon and delta; not both, not half")
 
     @classmethod
     def zcdp(cls, rho: float) -> Budget:
@@ -56,7 +59,7 @@ class Budget:
         Raises:
             BudgetError: If `rho` is not positive and finite.
         """
-        return cls("zcdp", rho=rho)
+        return cls(rho=positive("rho", rho, error=BudgetError))
 
     @classmethod
     def approx(cls, epsilon: float, delta: float) -> Budget:
@@ -65,21 +68,68 @@ class Budget:
         Raises:
             BudgetError: If `epsilon` is not positive and finite, or `delta` not in (0, 1).
         """
-        return cls("approx", epsilon=epsilon, delta=delta)
+        epsilon = positive("epsilon", epsilon, error=BudgetError)
+        return cls(epsilon=epsilon, delta=probability("delta", delta, error=BudgetError))
+
+    @classmethod
+    def parse(cls, text: str | Budget | None) -> Budget | None:
+        """Reads ``"rho=0.5"``, ``"eps=1,delta=1e-5"`` or ``"none"``.
+
+        A `Budget` or None is returned as it is.
+
+        Raises:
+            BudgetError: If the text is anything else, or a number is out of range.
+        """
+        if text is None or isinstance(text, Budget):
+            return text
+        if not isinstance(text, str):
+            raise BudgetError(f"a budget is {_FORMS}; got {text!r}")
+        plain = re.sub(r"\s+", "", text).lower()
+        if plain == "none":
+            return None
+        values: dict[str, float] = {}
+        for part in plain.split(","):
+            name, sign, number = part.partition("=")
+            name = {"eps": "epsilon"}.get(name, name)
+            if not sign or name not in ("rho", "epsilon", "delta") or name in values:
+                raise BudgetError(f"a budget is {_FORMS}; got {text!r}")
+            try:
+                values[name] = float(number)
+            except ValueError:
+                raise BudgetError(f"{number!r} is not a number in the budget {text!r}") from None
+        if set(values) == {"epsilon"}:
+            raise BudgetError(f"an epsilon needs its delta, e.g. {plain + ',delta=1e-5'!r}")
+        if set(values) not in ({"rho"}, {"epsilon", "delta"}):
+            raise BudgetError(f"a budget is {_FORMS}; got {text!r}")
+        return cls(**values)
+
+    @staticmethod
+    def text(budget: Budget | None) -> str:
+        """The text of a budget, ``"none"`` for None."""
+        return "none" if budget is None else str(budget)
+
+    @property
+    def limit(self) -> float:
+        """What may be spent, in the budget's currency: rho, or epsilon."""
+        value = self.epsilon if self.rho is None else self.rho
+        assert value is not None
+        return value
+
+    @property
+    def kind(self) -> str:
+        """``"zcdp"`` or ``"approx"``."""
+        return "approx" if self.rho is None else "zcdp"
 
     @property
     def label(self) -> str:
         """Short text for tables, e.g. ``rho=1`` or ``eps=1, delta=1e-05``."""
-        if self.kind == "zcdp":
+        if self.rho is not None:
             return f"rho={self.rho:g}"
         return f"eps={self.epsilon:g}, delta={self.delta:g}"
 
-    def __str__(self) -> str:
-        return self.label
-
     def to_dict(self) -> dict[str, Any]:
         """The budget as plain JSON values; inverse of `from_dict`."""
-        if self.kind == "zcdp":
+        if self.rho is not None:
             return {"kind": "zcdp", "rho": self.rho}
         return {"kind": "approx", "epsilon": self.epsilon, "delta": self.delta}
 
@@ -91,9 +141,32 @@ class Budget:
             BudgetError: If a key is missing, unknown or out of range.
         """
         try:
-            return cls(**data)
+            return cls(**{k: v for k, v in data.items() if k != "kind"})
         except TypeError as error:
-            raise BudgetError(
-                f"a budget is {{'kind': 'zcdp', 'rho'}} or {{'kind': 'approx', 'epsilon', "
-                f"'delta'}}; got {dict(data)!r}"
-            ) from error
+            raise BudgetError(f"not a budget: {dict(data)!r}") from error
+
+    def __str__(self) -> str:
+        if self.rho is not None:
+            return f"rho={_number(self.rho)}"
+        assert self.epsilon is not None and self.delta is not None
+        return f"eps={_number(self.epsilon)},delta={_number(self.delta)}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def read(value: Any) -> Budget:
+            found = cls.parse(value)
+            if found is None:
+                raise BudgetError(f"a budget is needed here, 'rho=0.5' say; got {value!r}")
+            return found
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.to_string_ser_schema()
+        )
+
+
+def _number(value: float) -> str:
+    """The shortest text that reads back as the same number."""
+    text = repr(value).removesuffix(".0")
+    return re.sub(r"e([+-])0*(\d)", lambda m: f"e{m[1].strip('+')}{m[2]}", text)

@@ -7,6 +7,9 @@ import math
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import (
@@ -57,21 +60,48 @@ def test_bad_epsilon_delta(epsilon: object, delta: object) -> None:
 def test_budget_is_a_value() -> None:
     a, b = Budget.zcdp(0.5), Budget.approx(1, 1e-5)
     assert a == Budget.zcdp(0.5) and hash(a) == hash(Budget.zcdp(0.5)) and a != b
-    assert (a.label, str(b)) == ("rho=0.5", "eps=1, delta=1e-05")
+    assert (str(a), str(b)) == ("rho=0.5", "eps=1,delta=1e-5")
     for budget in (a, b):
-        again = Budget.from_dict(json.loads(json.dumps(budget.to_dict())))
-        assert again == budget and pickle.loads(pickle.dumps(budget)) == budget
+        assert pickle.loads(pickle.dumps(budget)) == budget
     with pytest.raises(AttributeError):
         a.rho = 3.0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [{}, {"kind": "pure"}, {"kind": "zcdp"}, {"kind": "zcdp", "rho": 1, "epsilon": 1}, {"x": 1}],
+@given(
+    value=st.floats(min_value=1e-300, max_value=1e300),
+    delta=st.floats(min_value=1e-300, max_value=1.0, exclude_max=True),
 )
-def test_bad_budget_dict(data: dict[str, object]) -> None:
+def test_the_text_of_a_budget_is_exact(value: float, delta: float) -> None:
+    for budget in (Budget.zcdp(value), Budget.approx(value, delta)):
+        assert Budget.parse(str(budget)) == budget
+        assert " " not in str(budget) and Budget.parse(f" {str(budget).upper()} ") == budget
+
+
+def test_no_budget_has_a_text_too() -> None:
+    assert Budget.parse("none") is Budget.parse(None) is None
+    assert (Budget.text(None), Budget.text(Budget.zcdp(2))) == ("none", "rho=2")
+    assert str(Budget.approx(1.0000001, 1e-6)) == "eps=1.0000001,delta=1e-6"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "rho", "rho=", "rho=x", "rho=-1", "rho=nan", "eps=1", "delta=1e-5", "rho=1,rho=2",
+     "rho=1,eps=1,delta=.1", "eps=1,delta=1", "mu=1", "eps=1;delta=1e-5", 3, ["rho=1"]],
+)  # fmt: skip
+def test_bad_texts(text: object) -> None:
     with pytest.raises(BudgetError):
-        Budget.from_dict(data)
+        Budget.parse(text)  # type: ignore[arg-type]
+
+
+def test_a_budget_is_a_field() -> None:
+    class Model(BaseModel):
+        budget: Budget | None = None
+
+    model = Model(budget="eps=1,delta=1e-5")  # type: ignore[arg-type]
+    assert model.budget == Budget.approx(1, 1e-5)
+    assert Model.model_validate_json(model.model_dump_json()) == model
+    with pytest.raises(ValidationError, match="rho=0.5"):
+        Model(budget="rho 1")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
