@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpb_gym.envs.catalogue import make_problem
     from dpb_gym.evaluation import Result, evaluate
     from dpb_gym.evaluation.audit import audit
-    from dpb_gym.evaluation.ope import evaluate_offline
+    from dpb_gym.offline import evaluate_offline
     from dpb_gym.privacy import Budget, Guarantee
 
 __version__ = "0.1.0"
@@ -42,7 +42,7 @@ _HOMES = {
     "envs.catalogue": ("make_problem",),
     "evaluation": ("Result", "evaluate"),
     "evaluation.audit": ("audit",),
-    "evaluation.ope": ("evaluate_offline",),
+    "offline": ("evaluate_offline",),
     "privacy": ("Budget", "Guarantee"),
 }
 

@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 
 import dpb_gym
-from dpb_gym.evaluation.ope import LoggedData, probabilities, release_value, train_offline
+from dpb_gym.offline import LoggedData, probabilities, release_value, train_offline
 from dpb_gym.privacy import NoiseSource
 
 ENVIRONMENT = "DPB/Recommendation-v0"
@@ -30,7 +30,7 @@ CANDIDATES = [
 ]
 
 
-def draw(found: dict[str, dpb_gym.evaluation.ope.OfflineEvaluation], path: Path) -> None:
+def draw(found: dict[str, dpb_gym.offline.OfflineEvaluation], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")

@@ -23,7 +23,7 @@ def run(
     Returns:
         Exit status: 1 if an agent failed, else 0, whatever the verdicts.
     """
-    from dpb_gym.evaluation.reproduce import reproduce
+    from dpb_gym.papers import reproduce
 
     done = reproduce(
         target,

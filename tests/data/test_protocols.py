@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import dpb_data
-from dpb_gym import make_problem
-from dpb_gym.evaluation import ope
+from dpb_gym import make_problem, offline
 from dpb_gym.problems.replay import ReplayProblem
 
 
@@ -51,13 +50,13 @@ def test_movielens_100k(real: Path) -> None:
         "DPB/MovieLensReplay-v0", data=str(real), horizon=1500, warm_start=True, binary=4.0
     )
     assert isinstance(problem, ReplayProblem)
-    log = ope.LoggedData.from_problem(problem, 1500)
+    log = offline.LoggedData.from_problem(problem, 1500)
     assert log.expected is not None and problem.prior is not None
     # About 55% of the ratings are four stars or more, whoever rated.
     assert abs(log.rewards.mean() - 0.55) < 0.1
     # What training users like, test users like: the documented level, without any learning.
     guided = np.eye(5)[(log.features @ problem.prior).argmax(axis=1)]
-    found = ope.evaluate_offline(guided, log, resamples=0)
+    found = offline.evaluate_offline(guided, log, resamples=0)
     assert found.true_value is not None
     assert found.true_value > log.expected.mean() + 0.1
     for name in ("ips", "snips", "dr"):

@@ -84,9 +84,9 @@ def test_commands_work(page, tmp_path):
                 target = next(w for w in words[words.index("make") + 1 :] if "=" not in w)
                 assert re.search(rf"^{target}:|^\.PHONY:.* {target}\b", makefile, re.M), line
             elif words[:2] == ["dpb", "reproduce"]:
-                from dpb_gym.evaluation.reproduce import targets
+                from dpb_gym.papers import targets
 
-                # A whole figure takes minutes; tests/reproduce runs small ones.
+                # A whole figure takes minutes; tests/papers runs small ones.
                 assert any(t == words[2] or t.startswith(f"{words[2]}/") for t in targets()), line
             elif words and words[0] == "dpb":
                 done = subprocess.run(

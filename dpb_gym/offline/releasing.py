@@ -1,0 +1,129 @@
+"""A value estimate that may be published: clipped weights and Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.offline.estimators import importance_weights
+from dpb_gym.offline.log import LoggedData
+from dpb_gym.offline.targets import check_distribution
+from dpb_gym.privacy import (
+    Budget,
+    GaussianEvent,
+    Guarantee,
+    Ledger,
+    NoiseSource,
+    Release,
+    calibrate,
+)
+
+UNITS = ("reward", "user-round")
+
+
+@dataclass(frozen=True)
+class PrivateValue:
+    """A released estimate.
+
+    Attributes:
+        value: The estimate with its noise.
+        sensitivity: Most that one unit of protection can change the estimate.
+        sigma: Standard deviation of the noise.
+        clip: Bound on the weights that was applied.
+        std_error: Bound on the standard deviation of `value`, sampling and noise together,
+            that holds for every log and may be published with it.
+        guarantee: What the release costs.
+    """
+
+    value: float
+    sensitivity: float
+    sigma: float
+    clip: float
+    std_error: float
+    guarantee: Guarantee
+
+
+def release_value(
+    log: LoggedData,
+    policy: ArrayLike,
+    budget: Budget,
+    noise: NoiseSource,
+    *,
+    clip: float = 10.0,
+    q: ArrayLike | None = None,
+    unit: str = "reward",
+    ledger: Ledger | None = None,
+) -> PrivateValue:
+    """Releases an off-policy estimate by the Gaussian mechanism.
+
+    The estimate is the mean over the n rounds of ``b + min(w, clip) (r - b)``, b the middle of
+    the declared range of rewards: IPS around b, with clipped weights. With a public model `q`
+    it is doubly robust, ``sum_a pi(a|x) q(x, a) + min(w, clip) (r - q(x, a))``. Clipping
+    biases it where weights exceed `clip`; `clip` at least the largest weight, e.g. m for a
+    uniform log, biases nothing.
+
+    Sensitivity, replace-one, n public: exchanging a reward moves a round's term by at most
+    ``min(w, clip)`` times the width of the range, so the mean by ``c width / n``. For
+    ``unit="reward"`` contexts, choices, propensities and policy are public and c is the largest
+    clipped weight that occurs. For ``unit="user-round"`` the round's weight may change too;
+    its term stays within ``b -+ clip width / 2``, so c is `clip` itself. The noise is
+    N(0, sigma^2), sigma by the exact Gaussian mechanism.
+
+    The policy must not depend on the log's rewards, unless it comes from a private agent: then
+    the two guarantees add up. The same holds for `q`, for which cross-fitted predictions
+    (`ridge_rewards`) are **not** allowed.
+
+    Args:
+        log: The log.
+        policy: Probabilities of the target policy ``(n, m)``.
+        budget: What this release may spend.
+        noise: Source of the noise, of one replicate.
+        clip: Largest weight, > 0.
+        q: Predicted rewards ``(n, m)`` of a public model, for ``unit="reward"`` only.
+        unit: ``"reward"`` or ``"user-round"``, see `dpb_gym.privacy.Guarantee`.
+        ledger: Charged with the release, before the noise is drawn; its unit must be `unit`.
+
+    Raises:
+        BudgetExceeded: If the ledger refuses; nothing is released.
+        ParameterError: If an argument is out of range.
+    """
+    clip = validation.real("clip", clip, 0.0, open_low=True)
+    unit = validation.choice("unit", unit, UNITS)
+    if noise.replicates != 1:
+        raise ParameterError(f"the noise must have one replicate, got {noise.replicates}")
+    if q is not None and unit != "reward":
+        raise ParameterError("a model q is supported for unit='reward' only")
+    if ledger is not None and (ledger.unit, ledger.relation) != (unit, "replace-one"):
+        raise ParameterError(
+            f"the ledger counts per {ledger.unit} ({ledger.relation}), the release per {unit} "
+            "(replace-one)"
+        )
+    pi = check_distribution("policy", policy, (len(log), log.n_candidates))
+    weights = np.minimum(importance_weights(log, pi), clip)
+    low, high = log.reward_range
+    largest = clip if unit == "user-round" else float(weights.max())
+    n = len(log)
+    # A policy that never agrees with the log has an estimate that no reward can move.
+    sensitivity = max(largest, 1e-12) * (high - low) / n
+    if q is None:
+        middle = 0.5 * (low + high)
+        terms = middle + weights * (log.rewards - middle)
+        spread = 0.5 * largest * (high - low)
+    else:
+        model = validation.array("q", q, pi.shape, low, high)
+        shown = model[np.arange(n), log.actions]
+        terms = (pi * model).sum(axis=1) + weights * (log.rewards - shown)
+        spread = (0.5 + largest) * (high - low)
+    (sigma,) = calibrate(budget, Release(sensitivity))
+    own = Ledger(budget, notion="central", unit=unit)
+    own.charge(GaussianEvent(sigma, sensitivity), what="off-policy value")
+    if ledger is not None:
+        ledger.charge(GaussianEvent(sigma, sensitivity), what="off-policy value")
+    value = float(terms.mean()) + sigma * float(noise.normal(1)[0, 0])
+    error = math.sqrt(spread**2 / n + sigma**2)
+    return PrivateValue(value, sensitivity, sigma, clip, error, own.guarantee)

@@ -1,0 +1,239 @@
+"""`reproduce`: run the figures of a paper and judge what the paper claims."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym.errors import DataError
+from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation.cells import plain
+from dpb_gym.evaluation.filesystem import write_file
+from dpb_gym.evaluation.leaderboard import collect
+from dpb_gym.evaluation.planning import make_jobs, plan_suite
+from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.store import Store
+from dpb_gym.papers.curves import Curve, place
+from dpb_gym.papers.figure import Figure
+from dpb_gym.papers.loading import load_figures
+from dpb_gym.papers.outputs import PAGE, PICTURE, html, write_outputs
+from dpb_gym.papers.studies import run_study
+from dpb_gym.papers.tables import print_figure
+from dpb_gym.papers.verdicts import Judgement, judge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RESULTS = "results"
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """One reproduced figure.
+
+    Attributes:
+        figure: What was run and judged.
+        judgements: Its claims, decided.
+        curves: Its curves.
+        failures: Messages of the cells that failed.
+        facts: What was run: replicates, seeds, command, versions.
+        files: Picture, pages, data, verdicts.
+        seconds: Wall time of what was computed now.
+        rounds: Agent rounds computed now.
+        skipped: Why nothing was run: data that are not here; empty if something was.
+    """
+
+    figure: Figure
+    judgements: tuple[Judgement, ...]
+    curves: tuple[Curve, ...]
+    failures: tuple[str, ...]
+    facts: dict[str, str]
+    files: tuple[Path, ...]
+    seconds: float
+    rounds: int
+    skipped: str = ""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A reproduced paper, or one figure of it.
+
+    Attributes:
+        target: What was asked for.
+        folder: Where everything lies.
+        figures: The figures.
+        page: One page with all of them.
+    """
+
+    target: str
+    folder: Path
+    figures: tuple[FigureResult, ...]
+    page: Path
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict of every claim, by ``figure/claim``."""
+        return {
+            f"{one.figure.figure}/{judgement.claim.id}": judgement.verdict
+            for one in self.figures
+            for judgement in one.judgements
+        }
+
+    @property
+    def failures(self) -> list[str]:
+        """Messages of all cells that failed."""
+        return [message for one in self.figures for message in one.failures]
+
+    def table(self, console: Console | None = None) -> None:
+        """Prints verdicts, tables and true guarantees of every figure."""
+        for one in self.figures:
+            if one.skipped:
+                continue
+            print_figure(one.figure, one.judgements, one.curves, console)
+
+
+def reproduce(
+    target: str,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    replicates: int | None = None,
+    quick: bool = False,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> Reproduction:
+    """Runs the figures of a paper, judges its claims, and writes pictures, data and verdicts.
+
+    What is in the folder already is not computed again, so that an interrupted run resumes.
+
+    Args:
+        target: A paper (``"private-assortment"``) or a figure (``"private-assortment/fig4"``).
+        out: Folder; ``reproductions/PAPER`` by default. Each figure has a folder in it.
+        replicates: Instead of those of the figures.
+        quick: The figures' quick versions: a check that everything runs.
+        workers: Processes; the number of usable cores by default.
+        progress: True for progress bars, False for silence, or a function of (rounds done,
+            rounds in all); by default bars on a terminal.
+        env_kwargs: Parameters of the environments that replace those of the figures, e.g. the
+            path of a data file.
+
+    Returns:
+        The reproduction; cells that failed are listed in `failures`, and claims that need
+        them are not decided.
+
+    Raises:
+        UnknownNameError: If there is no such target.
+        ParameterError: If an argument or a parameter is out of range.
+        ResultError: If the folder holds other results, or cannot be written.
+        DataError: If data are missing.
+    """
+    figures = load_figures(target)
+    paper = figures[0].paper
+    folder = Path(f"reproductions/{paper}" if out is None else out)
+    show = sys.stderr.isatty() if progress is None else progress
+    changes = plain(dict(env_kwargs or {}), "env_kwargs")
+    results = []
+    for figure in figures:
+        figure = figure.quickened() if quick else figure
+        figure = figure.with_environment(changes) if changes else figure
+        small = "-quick" if quick else ""
+        shared = None if figure.results is None else folder / f"{RESULTS}-{figure.results}{small}"
+        home = folder / (figure.figure + small)
+        results.append(run_figure(figure, home, replicates, workers, show, shared))
+    if len(results) == 1:
+        if results[0].skipped:
+            raise DataError(f"{figures[0].target}: {results[0].skipped}")
+        page = results[0].files[0].with_name(PAGE)
+    else:
+        page = folder / INDEX
+        shown = [
+            (r.figure, r.judgements, r.curves, r.facts, r.files[0].with_name(PICTURE))
+            for r in results
+            if not r.skipped
+        ]
+        write_file(page, html(shown, f"Reproduction of {paper}").encode())
+    return Reproduction(target, folder, tuple(results), page)
+
+
+def run_figure(
+    figure: Figure,
+    folder: Path,
+    replicates: int | None = None,
+    workers: int | None = None,
+    show: bool | Callable[[int, int], Any] = False,
+    results: Path | None = None,
+) -> FigureResult:
+    """Runs one figure into its folder and judges it; see `reproduce`.
+
+    Args:
+        figure: The figure.
+        folder: Its folder.
+        replicates: Instead of the figure's.
+        workers: Processes.
+        show: Progress.
+        results: Folder of the results, if it is not in the figure's own.
+    """
+    suite = figure.suite
+    results = folder / RESULTS if results is None else results
+    plans = plan_suite(suite)
+    missing = {plan.task.name: plan.missing for plan in plans if plan.missing}
+    if len(missing) == len(plans):
+        reason = "; ".join(dict.fromkeys(missing.values()))
+        return FigureResult(figure, (), (), (), {}, (), 0.0, 0, reason)
+    if figure.study is not None:
+        found = run_study(figure, plans, results, replicates, show)
+        curves, failures = found.curves, found.failures
+        seconds, rounds = found.seconds, found.rounds
+    else:
+        report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
+        wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
+        stored = Store.open(results).results()
+        curves = place(collect(r for r in stored if r.cell.key in wanted), figure)
+        failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
+        seconds, rounds = report.seconds, report.rounds
+    count = suite.replicates if replicates is None else replicates
+    judgements = judge_all(figure, curves, count)
+    facts = {
+        "command": origin.command_line(),
+        "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
+        "intervals": "95%, paired percentile bootstrap over replicates",
+        "versions": ", ".join(f"{k} {v}" for k, v in origin.versions().items()),
+        "revision": origin.revision() or "unknown",
+    }
+    if missing:
+        facts["left out"] = "; ".join(f"{task}: {why}" for task, why in missing.items())
+    if failures:
+        facts["failed"] = "; ".join(failures)
+    files = write_outputs(figure, judgements, curves, facts, folder)
+    return FigureResult(
+        figure,
+        judgements,
+        tuple(curves),
+        failures,
+        facts,
+        files,
+        seconds,
+        rounds,
+    )
+
+
+def judge_all(figure: Figure, curves: Sequence[Curve], replicates: int) -> tuple[Judgement, ...]:
+    """Judges every claim with all replicates, and with the figure's smaller samples."""
+    sizes = [size for size in figure.samples if size < replicates]
+    smaller = {size: [curve.first(size) for curve in curves] for size in sizes}
+    return tuple(
+        dataclasses.replace(
+            judge(claim, curves, figure.variants, figure.tables),
+            samples={
+                size: judge(claim, some, figure.variants, figure.tables)
+                for size, some in smaller.items()
+            },
+        )
+        for claim in figure.judged
+    )

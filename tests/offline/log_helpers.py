@@ -1,0 +1,54 @@
+"""Small logs for the tests of off-policy evaluation, and the formulas in plain Python."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpb_gym.offline import LoggedData
+
+
+def wave(i, k=0.0):
+    """Numbers in (0, 1) that need no random generator."""
+    return (math.sin(12.9898 * (i + 1) + 78.233 * (k + 1)) * 43758.5453) % 1.0
+
+
+def small_log(n=40, m=3, d=2):
+    """A log with uneven propensities, a target policy and a model, all from `wave`."""
+    features = [
+        [[2 * wave(i, 10 * k + j) - 1 for j in range(d)] for k in range(m)] for i in range(n)
+    ]
+    behaviour = [normalised([0.2 + wave(i, 100 + k) for k in range(m)]) for i in range(n)]
+    target = [normalised([0.05 + wave(i, 200 + k) ** 3 for k in range(m)]) for i in range(n)]
+    q = [[wave(i, 300 + k) for k in range(m)] for i in range(n)]
+    actions = [i * 7 % m for i in range(n)]
+    rewards = [round(wave(i, 400), 3) for i in range(n)]
+    propensities = [behaviour[i][actions[i]] for i in range(n)]
+    log = LoggedData.from_arrays(features, actions, propensities, rewards, (0.0, 1.0))
+    return log, np.array(target), np.array(q)
+
+
+def normalised(values):
+    total = sum(values)
+    return [v / total for v in values]
+
+
+def by_hand(log, target, q, threshold):
+    """The estimators as sums over rounds, one float at a time."""
+    n, m = len(log), log.n_candidates
+    sums = dict.fromkeys(("logged", "ips", "snips", "dm", "dr", "switch-dr"), 0.0)
+    weights = []
+    for i in range(n):
+        a, r = int(log.actions[i]), float(log.rewards[i])
+        w = float(target[i][a]) / float(log.propensities[i])
+        model = math.fsum(float(target[i][k]) * float(q[i][k]) for k in range(m))
+        weights.append(w)
+        sums["logged"] += r
+        sums["ips"] += w * r
+        sums["dm"] += model
+        sums["dr"] += model + w * (r - float(q[i][a]))
+        sums["switch-dr"] += model + (w * (r - float(q[i][a])) if w <= threshold else 0.0)
+    found = {name: total / n for name, total in sums.items()}
+    found["snips"] = sums["ips"] / math.fsum(weights)
+    return found, weights

@@ -1,0 +1,159 @@
+"""The private release: sensitivity by search, noise, budget."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from log_helpers import small_log
+
+from dpb_gym import offline
+from dpb_gym.errors import BudgetExceeded, ParameterError
+from dpb_gym.offline import LoggedData
+from dpb_gym.privacy import Budget, GaussianEvent, Ledger, NoiseSource
+
+BUDGET = Budget.approx(1.0, 1e-5)
+
+
+class Silent(NoiseSource):
+    """No noise, so that the tests see what is protected."""
+
+    def normal(self, shape=()):
+        return np.zeros((1, shape))
+
+
+def exact(log, target, **kwargs):
+    found = offline.release_value(log, target, BUDGET, Silent.from_seed(0), **kwargs)
+    return found.value, found.sensitivity
+
+
+def replaced(log, i, **change):
+    arrays = {k: np.array(getattr(log, k)) for k in ("features", "actions", "propensities")}
+    arrays["rewards"] = np.array(log.rewards)
+    for key, value in change.items():
+        arrays[key][i] = value
+    return LoggedData.from_arrays(**arrays, reward_range=log.reward_range)
+
+
+@pytest.mark.parametrize("clip", [0.5, 1.7, 50.0])
+@pytest.mark.parametrize("with_model", [False, True])
+def test_no_reward_moves_the_estimate_by_more_than_the_sensitivity(clip, with_model):
+    log, target, q = small_log(n=12)
+    kwargs = {"clip": clip, "q": q if with_model else None}
+    worst = 0.0
+    for i in range(len(log)):
+        for a, b in itertools.combinations((0.0, 0.3, 1.0), 2):
+            (one, bound), (two, _) = (
+                exact(replaced(log, i, rewards=r), target, **kwargs) for r in (a, b)
+            )
+            worst = max(worst, abs(one - two))
+            assert abs(one - two) <= bound * (1 + 1e-12)
+    assert worst == pytest.approx(bound), "and it is attained"
+
+
+@pytest.mark.parametrize("clip", [0.5, 3.0])
+def test_no_round_moves_the_estimate_by_more_than_the_sensitivity(clip):
+    """Everything about one round is exchanged: its reward, choice, propensity and policy."""
+    log, target, _ = small_log(n=10)
+    records = [
+        (r, a, p, row)
+        for r in (0.0, 1.0)
+        for a in range(3)
+        for p in (1e-6, 0.2, 1.0)
+        for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.5, 0.3])
+    ]
+    values = []
+    for r, a, p, row in records:
+        own = target.copy()
+        own[4] = row
+        changed = replaced(log, 4, rewards=r, actions=a, propensities=p)
+        value, bound = exact(changed, own, clip=clip, unit="user-round")
+        values.append(value)
+    assert bound == pytest.approx(clip / 10)
+    assert max(values) - min(values) == pytest.approx(bound), "attained and never exceeded"
+
+
+def test_large_clip_is_ips_with_a_shift():
+    log, target, q = small_log()
+    weights = offline.importance_weights(log, target)
+    value, _ = exact(log, target, clip=100.0)
+    assert value == pytest.approx(offline.ips(log, target) + 0.5 * (1 - weights.mean()))
+    assert exact(log, target, clip=100.0, q=q)[0] == pytest.approx(offline.dr(log, target, q))
+
+
+def test_noise_has_the_stated_scale_and_is_calibrated():
+    log, target, _ = small_log()
+    center, _ = exact(log, target)
+    found = [
+        offline.release_value(log, target, BUDGET, NoiseSource.from_seed(s)) for s in range(400)
+    ]
+    sigma = found[0].sigma
+    assert found[0].sensitivity / sigma == pytest.approx(
+        GaussianEvent(3.73, 1.0).gaussian_mu, rel=1e-2
+    )
+    z = np.array([(f.value - center) / sigma for f in found])
+    assert abs(z.mean()) < 0.2 and abs(z.std() - 1) < 0.15
+    guarantee = found[0].guarantee
+    assert guarantee.epsilon(1e-5) == pytest.approx(1.0, rel=1e-4)
+    assert (guarantee.notion, guarantee.unit) == ("central", "reward")
+
+
+def test_published_error_bounds_the_true_one():
+    """On logs drawn afresh the released value spreads less than its stated bound."""
+    rng = np.random.default_rng(0)
+    n, m = 400, 4
+    target = rng.dirichlet(np.ones(m), n)
+    mean = rng.random((n, m))
+    true = float((target * mean).sum(axis=1).mean())
+    values, bounds = [], []
+    for s in range(100):
+        actions = rng.integers(0, m, n)
+        rewards = (rng.random(n) < mean[np.arange(n), actions]).astype(float)
+        log = LoggedData.from_arrays(
+            np.zeros((n, m, 1)), actions, np.full(n, 1 / m), rewards, (0, 1)
+        )
+        found = offline.release_value(log, target, BUDGET, NoiseSource.from_seed(s), clip=m)
+        values.append(found.value)
+        bounds.append(found.std_error)
+    assert abs(np.mean(values) - true) < 4 * np.std(values) / 10, "a uniform log has no bias"
+    assert np.std(values) < np.mean(bounds) < 6 * np.std(values)
+
+
+def test_budget_is_charged_before_noise_is_drawn():
+    log, target, _ = small_log()
+    ledger = Ledger(Budget.approx(1.3, 1e-5), notion="central", unit="reward")
+    noise = NoiseSource.from_seed(0)
+    offline.release_value(log, target, BUDGET, noise, ledger=ledger)
+    assert ledger.spent == pytest.approx(1.0, rel=1e-4)
+    before = str(noise.state_dict())
+    with pytest.raises(BudgetExceeded):
+        offline.release_value(log, target, BUDGET, noise, ledger=ledger)
+    assert str(noise.state_dict()) == before
+    assert ledger.spent == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"clip": 0.0},
+        {"clip": math.inf},
+        {"unit": "user"},
+        {"unit": "user-round", "q": np.zeros((40, 3))},
+        {"q": np.full((40, 3), 1.5)},
+        {"noise": NoiseSource.from_seed(0, 2)},
+        {"ledger": Ledger(BUDGET, notion="central", unit="user")},
+    ],
+)
+def test_bad_arguments(kwargs):
+    log, target, _ = small_log()
+    with pytest.raises(ParameterError):
+        offline.release_value(log, target, BUDGET, **{"noise": NoiseSource.from_seed(0), **kwargs})
+
+
+def test_a_policy_that_never_agrees_has_a_public_value():
+    log, _, _ = small_log(n=6, m=3)
+    never = np.eye(3)[(np.asarray(log.actions) + 1) % 3]
+    value, sensitivity = exact(log, never)
+    assert value == 0.5 and sensitivity < 1e-10
