@@ -17,9 +17,6 @@ MANY_ROWS = 16
 MAX_SWEEPS = 60
 # Of the largest entry: dropping such an off-diagonal one moves no eigenvalue by an ulp of it.
 NEGLIGIBLE = 2.0**-60
-MAX_SWEEPS = 60
-# Of the largest entry: dropping such an off-diagonal one moves no eigenvalue by an ulp of it.
-NEGLIGIBLE = 2.0**-60
 
 
 @jit
@@ -341,94 +338,6 @@ def quadratic_forms(features, matrices, out):
                     product[i] += w * columns[k, i]
             for i in range(N):
                 out[b, i] += columns[j, i] * product[i]
-
-
-@jit
-def _diagonalise(a, v):
-    """Cyclic Jacobi: rotates symmetric `a` to a diagonal matrix; rows of `v` are rotated too."""
-    d = a.shape[0]
-    largest = 0.0
-    for i in range(d):
-        for j in range(d):
-            largest = max(largest, abs(a[i, j]))
-    for _ in range(MAX_SWEEPS):
-        rotated = False
-        for p in range(d - 1):
-            for q in range(p + 1, d):
-                entry = a[p, q]
-                if abs(entry) <= NEGLIGIBLE * largest:
-                    continue
-                rotated = True
-                slant = 0.5 * (a[q, q] - a[p, p]) / entry
-                t = 1.0 / (abs(slant) + np.sqrt(slant * slant + 1.0))
-                if slant < 0.0:
-                    t = -t
-                c = 1.0 / np.sqrt(t * t + 1.0)
-                s = t * c
-                low, high = a[p, p] - t * entry, a[q, q] + t * entry
-                # Row operations only, which are contiguous; the columns are their mirror.
-                for k in range(d):
-                    x, y = a[p, k], a[q, k]
-                    a[p, k], a[q, k] = c * x - s * y, s * x + c * y
-                    x, y = v[p, k], v[q, k]
-                    v[p, k], v[q, k] = c * x - s * y, s * x + c * y
-                a[p, p], a[q, q] = low, high
-                a[p, q] = a[q, p] = 0.0
-                for k in range(d):
-                    a[k, p], a[k, q] = a[p, k], a[q, k]
-        if not rotated:
-            break
-
-
-@jit
-def eigh_one(matrix, values, vectors):
-    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, by cyclic Jacobi.
-
-    Reads the lower triangle. Column i of `vectors` belongs to values[i]; its entry of largest
-    magnitude (the first such) is positive. All NaN where an entry is not finite.
-    """
-    d = matrix.shape[0]
-    a, v, order = np.empty((d, d)), np.zeros((d, d)), np.empty(d, np.int64)
-    for i in range(d):
-        v[i, i] = 1.0
-        for j in range(i + 1):
-            if not np.isfinite(matrix[i, j]):
-                values[:] = np.nan
-                vectors[:] = np.nan
-                return
-            a[i, j] = a[j, i] = matrix[i, j]
-    _diagonalise(a, v)
-    for i in range(d):
-        x = a[i, i]
-        j = i
-        while j > 0 and values[j - 1] > x:
-            values[j], order[j] = values[j - 1], order[j - 1]
-            j -= 1
-        values[j], order[j] = x, i
-    for i in range(d):
-        row = v[order[i]]
-        lead = 0.0
-        for k in range(d):
-            if abs(row[k]) > abs(lead):
-                lead = row[k]
-        for k in range(d):
-            vectors[k, i] = row[k] if lead > 0.0 else -row[k]
-
-
-@jit
-def eigh(matrices):
-    """Eigenvalues ``(B, d)`` and eigenvectors ``(B, d, d)``; see `eigh_one`."""
-    B, d, _ = matrices.shape
-    values, vectors = np.empty((B, d)), np.empty((B, d, d))
-    for b in range(B):
-        eigh_one(matrices[b], values[b], vectors[b])
-    return values, vectors
-
-
-@jit
-def eigvalsh(matrices):
-    """Ascending eigenvalues ``(B, d)`` of symmetric matrices; the lower triangle is read."""
-    return eigh(matrices)[0]
 
 
 @jit
