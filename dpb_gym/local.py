@@ -30,7 +30,7 @@ def message_numbers(mechanism: LocalMechanism, seeds: tuple[int, ...]) -> BlockD
 
     From the same streams as the wrappers', which an environment of its own never uses.
     """
-    from dpb_gym.feedback.lanes import noise_generator
+    from dpb_gym.feedback.layers import noise_generator
 
     fill = _normals if mechanism.numbers == "normal" else _uniforms
     generators = [noise_generator(seed) for seed in seeds]

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
         LocalMechanism,
         RandomizedResponse,
     )
-    from dpb_gym.feedback.vector import (
+    from dpb_gym.feedback.wrappers import (
+        PrivateContexts,
+        PrivateResponse,
+        PrivateStatistics,
         VectorPrivateContexts,
         VectorPrivateResponse,
         VectorPrivateStatistics,
     )
-    from dpb_gym.feedback.wrappers import PrivateContexts, PrivateResponse, PrivateStatistics
 
 _HOMES = {
     "channel": ("ResponseChannel", "response_mechanism"),
@@ -37,8 +39,14 @@ _HOMES = {
         "LocalMechanism",
         "RandomizedResponse",
     ),
-    "vector": ("VectorPrivateContexts", "VectorPrivateResponse", "VectorPrivateStatistics"),
-    "wrappers": ("PrivateContexts", "PrivateResponse", "PrivateStatistics"),
+    "wrappers": (
+        "PrivateContexts",
+        "PrivateResponse",
+        "PrivateStatistics",
+        "VectorPrivateContexts",
+        "VectorPrivateResponse",
+        "VectorPrivateStatistics",
+    ),
 }
 
 __all__ = [

@@ -1,76 +1,49 @@
 """Gymnasium wrappers: the agent sees private messages instead of the truth.
 
-The reward, the observation and ``info`` of a wrapped environment hold nothing that depends on
-protected data but the message. What the harness needs to keep the score, the true reward and
-the oracle's numbers, moves from ``info`` to the wrapper's attribute `truth`; agents have no
-business there. Noise comes from the replicate's own stream for local privacy, so a single
-environment and a lane of a vector one with the same seed send the same messages, bit for bit.
+Each exists for single environments and, with ``Vector`` in its name, for vector ones: the same
+layer with one lane and with B; see `dpb_gym.feedback.layers`.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.utils import RecordConstructorArgs
 
 from dpb_gym import validation
+from dpb_gym.envs.observations import lane
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
-from dpb_gym.feedback.lanes import (
-    ORACLE_KEYS,
-    RESPONSE_KEYS,
-    LaneNoise,
-    Layered,
-    below,
-    core_of,
-)
-from dpb_gym.feedback.mechanisms import LocalMechanism, ResponseMechanism
-from dpb_gym.feedback.recode import ContextRecoder, chosen_features, private_space
-from dpb_gym.problems.base import Feedback
-
-_ONE = np.ones(1, bool)
+from dpb_gym.feedback.layers import Infos, Layer, SingleLayer, VectorLayer, chosen_features
+from dpb_gym.feedback.mechanisms import ResponseMechanism
+from dpb_gym.problems.base import Array, Feedback
 
 
-class _Single(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs, Layered):
-    """What the single wrappers share.
+class _Responses(Layer):
+    covers = ("response",)
+    withheld = ("choice", "demand")
 
-    Attributes:
-        truth: What was taken out of the last step: ``reward``, ``choice`` or ``demand``,
-            ``expected_reward``, ``oracle_reward``, ``regret``. For the harness only.
-    """
+    def __init__(self, env: Any, mechanism: ResponseMechanism, debias: bool = False) -> None:
+        self.mechanism, self.debias = mechanism, validation.flag("debias", debias)
+        self._wrap(env, mechanism=mechanism, debias=debias)
+        self._channel = ResponseChannel(mechanism, self._core.problem.info)
 
-    def __init__(self, env: Any, mechanism: LocalMechanism, **recorded: Any) -> None:
-        RecordConstructorArgs.__init__(self, mechanism=mechanism, **recorded)
-        self._core = core_of(env, vector=False)
-        gymnasium.Wrapper.__init__(self, env)
-        self.mechanism = mechanism
-        self.event = mechanism.event
-        layer = self.check_layers(env)
-        self._noise = LaneNoise(mechanism.numbers, mechanism.width, layer)
-        self.truth: dict[str, Any] = {}
+    def _look(self, decoded: Array) -> tuple[Array | None, Array]:
+        revenues = self._core.instance.context().revenues
+        return None if revenues is None else revenues.copy(), decoded
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._noise.follow(self._core.instance, [0])
-        self.truth = {}
-        return observation, info
-
-    def _strip(self, info: dict[str, Any], hidden: dict[str, Any]) -> dict[str, Any]:
-        """Moves what agents must not see from `info` to `truth`."""
-        self.truth = {**below(self.env), **hidden}
-        self.truth |= {key: info[key] for key in ORACLE_KEYS if key in info}
-        return {key: value for key, value in info.items() if key not in ORACLE_KEYS}
-
-    def _decode(self, action: Any) -> Any:
-        return self._core.actions.decode(np.asarray(action)[None], 1)
+    def _send(self, seen: Any, feedback: Feedback, played: Array) -> tuple[Array, dict[str, Array]]:
+        revenues, action = seen
+        sent, estimate = self._channel.send(revenues, action, feedback, self._draw(played))
+        found = {key: getattr(sent, key) for key in self.withheld}
+        messages = {key: message for key, message in found.items() if message is not None}
+        return estimate if self.debias else sent.reward, messages
 
 
-class PrivateResponse(_Single):
+class PrivateResponse(_Responses, SingleLayer):
     """The response of every round passes through a local mechanism.
 
     See `ResponseChannel` for what the message is in each kind of problem. The reward is
@@ -94,38 +67,68 @@ class PrivateResponse(_Single):
         'local DP eps=1 per reward (replace-one)'
     """
 
-    covers = ("response",)
 
-    def __init__(self, env: Any, mechanism: ResponseMechanism, debias: bool = False) -> None:
-        self.debias = validation.flag("debias", debias)
-        super().__init__(env, mechanism, debias=debias)
-        self._channel = ResponseChannel(mechanism, self._core.problem.info)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self._core.instance is None:
-            return self.env.step(action)  # type: ignore[return-value]
-        decoded = self._decode(action)
-        revenues = self._core.instance.context().revenues
-        revenues = None if revenues is None else revenues.copy()
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        truth = {"reward": float(reward), **{k: info[k] for k in RESPONSE_KEYS if k in info}}
-        feedback = Feedback(
-            np.array([reward], dtype=np.float64),
-            **{k: np.array([info[k]]) for k in (*RESPONSE_KEYS, "observed") if k in info},
-        )
-        sent, estimate = self._channel.send(revenues, decoded, feedback, self._noise.draw(_ONE))
-        info = self._strip(info, truth)
-        for key in RESPONSE_KEYS:
-            message = getattr(sent, key)
-            if message is not None:
-                info[key] = message[0].item()
-            else:
-                info.pop(key, None)
-        received = estimate if self.debias else sent.reward
-        return observation, float(received[0]), terminated, truncated, info
+class VectorPrivateResponse(_Responses, VectorLayer):
+    """Vector twin of `PrivateResponse`; same arguments and errors."""
 
 
-class PrivateContexts(_Single):
+class _Contexts(Layer):
+    covers = ("context",)
+    mechanism: GaussianContexts
+
+    def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
+        self.mechanism = mechanism
+        self._wrap(env, mechanism=mechanism)
+        info = self._core.problem.info
+        vectors = {"assortment": info.n_items, "recommendation": info.n_candidates}
+        wanted = (vectors.get(info.kind, 1), info.dim - (info.kind == "pricing"))
+        if not isinstance(mechanism, GaussianContexts) or (
+            (mechanism.vectors, mechanism.dim) != wanted
+        ):
+            raise ParameterError(
+                f"this problem needs GaussianContexts with vectors={wanted[0]}, "
+                f"dim={wanted[1]}, got {mechanism!r}"
+            )
+        if info.partial_feedback:
+            raise ParameterError(
+                "whether a round of a replay is observed tells the logged item, so private "
+                "contexts could not hide it; use protocol='matrix' or PrivateStatistics"
+            )
+        self._features: Array | None = None
+        self._known = np.full(self._lanes, -1)
+        self._last: Any = None
+
+    def _open(self, i: int, seed: int, episode: int) -> None:
+        super()._open(i, seed, episode)
+        self._known[i] = -1
+
+    def _show(self) -> Any:
+        """The current observation of all lanes; new noise only for new customers."""
+        context, now = self._core.instance.context(), self._core.instance.t
+        if self._features is None:
+            self._features = np.zeros(context.features.shape, np.float32)
+        fresh = self._known != now
+        if fresh.any():
+            noisy = self.mechanism.privatise(context.features, self._draw(fresh))
+            self._features[fresh] = noisy[fresh]
+            self._known[:] = now
+        self._last = self._core.observations.encode(context._replace(features=self._features))
+        return deepcopy(self._last)
+
+    def _space(self, space: Any) -> Any:
+        """The space of observations whose features have the messages' bound."""
+        top = np.float32(self.mechanism.bound)
+        if isinstance(space, gymnasium.spaces.Dict):
+            shape = space["features"].shape
+            noisy = gymnasium.spaces.Box(-top, top, shape, np.float32)
+            return gymnasium.spaces.Dict({**space.spaces, "features": noisy})
+        low, high = space.low.copy(), space.high.copy()
+        end = self.mechanism.vectors * self.mechanism.dim
+        low[..., :end], high[..., :end] = -top, top
+        return gymnasium.spaces.Box(low, high, dtype=np.float32)
+
+
+class PrivateContexts(_Contexts, SingleLayer):
     """Every customer's features arrive clipped and with Gaussian noise.
 
     One customer is shown once: an observation that repeats the last customer's repeats the
@@ -136,34 +139,69 @@ class PrivateContexts(_Single):
         mechanism: `GaussianContexts` for the problem's number and length of features.
 
     Raises:
-        ParameterError: If the mechanism does not fit the problem.
+        ParameterError: If the mechanism does not fit the problem, or if rounds return nothing
+            (rejection replay).
     """
-
-    covers = ("context",)
 
     def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
         super().__init__(env, mechanism)
-        self._recoder = ContextRecoder(self._core, mechanism, self._noise)
-        self.observation_space = private_space(env.observation_space, self._core, mechanism.bound)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        _, info = super().reset(seed=seed, options=options)
-        return self._recoder.single([0]), info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        _, reward, terminated, truncated, info = self.env.step(action)
-        return self._recoder.single(), reward, terminated, truncated, self._strip(info, {})
+        self.observation_space = self._space(env.observation_space)
 
 
-class PrivateStatistics(_Single):
+class VectorPrivateContexts(_Contexts, VectorLayer):
+    """Vector twin of `PrivateContexts`; same arguments and errors."""
+
+    def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
+        super().__init__(env, mechanism)
+        self.single_observation_space = self._space(env.single_observation_space)
+        self.observation_space = self._space(env.observation_space)
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, Infos]:
+        shown = self._last
+        observation, rewards, terminations, truncations, infos = super().step(actions)
+        if "final_obs" in infos:
+            # the ended lanes' last observations: what was shown of their last customer
+            infos["final_obs"] = infos["final_obs"].copy()
+            for i in np.flatnonzero(infos["_final_obs"]):
+                infos["final_obs"][i] = lane(shown, int(i))
+        return observation, rewards, terminations, truncations, infos
+
+
+class _Statistics(Layer):
+    covers = ("response", "context")
+    withheld = ("observed",)
+    mechanism: GaussianStatistics
+
+    def __init__(self, env: Any, mechanism: GaussianStatistics) -> None:
+        self.mechanism = mechanism
+        self._wrap(env, mechanism=mechanism)
+        info = self._core.problem.info
+        if info.kind != "recommendation":
+            raise ParameterError(f"statistics x x', r x exist for recommendation, not {info.kind}")
+        if not isinstance(mechanism, GaussianStatistics) or mechanism.dim != info.dim:
+            raise ParameterError(
+                f"this problem needs GaussianStatistics with dim={info.dim}, got {mechanism!r}"
+            )
+
+    def _look(self, decoded: Array) -> Array:
+        return chosen_features(self._core, decoded)
+
+    def _send(self, seen: Any, feedback: Feedback, played: Array) -> tuple[Array, dict[str, Array]]:
+        if feedback.observed is not None:
+            # noise all the same: a silent round would tell that the logged item is another one
+            seen = seen * feedback.observed[:, None]
+        gram, response = self.mechanism.privatise(seen, feedback.reward, self._draw(played))
+        return np.zeros(self._lanes), {"gram": gram, "response": response}
+
+
+class PrivateStatistics(_Statistics, SingleLayer):
     """Each round's statistics x x' and r x arrive as one Gaussian message, in ``info``.
 
     ``info["gram"]`` ``(d, d)`` and ``info["response"]`` ``(d,)`` are the message; the reward is
     always 0. The observation shows the current customer's context, from which the action is
     chosen on the customer's side; what an agent keeps must come from the messages, or the
-    guarantee is not its own. Recommendation only; a rejected replay round sends zeros.
+    guarantee is not its own. Recommendation only. A round that returns nothing (rejection
+    replay) sends the noise alone, and nobody is told which rounds these are.
 
     Args:
         env: A dpb-gym recommendation environment.
@@ -173,32 +211,6 @@ class PrivateStatistics(_Single):
         ParameterError: If the mechanism does not fit the problem.
     """
 
-    covers = ("response", "context")
 
-    def __init__(self, env: Any, mechanism: GaussianStatistics) -> None:
-        super().__init__(env, mechanism)
-        check_statistics(self._core.problem.info, mechanism)
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self._core.instance is None:
-            return self.env.step(action)  # type: ignore[return-value]
-        features = chosen_features(self._core, self._decode(action))
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        rewards = np.array([reward], dtype=np.float64)
-        gram, response = self.mechanism.privatise(  # type: ignore[attr-defined]
-            features, rewards, self._noise.draw(_ONE)
-        )
-        seen = float(info.get("observed", True))
-        info = self._strip(info, {"reward": float(reward)})
-        info["gram"], info["response"] = seen * gram[0], seen * response[0]
-        return observation, 0.0, terminated, truncated, info
-
-
-def check_statistics(info: Any, mechanism: GaussianStatistics) -> None:
-    """Raises `ParameterError` unless the mechanism fits the problem."""
-    if info.kind != "recommendation":
-        raise ParameterError(f"statistics x x', r x exist for recommendation, not {info.kind}")
-    if not isinstance(mechanism, GaussianStatistics) or mechanism.dim != info.dim:
-        raise ParameterError(
-            f"this problem needs GaussianStatistics with dim={info.dim}, got {mechanism!r}"
-        )
+class VectorPrivateStatistics(_Statistics, VectorLayer):
+    """Vector twin of `PrivateStatistics`; ``infos["gram"]`` is ``(B, d, d)``."""

@@ -96,7 +96,7 @@ def test_the_curator_releases_noisy_batch_sums():
     assert noise.std() == pytest.approx(1.0, rel=0.1)  # sensitivity 1 / sqrt(2 rho)
     assert abs(noise.mean()) < 0.15
     assert str(env.guarantee).startswith("central zCDP rho=0.5 per reward (replace-one)")
-    assert env.ledger.guarantee.rho == pytest.approx(0.5)
+    assert env.ledgers[0].guarantee.rho == pytest.approx(0.5)
 
 
 def test_any_agent_on_sums_is_private_behind_the_curator():
@@ -288,3 +288,17 @@ def test_local_linear_agents_need_a_budget():
     info = dpb_gym.make_problem("DPB/Recommendation-v0").info
     with pytest.raises(AgentError, match="budget"):
         make_agent("local-lin-ucb").begin(info, AgentStreams([0]), None)
+
+
+def test_local_statistics_of_a_replay_are_never_silent():
+    """Zeros would tell that the logged candidate is another one than the recommended."""
+    problem = dpb_gym.make_problem("DPB/MovieLensReplay-v0", dim=3, protocol="replay", horizon=30)
+    agent, seeds = make_agent("local-lin-ucb"), range(30)
+    instance = problem.instance(seeds)
+    agent.begin(problem.info, AgentStreams(seeds), Budget.zcdp(1.0))
+    context = instance.context()
+    action = agent.act(context)
+    feedback = instance.respond(action).feedback
+    assert not feedback.observed.all()
+    gram, response = agent.statistics.send(context, action, feedback)
+    assert (gram != 0).all() and (response != 0).all()

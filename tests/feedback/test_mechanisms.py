@@ -239,6 +239,15 @@ def test_sensitivity_of_stacked_statistics(low, high, squared):
     assert statistics_sensitivity(low, high) ** 2 == pytest.approx(squared)
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 0.5), (-3.0, 0.1), (2.0, 3.0)])
+def test_a_record_and_none_are_within_the_stacked_sensitivity(low, high):
+    """A round that returned nothing (rejection replay) is the record of zeros."""
+    for reward in (low, high):
+        nothing = stacked(np.zeros(2), reward)
+        distance = np.linalg.norm(stacked(np.array([0.6, 0.8]), reward) - nothing)
+        assert not nothing.any() and distance <= statistics_sensitivity(low, high)
+
+
 @given(st.floats(-2.0, 1.0), st.floats(0.1, 3.0), st.integers(0, 10**6))
 @settings(max_examples=15, deadline=None)
 def test_no_pair_exceeds_the_stacked_sensitivity(low, width, seed):

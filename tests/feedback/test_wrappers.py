@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 
 from dpb_gym import feedback as f
 from dpb_gym.errors import ActionError, HorizonExceeded, ParameterError
-from dpb_gym.feedback.lanes import ORACLE_KEYS
+from dpb_gym.feedback.layers import ORACLE_KEYS
 from dpb_gym.privacy import Budget, Composition, Guarantee
 
 from .conftest import CASES, HORIZON, same, single, vector
@@ -133,7 +133,7 @@ def test_everything_that_leaves_is_epsilon_private(case, debias, monkeypatch):
                 return observation, reward, terminated, truncated, info
 
             monkeypatch.setattr(inner, "step", step)
-            monkeypatch.setattr(wrapped._noise, "draw", lambda lanes, u=numbers: np.array([u]))
+            monkeypatch.setattr(wrapped, "_draw", lambda lanes, u=numbers: np.array([u]))
             seen = wrapped.step(action)
             monkeypatch.undo()
             key = repr((seen[0].tobytes(), seen[1], sorted(seen[4].items())))
@@ -229,6 +229,26 @@ def test_response_and_context_compose(order):
         assert {*ORACLE_KEYS, "reward", "demand"} <= set(layered.truth)
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_a_round_that_returns_nothing_sends_noise(many):
+    """In rejection replay silence would tell that the logged item is another one: delta = 1."""
+    make = vector if many else single
+    env = make("statistics-replay", 40) if many else make("statistics-replay")
+    seen, silent = [], []
+    for seed in range(1 if many else 40):
+        env.reset(seed=seed)
+        info = env.step(env.action_space.sample() * 0)[4]
+        assert "observed" not in info and "_observed" not in info
+        rows = np.atleast_1d(env.truth["observed"]).astype(bool)
+        for gram, response, was in zip(
+            np.reshape(info["gram"], (-1, 3, 3)), np.reshape(info["response"], (-1, 3)), rows
+        ):
+            (seen if was else silent).append([*gram[np.triu_indices(3)], *response])
+    assert len(seen) > 2 and len(silent) > 20
+    assert (np.array(silent) != 0).all()
+    assert np.std(np.array(silent)[:, 6:]) == pytest.approx(1.0, rel=0.3)
+
+
 def test_contexts_alone_promise_nothing():
     env = f.PrivateContexts(gym.make("DPB/Pricing-v0"), f.GaussianContexts(1.0, 1, 2))
     assert not env.guarantee.private
@@ -270,6 +290,9 @@ def test_wrong_combinations_are_refused():
         f.PrivateStatistics(pricing, f.GaussianStatistics(1.0, 3))
     with pytest.raises(ParameterError, match="recommendation"):
         f.CentralCurator(pricing, Budget.zcdp(1.0))
+    replay = gym.make("DPB/MovieLensReplay-v0", dim=3, protocol="replay")
+    with pytest.raises(ParameterError, match="logged item"):
+        f.PrivateContexts(replay, f.GaussianContexts(1.0, 5, 3))
     with pytest.raises(ParameterError, match="vectors=5, dim=3"):
         f.PrivateContexts(rec, f.GaussianContexts(1.0, 5, 2))
     with pytest.raises(ParameterError, match="dpb-gym"):

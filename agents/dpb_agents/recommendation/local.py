@@ -54,8 +54,8 @@ class Statistics:
         self._chosen = np.empty((len(seeds), mechanism.dim))
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> tuple[Array, Array]:
-        """The messages of one round, ``(B, d, d)`` and ``(B, d)``; zeros where nothing was
-        observed.
+        """The messages of one round, ``(B, d, d)`` and ``(B, d)``; of noise alone where nothing
+        was observed: silence would tell that the logged candidate is another one.
 
         Raises:
             ActionError: If a candidate does not exist.
@@ -68,10 +68,9 @@ class Statistics:
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
                 f"0..{context.features.shape[1] - 1}"
             )
-        gram, response = self.mechanism.privatise(
+        return self.mechanism.privatise(
             self._chosen, feedback.reward - self.centre, self._numbers.next()
         )
-        return observed[:, None, None] * gram, observed[:, None] * response
 
 
 @register_agent("local-lin-ucb", supports=SUPPORTS, budget="required", rule="ucb")
