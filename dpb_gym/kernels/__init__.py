@@ -17,6 +17,7 @@ __all__ = [
     "continual",
     "contributions",
     "demand_records",
+    "elementary",
     "glm_fit",
     "linalg",
     "linear_bandit",

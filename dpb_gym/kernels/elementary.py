@@ -1,0 +1,338 @@
+"""Elementary functions whose bits are the same on every machine.
+
+A libm, NumPy's vector loops and compilers choose code by what the processor can do, and the
+last bit follows. Here every function is a fixed sequence of additions, multiplications,
+divisions and square roots, each of which IEEE 754 prescribes to the last bit. Errors are at
+most 1 ulp (`exp`, `log`, `log1p`, `expm1`) or a few (the others). Coefficients come from
+``benchmarks/fit_elementary.py``.
+
+Functions take and return one float, from Python and from other kernels; `each` goes over
+arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.kernels._jit import inline, jit
+
+# In parts whose multiples by small integers are exact.
+LN2 = (0.6931471803691238, 1.9082149292705877e-10)
+HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+ROOT2, ROOT_PI = math.sqrt(2.0), math.sqrt(math.pi)
+ATANH = tuple(2.0 / (2 * k + 3) for k in range(10))
+SIN = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(9))
+COS = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(9))
+COTH = (
+    0.16666666666666666,
+    -0.002777777777777778,
+    6.613756613756614e-05,
+    -1.6534391534391535e-06,
+    4.17535139757362e-08,
+    -1.0568380277374986e-09,
+    2.6765073061369358e-11,
+)
+ERFCX = (
+    1.2769783815525286,
+    -0.0927638265857448,
+    -0.16603039761528926,
+    0.1640512800332955,
+    -0.054220000992050155,
+    -0.008034015077164825,
+    0.008722653876123063,
+    0.0012713388781666975,
+    -0.001456813952819064,
+    -0.0004543400070213104,
+    0.0002063672554900935,
+    0.00015103435873054077,
+    -1.510055014697402e-06,
+    -3.6404720139120156e-05,
+    -1.3492120628345732e-05,
+    3.661467410486007e-06,
+    5.221327995736825e-06,
+    1.5944441711460475e-06,
+    -6.883411118543695e-07,
+    -9.500039459796959e-07,
+    -2.7684409428376166e-07,
+    2.369185588570434e-07,
+    1.7986347916002516e-07,
+    -2.644971268139338e-08,
+    -4.515927686002036e-08,
+    2.9115174912334345e-10,
+    4.752424040739112e-09,
+)
+CENTRE_TOP = (
+    3.3871328727963665,
+    133.2298936558798,
+    1974.4549796908434,
+    13764.600562650594,
+    46083.57178205281,
+    67591.26802814622,
+    33643.030423774275,
+    2529.2710029257064,
+)
+CENTRE_BOTTOM = (
+    1.0,
+    42.339378030539244,
+    688.1108479835043,
+    5406.113084632693,
+    21282.370801425513,
+    39482.06873642268,
+    28895.898739432756,
+    5264.847848662957,
+)
+TAIL_TOP = (
+    -3.3814916181186403,
+    -22.57923296177782,
+    -25.80477121650687,
+    -0.0426080694482051,
+    44.06597645141857,
+    39.337123391122894,
+    9.147954027112426,
+    0.49745993894741364,
+)
+TAIL_BOTTOM = (
+    1.0,
+    11.919790096398733,
+    31.581938325499223,
+    42.1621229115608,
+    28.714040136342003,
+    6.473280398002139,
+    0.3516984345675685,
+    5.46808725663995e-07,
+)
+FAR_TOP = (
+    -3.085220887524083,
+    -9.82442233884431,
+    4.041310329535267,
+    11.191890661614547,
+    3.826565628746833,
+    0.40819015920041457,
+    0.014460659175655043,
+    0.00013593215807535807,
+)
+FAR_BOTTOM = (
+    1.0,
+    6.942849091930665,
+    8.499005213494844,
+    2.7323681083008324,
+    0.28896184711378126,
+    0.010225470222509357,
+    9.611795763309973e-05,
+    1.1257819527508123e-12,
+)
+
+
+@inline
+def _power_of_two(k):
+    return np.int64((k + 1023) << 52).view(np.float64)
+
+
+@jit
+def _polynomial(coefficients, x):
+    value = coefficients[-1]
+    for k in range(len(coefficients) - 2, -1, -1):
+        value = value * x + coefficients[k]
+    return value
+
+
+@jit
+def _reduced(x):
+    """(k, exp(r) - 1) with x = k ln 2 + r, |r| <= ln 2 / 2."""
+    k = np.floor(x * 1.4426950408889634 + 0.5)
+    high, low = x - k * LN2[0], k * LN2[1]
+    r = high - low
+    # exp(r) - 1 = 2 r / (r coth(r / 2) - r), and 2 - c is that denominator
+    c = r - r * r * _polynomial(COTH, r * r)
+    return np.int64(k), high - (low - r * c / (2.0 - c))
+
+
+@jit
+def exp(x):
+    """e^x."""
+    if not x < 709.782712893384:
+        return x if x != x else np.inf
+    if x < -745.2:
+        return 0.0
+    k, rest = _reduced(x)
+    if -1000 < k < 1000:
+        return (1.0 + rest) * _power_of_two(k)
+    edge = 1000 if k > 0 else -1000
+    return (1.0 + rest) * _power_of_two(k - edge) * _power_of_two(edge)
+
+
+@jit
+def expm1(x):
+    """e^x - 1."""
+    if not x < 40.0:
+        return exp(x) - 1.0
+    if x < -40.0:
+        return -1.0
+    k, rest = _reduced(x)
+    if k == 0:
+        return rest
+    scale = _power_of_two(k)
+    return scale * rest + (scale - 1.0)
+
+
+@jit
+def log(x):
+    """Natural logarithm; -inf at 0, NaN below."""
+    if not 0.0 < x < np.inf:
+        return -np.inf if x == 0.0 else x + (np.nan if x < 0.0 else 0.0)
+    shift = 0
+    if x < 2.2250738585072014e-308:
+        x *= 18014398509481984.0
+        shift = 54
+    bits = np.float64(x).view(np.int64)
+    k = (bits >> 52) - 1023
+    m = np.int64((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000).view(np.float64)
+    if m > 1.4142135623730951:
+        m *= 0.5
+        k += 1
+    f = m - 1.0
+    s = f / (2.0 + f)
+    # log(1 + f) = 2 atanh(s) = f - s f + s rest, arranged to lose little in rounding
+    rest = s * s * _polynomial(ATANH, s * s)
+    half = 0.5 * f * f
+    e = np.float64(k - shift)
+    return e * LN2[0] - ((half - (s * (half + rest) + e * LN2[1])) - f)
+
+
+@jit
+def log1p(x):
+    """log(1 + x)."""
+    u = 1.0 + x
+    if not 0.0 < u < np.inf:
+        return log(u)
+    lost = x - (u - 1.0) if x < 1.0 else 1.0 - (u - x)
+    return log(u) + lost / u
+
+
+@jit
+def power(x, y):
+    """x^y for x > 0, to a relative error of about 1e-16 (1 + |log(x^y)|)."""
+    return exp(y * log(x))
+
+
+@jit
+def sigmoid(x):
+    """1 / (1 + e^-x)."""
+    if x >= 0.0:
+        return 1.0 / (1.0 + exp(-x))
+    e = exp(x)
+    return e / (1.0 + e)
+
+
+@jit
+def sin(x):
+    """Sine, for |x| < 1e5."""
+    k = np.floor(x * 0.6366197723675814 + 0.5)
+    r = ((x - k * HALF_PI[0]) - k * HALF_PI[1]) - k * HALF_PI[2]
+    quarter = np.int64(k) & 3
+    value = _polynomial(COS, r * r) if quarter & 1 else r * _polynomial(SIN, r * r)
+    return -value if quarter & 2 else value
+
+
+@jit
+def _bell(x):
+    """exp(-x^2 / 2), the square formed exactly to more than double precision."""
+    if not abs(x) < 40.0:
+        return 0.0 if x == x else x
+    head = np.int64(np.float64(x).view(np.int64) & -0x8000000).view(np.float64)
+    return exp(-0.5 * head * head) * exp(-0.5 * (x - head) * (x + head))
+
+
+@jit
+def erfcx(x):
+    """exp(x^2) erfc(x) for x >= 0."""
+    if x > 1e100:
+        return 1.0 / (ROOT_PI * x)
+    return _polynomial(ERFCX, (x - 2.0) / (x + 2.0)) / (1.0 + 2.0 * x)
+
+
+@jit
+def normal_density(x):
+    """Density of a standard normal."""
+    return _bell(x) / (ROOT2 * ROOT_PI)
+
+
+@jit
+def normal_cdf(x):
+    """P[Z <= x] of a standard normal, precise in the lower tail."""
+    if x > 0.0:
+        return 1.0 - normal_cdf(-x)
+    return 0.5 * erfcx(-x / ROOT2) * _bell(x)
+
+
+@jit
+def log_normal_cdf(x):
+    """log P[Z <= x] of a standard normal, precise in both tails."""
+    if x > -1.0:
+        return log1p(-normal_cdf(-x))
+    return log(0.5 * erfcx(-x / ROOT2)) - 0.5 * x * x
+
+
+@jit
+def _quantile(q, tail):
+    """Quantile at 1/2 + q, with `tail` = 1/2 - |q|."""
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        return q * _polynomial(CENTRE_TOP, r) / _polynomial(CENTRE_BOTTOM, r)
+    r = np.sqrt(-log(tail))
+    if r < 6.2:
+        value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
+    else:
+        value = _polynomial(FAR_TOP, r) / _polynomial(FAR_BOTTOM, r)
+    return value if q > 0.0 else -value
+
+
+@jit
+def normal_quantile(p):
+    """x with P[Z <= x] = p; infinite at 0 and 1, NaN outside."""
+    if not 0.0 < p < 1.0:
+        return -np.inf if p == 0.0 else (np.inf if p == 1.0 else np.nan)
+    return _quantile(p - 0.5, min(p, 1.0 - p))
+
+
+@jit
+def normal_of(uniform):
+    """Standard normal from a uniform multiple of 2^-53 in [0, 1), by inversion.
+
+    Half a step is added, so that 0 and 1 do not occur and the result is symmetric; the
+    largest magnitude is 8.3.
+    """
+    q = (uniform - 0.5) + 2.0**-54
+    return _quantile(q, 0.5 - abs(q))
+
+
+@jit
+def normals_of(uniforms, out):
+    """`normal_of` at every entry of one-dimensional arrays."""
+    for i in range(out.shape[0]):
+        out[i] = normal_of(uniforms[i])
+
+
+def fill_normals(rng: np.random.Generator, out: NDArray[Any]) -> None:
+    """Fills a contiguous array with standard normals, one uniform for each.
+
+    NumPy's own depend on the machine's libm in the tails.
+    """
+    normals_of(rng.random(out.size), out.reshape(-1))
+
+
+def normals(rng: np.random.Generator, *shape: int) -> NDArray[np.float64]:
+    """Standard normals of a shape, see `fill_normals`."""
+    out = np.empty(shape)
+    fill_normals(rng, out)
+    return out
+
+
+def each(function: Callable[[float], float], x: NDArray[Any]) -> NDArray[np.float64]:
+    """A function of this module at every entry of a small array."""
+    return np.array([function(v) for v in np.ravel(x).tolist()]).reshape(np.shape(x))
