@@ -55,7 +55,7 @@ $(LOWEST)/.test: pyproject.toml constraints-lowest.txt | check-python
 	@echo "Setting up $(LOWEST) with the oldest dependencies ..."
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints-lowest.txt -e '.[test,dask,secure,jester]'
+	  -c constraints-lowest.txt -e '.[test,dask,secure,data]'
 	@touch $@
 
 leaderboard: $(BIN)/dpb

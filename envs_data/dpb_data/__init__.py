@@ -6,8 +6,6 @@
 (300, 200, 12000)
 """
 
-from dpb_data import catalogue as _catalogue  # fills the registry
-from dpb_data import expedia_catalogue as _expedia_catalogue
 from dpb_data import synthetic
 from dpb_data.checking import CheckReport, FileCheck, check
 from dpb_data.expedia import SearchLog, load_searches
@@ -15,13 +13,11 @@ from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture
 from dpb_data.formats import FORMATS, RatingFormat
-from dpb_data.loading import find, load_ratings
-from dpb_data.locating import cache_dir, path
+from dpb_data.places import cache_dir, find, path
+from dpb_data.ratings import load_ratings
 from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.table import RatingTable
 from dpb_gym.errors import DataError
-
-del _catalogue, _expedia_catalogue
 
 __all__ = [
     "FORMATS",

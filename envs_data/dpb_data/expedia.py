@@ -2,7 +2,7 @@
 
 The data of the ICDM 2013 contest "Personalize Expedia Hotel Searches": one row per hotel shown
 in a search, with what the visitor clicked and booked. Original column names are expected; every
-file that has the columns without a default below loads, whatever others it has or lacks.
+file that has the required `COLUMNS` loads, whatever others it has or lacks.
 """
 
 from __future__ import annotations
@@ -18,22 +18,61 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.expedia_columns import COLUMNS
-from dpb_data.expedia_reading import MemorySource, find_member, read_rows
-from dpb_data.loading import existing_path
-from dpb_data.locating import path as locate
-from dpb_data.registry import datasets, find_dataset
-from dpb_data.sources import Source, open_source
+from dpb_data.places import Source, existing_path, of_kind
+from dpb_data.places import path as locate
+from dpb_data.reading import Column, header_of, read_columns, shorten
+from dpb_data.registry import Counts
 from dpb_gym.errors import DataError, ParameterError
 
 Array = NDArray[Any]
 
 DROP_LAST = "drop-last-search"
+TRAIN_FILES = ("train.csv", "training_set_VU_DM.csv")
 PER_SEARCH = (
     "srch_destination_id", "site_id", "visitor_hist_starrating", "visitor_hist_adr_usd",
     "srch_length_of_stay", "srch_booking_window", "srch_adults_count", "srch_children_count",
     "srch_room_count", "srch_saturday_night_bool",
 )  # fmt: skip
+_NULLS = ("", "NULL")
+
+
+def _id(name: str, required: bool = True) -> Column:
+    return Column(name, 1.0, 2.0**62, kind="integer", required=required)
+
+
+def _number(name: str, high: float = np.inf, required: bool = True) -> Column:
+    """A number that may be missing, and is where it is 0."""
+    return Column(name, 0.0, high, required=required, nullable=True, zero_is_unknown=True)
+
+
+def _count(name: str, low: float = 0.0, high: float = np.inf, required: bool = True) -> Column:
+    return Column(name, low, high, 1.0, required=required, nullable=True)
+
+
+COLUMNS = (
+    _id("srch_id"),
+    _id("prop_id"),
+    _id("srch_destination_id"),
+    Column("booking_bool", 0.0, 1.0, 1.0),
+    _number("prop_starrating", 5.0),
+    _count("prop_brand_bool", high=1.0),
+    Column("prop_location_score1", 0.0, nullable=True),
+    _number("prop_log_historical_price"),
+    _number("price_usd"),
+    _count("promotion_flag", high=1.0),
+    _count("srch_length_of_stay", 1.0),
+    _count("srch_booking_window"),
+    _count("srch_adults_count"),
+    _count("srch_children_count"),
+    _count("srch_room_count"),
+    _count("srch_saturday_night_bool", high=1.0),
+    _count("site_id", 1.0, required=False),
+    _number("visitor_hist_starrating", 5.0, required=False),
+    _number("visitor_hist_adr_usd", required=False),
+    _number("prop_review_score", 5.0, required=False),
+    _id("position", required=False),
+    Column("click_bool", 0.0, 1.0, 1.0, required=False),
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,30 +186,38 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
     """
     if repair not in (None, DROP_LAST):
         raise ParameterError(f"repair must be None or {DROP_LAST!r}, got {repair!r}")
-    known = find_dataset(source) if isinstance(source, str) else None
-    if known is not None and known.kind != "searches":
-        names = ", ".join(d.name for d in datasets() if d.kind == "searches")
-        raise DataError(
-            f"the data set {known.name!r} holds {known.kind}, expected one of searches: {names}"
-        )
+    known = of_kind(source, "searches")
     if known is not None and known.generate is not None:
-        log = known.generate()
-        assert isinstance(log, SearchLog)
-        return log
+        generated: SearchLog = known.generate()
+        return generated
     location = existing_path(source) if known is None else locate(known.name)
-    opened = open_source(location)
+    opened = Source(location)
+    member = _member(opened)
     name = known.name if known is not None else location.absolute().stem
-    log = read_searches(opened, find_member(opened), name, repair=repair)
-    if known is not None and known.name == PUBLISHED_NAME and log.n_searches != PUBLISHED_SEARCHES:
+    log = read_searches(opened.read(member), opened.where(member), name, repair=repair)
+    problems = known.counts.differences(Counts(searches=log.n_searches)) if known else []
+    if known is not None and problems:
         raise DataError(
-            f"{location}: expected {PUBLISHED_SEARCHES:,} searches, found {log.n_searches:,}: this "
-            f"is not the complete {known.name}. A sample of your own loads by its path"
+            f"{location}: {'; '.join(problems)}: this is not the complete {known.name}. A sample "
+            "of your own loads by its path"
         )
     return log
 
 
-PUBLISHED_NAME = "expedia-personalized-sort"
-PUBLISHED_SEARCHES = 399_344  # Cho & Sun, section 5.2.1
+def _member(source: Source) -> str:
+    """The file of searches in a source."""
+    if source.main is not None:
+        return source.main
+    names = source.names()
+    tables = [name for name in names if name.lower().endswith(".csv")]
+    for name in (*TRAIN_FILES, *(tables if len(tables) == 1 else [])):
+        if name in names:
+            return name
+    raise DataError(
+        f"{source.path}: expected {' or '.join(TRAIN_FILES)}, or one single .csv file; found "
+        f"{', '.join(names[:8]) or 'nothing'}{' ...' if len(names) > 8 else ''}. Give the path of "
+        "the file itself"
+    )
 
 
 def synthetic_log(seed: int = 0) -> SearchLog:
@@ -178,16 +225,38 @@ def synthetic_log(seed: int = 0) -> SearchLog:
     from dpb_data.expedia_synthetic import searches_csv
 
     name = "synthetic-expedia"
-    return read_searches(MemorySource(name, searches_csv(seed=seed)), name, name)
+    return read_searches(searches_csv(seed=seed), name, name)
 
 
-def read_searches(
-    source: Source, member: str, name: str, *, repair: str | None = None
-) -> SearchLog:
-    """Reads one member; see `load_searches`."""
-    where = source.where(member)
-    rows, absent, notes = read_rows(source, member, drop_last=repair == DROP_LAST)
-    for note in notes:
+def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = None) -> SearchLog:
+    """Reads a file that is wholly in memory.
+
+    Args:
+        raw: The file.
+        where: How messages name it.
+        name: Name of the log.
+        repair: See `load_searches`.
+    """
+    header = _header(raw, where)
+    tail = b"" if raw.endswith(b"\n") else raw[raw.rfind(b"\n") + 1 :]
+    # Whoever cuts a file leaves no newline, and at most as many fields as there were.
+    cut = 0 < tail.count(b",") + 1 <= len(header) and bool(tail) and b"\n" in raw
+    notes: tuple[str, ...] = ()
+    if cut and repair != DROP_LAST:
+        raise DataError(
+            f"{where}: line {raw.count(bytes([10])) + 1}: expected {len(header)} fields, found "
+            f"{tail.count(b',') + 1} and no newline: {shorten(tail)}; the file was cut off. "
+            "repair='drop-last-search' loads the complete searches before this line"
+        )
+    taken = [column for column in COLUMNS if column.name in header]
+    names = [field or f"unnamed {i}" for i, field in enumerate(header)]
+    rows = read_columns(raw[: len(raw) - len(tail)] if cut else raw, where, taken, names,
+                        nulls=_NULLS)  # fmt: skip
+    if cut:
+        line = raw.count(b"\n") + 1
+        fields = tail.decode("utf-8", errors="replace").split(",")
+        rows, note = _without_last(rows, fields, header, f"{where}: line {line}")
+        notes = (note,)
         warnings.warn(note, UserWarning, stacklevel=3)
     search = rows["srch_id"]
     lines = np.arange(2, len(search) + 2)
@@ -198,12 +267,52 @@ def read_searches(
     first = np.flatnonzero(np.concatenate([[True], search[1:] != search[:-1]]))
     starts = np.concatenate([first, [len(search)]]).astype(np.int64)
     _check_searches(rows, starts, lines, where)
-    for column in COLUMNS:
-        if column.zero_is_unknown and column.name in rows:
+    for column in taken:
+        if column.zero_is_unknown:
             values = rows[column.name]
-            values[values == 0.0] = np.nan
+            rows[column.name] = np.where(values == 0.0, np.nan, values)
     columns = {key: _frozen(values) for key, values in rows.items()}
+    absent = tuple(c.name for c in COLUMNS if c.name not in rows)
     return SearchLog(name, MappingProxyType(columns), _frozen(starts), absent, notes)
+
+
+def _header(raw: bytes, where: str) -> list[str]:
+    names = header_of(raw, where)
+    missing = [c.name for c in COLUMNS if c.required and c.name not in names]
+    if missing:
+        hint = ""
+        if missing == ["booking_bool"]:
+            hint = " (the contest's test file has no responses; use the training file)"
+        elif len(missing) > 8:
+            hint = " (is this a file of Expedia's hotel searches?)"
+        raise DataError(
+            f"{where}: line 1: expected the columns {', '.join(missing)}, found "
+            f"{shorten(','.join(names))}{hint}"
+        )
+    twice = [c.name for c in COLUMNS if names.count(c.name) > 1]
+    if twice:
+        raise DataError(f"{where}: line 1: expected each column once, found {twice[0]} twice")
+    return names
+
+
+def _without_last(
+    rows: dict[str, Array], fields: list[str], header: list[str], where: str
+) -> tuple[dict[str, Array], str]:
+    """Leaves out the rows of the search whose last line was cut off; says so in words."""
+    at = header.index("srch_id")
+    last = int(rows["srch_id"][-1])
+    text = fields[at].strip() if at < len(fields) else ""
+    if len(fields) > at + 1 and text.isdigit():
+        search = int(text)
+    else:  # no comma follows the id: what is left of it may begin that of the row above
+        search = last if str(last).startswith(text) else -1
+    dropped = rows["srch_id"] == search
+    if dropped.all():
+        raise DataError(f"{where}: cut off; no complete search precedes it")
+    kept = {name: values[~dropped] for name, values in rows.items()}
+    before = f" and the {int(dropped.sum())} rows of its search {search} before it"
+    what = f"it{before if dropped.any() else ''}"
+    return kept, f"{where} is cut off; dropped {what}, kept {len(kept['srch_id']):,} rows"
 
 
 def _check_searches(rows: dict[str, Array], starts: Array, lines: Array, where: str) -> None:

@@ -1,4 +1,4 @@
-"""`fetch`: downloading a data set into the cache, all or nothing."""
+"""`fetch`: downloading a data set into the cache, all or nothing, by pooch."""
 
 from __future__ import annotations
 
@@ -8,47 +8,54 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+import zipfile
+import zlib
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
 from dpb_data.checking import check_location
 from dpb_data.formats import holds_ratings
-from dpb_data.locating import CACHE_VARIABLE, cache_dir
+from dpb_data.places import CACHE_VARIABLE, cache_dir, safe_members
 from dpb_data.registry import DataSet, dataset
-from dpb_data.sources import open_source
-from dpb_data.unpacking import unpack
-from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 
-_TIMEOUT = 30.0
+MAX_DOWNLOAD = 1 << 30
+_SILENCE = 30.0
 _STALE_AFTER = 24 * 3600.0
 
 
 def fetch(
-    name: str, *, base_url: str | None = None, progress: bool = True, force: bool = False
+    name: str,
+    *,
+    base_url: str | None = None,
+    progress: bool = True,
+    force: bool = False,
+    time_limit: float = 3600.0,
 ) -> Path:
     """Downloads a data set, checks it, and puts it into the cache under its name.
 
-    Everything happens in a hidden folder beside the final one: download, comparison with the
-    check sum (a registered SHA-256, else the check-sum file beside the archive), unpacking,
-    `check` of the contents. Only then is the folder renamed into place, so an interrupted or
-    damaged download never looks like a data set.
+    Everything happens in a hidden folder beside the final one: download (at most 1 GiB),
+    comparison with the check sum (a registered SHA-256, else the check-sum file beside the
+    archive), unpacking, `check` of the contents. Only then is the folder renamed into place, so an
+    interrupted or damaged download never looks like a data set.
 
     Args:
         name: Name or alias of a registered data set.
         base_url: Where to download from instead: the archive's file name is appended.
         progress: Whether to show a progress bar on standard error.
         force: Whether to download again what is already in the cache.
+        time_limit: Seconds that the download of one file may take.
 
     Returns:
         The data set's folder in the cache.
 
     Raises:
-        DataError: Not downloadable, wrong check sum, damaged archive, unsafe archive, or not the
-            published data; the cache is as before.
+        DataError: Not downloadable, too large or too slow, wrong check sum, damaged archive,
+            unsafe archive, or not the published data; the cache is as before.
+        MissingExtraError: pooch is not installed.
         ParameterError: The data set is generated and needs no files.
         UnknownNameError: The name is not registered.
     """
@@ -58,7 +65,7 @@ def fetch(
         raise ParameterError(f"{known.name} {why}: there is nothing to download")
     cache = cache_dir()
     target = cache / known.name
-    if not force and _complete(target, known):
+    if not force and target.is_dir() and (known.kind != "ratings" or holds_ratings(target)):
         return target
     urls = list(known.urls)
     if base_url is not None:
@@ -68,17 +75,21 @@ def fetch(
         _remove_stale(cache)
         # Hidden, so that no listing takes it for a data set.
         with tempfile.TemporaryDirectory(dir=cache, prefix=f".fetch-{known.name}-") as work:
-            staging = Path(work)
-            archive, url = _download_any(urls, known, staging, progress=progress)
-            unpacked = staging / "unpacked"
-            unpacked.mkdir()
-            content = unpack(archive, unpacked, label=url)
+            archive, url = _download_any(urls, known, Path(work), progress, time_limit)
+            content = unpack(archive, Path(work) / "unpacked", label=url)
             report = check_location(content, known)
             if not report.ok:
                 raise DataError(
                     f"{url}: not the published {known.name}: {'; '.join(report.problems)}"
                 )
-            _move_into_place(content, target, staging)
+            with contextlib.suppress(FileNotFoundError):
+                target.rename(Path(work) / "replaced")
+            try:
+                content.rename(target)
+            except OSError:
+                # Another process was faster; its copy went through the same checks.
+                if not target.is_dir():
+                    raise
     except OSError as error:
         raise DataError(
             f"{cache}: the cache cannot be written ({error}); set {CACHE_VARIABLE} to a folder "
@@ -87,10 +98,43 @@ def fetch(
     return target
 
 
-def _complete(target: Path, known: DataSet) -> bool:
-    if not target.is_dir():
-        return False
-    return known.kind != "ratings" or holds_ratings(open_source(target))
+def unpack(archive: Path, target: Path, *, label: str) -> Path:
+    """Unpacks a zip archive, of which nothing is trusted, with `pooch.Unzip`.
+
+    Args:
+        archive: The archive; see `dpb_data.places.safe_members` for what is refused.
+        target: Folder to make.
+        label: How messages name the archive.
+
+    Returns:
+        `target`, or the only folder in it when the archive holds one top folder.
+
+    Raises:
+        DataError: The archive is damaged, truncated or unsafe.
+    """
+    safe_members(archive, label)
+    try:
+        _pooch().Unzip(extract_dir=str(target))(str(archive), "download", None)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(
+            f"{label}: expected a complete zip archive, found a damaged or truncated one ({error})"
+        ) from error
+    entries = [entry for entry in target.iterdir() if entry.name != "__MACOSX"]
+    if not entries:
+        raise DataError(f"{label}: the zip archive holds no files")
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else target
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError as error:
+        raise MissingExtraError(
+            "downloading data sets needs pooch: pip install 'dpb-gym[data]' (or unpack the data "
+            "set by hand to $DPB_DATA/<name>)"
+        ) from error
+    pooch.get_logger().setLevel(logging.ERROR)  # it advises to paste hashes into one's code
+    return pooch
 
 
 def _file_name(url: str) -> str:
@@ -98,16 +142,16 @@ def _file_name(url: str) -> str:
 
 
 def _download_any(
-    urls: list[str], known: DataSet, staging: Path, *, progress: bool
+    urls: list[str], known: DataSet, staging: Path, progress: bool, time_limit: float
 ) -> tuple[Path, str]:
     """Downloads from the first address that works."""
     failures: list[str] = []
     for url in urls:
+        expected = known.archive_sha256 and f"sha256:{known.archive_sha256}"
         try:
-            expected = known.archive_sha256 and f"sha256:{known.archive_sha256}"
             if expected is None and known.sidecar:
-                expected = _published_md5(url + known.sidecar, staging)
-            return _download(url, expected, staging, progress=progress), url
+                expected = _published_md5(url + known.sidecar, staging, time_limit)
+            return _download(url, expected, staging, progress, time_limit), url
         except DataError as error:
             failures.append(str(error))
     raise DataError(
@@ -116,49 +160,50 @@ def _download_any(
     )
 
 
-def _download(url: str, expected: str | None, staging: Path, *, progress: bool) -> Path:
+def _download(
+    url: str, expected: str | None, staging: Path, progress: bool, time_limit: float,
+    size_limit: int | None = None,
+) -> Path:  # fmt: skip
     """Downloads one file; `expected` is ``"algorithm:digest"`` or None."""
-    import pooch
+    pooch = _pooch()
+    failures: list[BaseException] = []
+    with _Watch(_file_name(url), size_limit or MAX_DOWNLOAD, progress) as watch:
+        downloader = pooch.HTTPDownloader(progressbar=watch, timeout=_SILENCE)
 
-    with _quiet_pooch(), _Bar(_file_name(url)) if progress else contextlib.nullcontext() as bar:
-        downloader = pooch.HTTPDownloader(
-            progressbar=bar if bar is not None else False, timeout=_TIMEOUT
-        )
-        try:
-            got = pooch.retrieve(
-                url, known_hash=expected, fname=_file_name(url), path=staging,
-                downloader=downloader,
-            )  # fmt: skip
-        except ValueError as error:  # pooch's word for a wrong hash or a malformed address
+        def go() -> None:
+            try:
+                pooch.retrieve(url, expected, _file_name(url), staging, downloader=downloader)
+            except BaseException as error:
+                failures.append(error)
+
+        # A server that trickles bytes keeps a read busy for ever: the clock runs outside of it.
+        worker = threading.Thread(target=go, daemon=True)
+        worker.start()
+        worker.join(time_limit)
+        watch.stopped = True
+    if worker.is_alive():
+        raise DataError(f"{url}: download failed (not done after {time_limit:g} seconds)")
+    for error in failures:
+        if isinstance(error, DataError):
+            raise DataError(f"{url}: download failed ({error})") from error
+        if isinstance(error, ValueError):  # pooch's word for a wrong hash or a malformed address
             raise DataError(f"{url}: {error}") from error
-        except OSError as error:  # requests' errors derive from OSError
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            if status is None and not type(error).__module__.startswith("requests"):
-                raise
-            reason = f"HTTP status {status}" if status else f"{type(error).__name__}: {error}"
-            raise DataError(f"{url}: download failed ({reason})") from error
-    return Path(got)
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is None and not type(error).__module__.startswith("requests"):
+            raise error
+        reason = f"HTTP status {status}" if status else f"{type(error).__name__}: {error}"
+        raise DataError(f"{url}: download failed ({reason})") from error
+    return staging / _file_name(url)
 
 
-def _published_md5(url: str, staging: Path) -> str | None:
+def _published_md5(url: str, staging: Path, time_limit: float) -> str | None:
     """The check sum in a publisher's ``.md5`` file, or None if there is no such file."""
     try:
-        text = _download(url, None, staging, progress=False).read_bytes()[:4096]
+        text = _download(url, None, staging, False, time_limit, 1 << 16).read_bytes()
     except DataError:
         return None
     found = re.search(rb"\b[0-9a-fA-F]{32}\b", text)
     return f"md5:{found.group().decode().lower()}" if found else None
-
-
-def _move_into_place(content: Path, target: Path, staging: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        target.rename(staging / "replaced")
-    try:
-        content.rename(target)
-    except OSError:
-        # Another process was faster; its copy went through the same checks.
-        if not target.is_dir():
-            raise
 
 
 def _remove_stale(cache: Path) -> None:
@@ -169,53 +214,45 @@ def _remove_stale(cache: Path) -> None:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _quiet_pooch() -> Iterator[None]:
-    """Keeps pooch from advising people to paste hashes into their code."""
-    import pooch
+class _Watch:
+    """What pooch calls for each chunk: draws a progress bar and ends a download that is too large.
 
-    logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    Attributes:
+        total: Announced size in bytes, set by pooch.
+        stopped: Ends the download at its next chunk.
+    """
 
-
-class _Bar:
-    """A rich progress bar with the four methods that pooch calls."""
-
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, size_limit: int, shown: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-        self._progress: Any = Progress(
+        self._progress = Progress(
             "{task.description}", BarColumn(), DownloadColumn(), TimeRemainingColumn(),
-            console=Console(stderr=True), transient=not os.isatty(2),
+            console=Console(stderr=True), transient=not os.isatty(2), disable=not shown,
         )  # fmt: skip
         self._task = self._progress.add_task(label, total=None)
+        self._limit = size_limit
+        self._done = 0
         self.total = 0
+        self.stopped = False
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> _Watch:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def update(self, amount: int) -> None:
-        """Advances by so many bytes."""
-        self._progress.update(self._task, total=self.total or None, advance=amount)
+        """Counts so many more bytes."""
+        self._done += amount
+        if self.stopped or max(self.total, self._done - amount) > self._limit:
+            raise DataError(f"more than the {self._limit:,} bytes that any known data set needs")
+        self._progress.update(self._task, total=self.total or None, completed=self._done)
 
     def reset(self) -> None:
         """Starts over; pooch calls it once at the end to show the exact total."""
-        self._progress.reset(self._task, total=self.total or None)
+        self._done = 0
 
     def close(self) -> None:
         """Nothing to do: leaving the context stops the bar."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 import csv
 import io
 import os
+import struct
 import zipfile
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpb_data.formats import RatingFormat, rating_format
 from dpb_data.table import RatingTable
-from dpb_data.xls import biff_sheet
 from dpb_gym.errors import ParameterError
 
 _NO_TIMESTAMP = 978_307_200
@@ -68,13 +69,9 @@ def write_fixture(
 
 
 def _require_scale(table: RatingTable, fmt: RatingFormat) -> None:
-    low, high = fmt.rating_range
-    inside = bool(np.all((table.ratings >= low) & (table.ratings <= high)))
-    on_grid = fmt.step is None or bool(np.all(np.rint(table.ratings / fmt.step) * fmt.step
-                                              == table.ratings))  # fmt: skip
-    if not (inside and on_grid):
+    if fmt.rating.wrong(table.ratings).any():
         raise ParameterError(
-            f"format {fmt.name!r} wants every rating to be {fmt.allowed}; this table has "
+            f"format {fmt.name!r} wants every rating to be {fmt.rating.allowed}; this table has "
             f"{table.ratings.min():g} to {table.ratings.max():g} (for whole stars: "
             "synthetic.movielens(step=1.0))"
         )
@@ -98,10 +95,9 @@ def _movielens_files(table: RatingTable, fmt: RatingFormat, newline: str) -> dic
     if fmt.header is not None:
         rows.insert(0, fmt.header)
     files = {fmt.file: _text(rows, newline, "ascii")}
-    if fmt.titles is not None and table.titles is not None:
+    if table.titles is not None:
         titles = dict(zip(table.item_ids.tolist(), table.titles))
-        lines = _title_lines(titles, fmt.titles.layout)
-        files[fmt.titles.file] = _text(lines, newline, fmt.titles.encoding)
+        files[fmt.titles] = _text(_title_lines(titles, fmt.titles), newline, fmt.encoding)
     users = [str(user) for user in table.user_ids.tolist()]
     if fmt.name == "ml-100k":
         info = [f"{table.n_users} users", f"{table.n_items} items", f"{len(table)} ratings"]
@@ -122,10 +118,10 @@ def _stars(rating: float, fmt: RatingFormat, whole: bool) -> str:
     return f"{rating:.1f}"
 
 
-def _title_lines(titles: dict[int, str], layout: str) -> list[str]:
-    if layout == "pipes":
+def _title_lines(titles: dict[int, str], file: str) -> list[str]:
+    if file.endswith(".item"):
         return [f"{item}|{title}|{_PIPE_TAIL}" for item, title in titles.items()]
-    if layout == "colons":
+    if file.endswith(".dat"):
         return [f"{item}::{title}::Drama" for item, title in titles.items()]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -140,10 +136,25 @@ def _jester_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
     matrix[table.users, table.items] = table.ratings
     full = np.column_stack([(matrix != 99.0).sum(axis=1), matrix])
     if fmt.name == "jester-xls":
-        return {fmt.file: biff_sheet(full)}
+        return {fmt.file: _biff_sheet(full)}
     rows = [",".join(format(value, ".15g") for value in row) for row in full.tolist()]
     return {fmt.file: _text(rows, "\n", "ascii")}
 
 
 def _text(lines: list[str], newline: str, encoding: str) -> bytes:
     return (newline.join(lines) + newline).encode(encoding)
+
+
+def _biff_sheet(matrix: NDArray[np.float64]) -> bytes:
+    """A matrix of numbers as a BIFF 2 worksheet, a form of .xls that Excel and xlrd read."""
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(body)) + body
+
+    begin = record(0x0009, struct.pack("<HH", 2, 0x0010))
+    size = record(0x0000, struct.pack("<HHHH", 0, matrix.shape[0], 0, matrix.shape[1]))
+    cells = (
+        record(0x0003, struct.pack("<HH3xd", row, column, value))
+        for (row, column), value in np.ndenumerate(matrix)
+    )
+    return b"".join([begin, size, *cells, record(0x000A, b"")])

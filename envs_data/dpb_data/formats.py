@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from dpb_data.sources import Source, ZipSource, member_errors
+from dpb_data.places import Source
+from dpb_data.reading import Column, header_of, shorten
 from dpb_gym.errors import DataError, unknown_name
 
-MAX_LINE = 100_000
-
-
-@dataclass(frozen=True)
-class TitleFormat:
-    """Where a format keeps its titles.
-
-    Attributes:
-        file: Member name.
-        layout: ``"csv"`` (movieId,title,genres with quoting), ``"colons"``
-            (id::title::genres) or ``"pipes"`` (24 fields).
-        encoding: Encoding of the original file.
-    """
-
-    file: str
-    layout: str
-    encoding: str
+_FIRST_LINE = 100_000
 
 
 @dataclass(frozen=True)
@@ -37,9 +23,11 @@ class RatingFormat:
         file: Name of the ratings member in the official archives.
         delimiter: Field separator; may be longer than one character.
         header: First line, or None.
-        step: Ratings are multiples of it.
+        step: Ratings are multiples of it; None for any number.
         rating_range: Lowest and highest rating.
-        titles: Where titles are, or None.
+        titles: Member with the titles: ``.csv`` (movieId,title,genres with quoting), ``.dat``
+            (id::title::genres) or ``.item`` (24 fields between bars); empty for none.
+        encoding: Encoding of the titles.
     """
 
     name: str
@@ -49,7 +37,8 @@ class RatingFormat:
     header: str | None
     step: float | None
     rating_range: tuple[float, float]
-    titles: TitleFormat | None = None
+    titles: str = ""
+    encoding: str = "utf-8"
 
     @property
     def is_jester(self) -> bool:
@@ -57,41 +46,30 @@ class RatingFormat:
         return self.name.startswith("jester")
 
     @property
-    def columns(self) -> str:
-        """The columns as they stand in a line."""
-        return self.delimiter.join(("userId", "movieId", "rating", "timestamp"))
-
-    @property
-    def allowed(self) -> str:
-        """The allowed ratings in words."""
+    def rating(self) -> Column:
+        """What a rating may be."""
         low, high = self.rating_range
-        if self.step is None:
-            return f"a number from {low:g} to {high:g}, or exactly 99 for no rating"
-        kind = "whole number" if self.step == 1.0 else f"multiple of {self.step:g}"
-        return f"a {kind} from {low:g} to {high:g}"
+        return Column("rating", low, high, self.step, also=99.0 if self.is_jester else None)
 
-
-_CSV_HEADER = "userId,movieId,rating,timestamp"
 
 FORMATS: dict[str, RatingFormat] = {
     fmt.name: fmt
     for fmt in (
         RatingFormat(
             "ml-100k", "MovieLens 100K: u.data, tabs, no header, whole stars", "u.data", "\t",
-            None, 1.0, (1.0, 5.0), TitleFormat("u.item", "pipes", "latin-1"),
+            None, 1.0, (1.0, 5.0), "u.item", "latin-1",
         ),
         RatingFormat(
             "ml-1m", "MovieLens 1M: ratings.dat, '::', no header, whole stars", "ratings.dat",
-            "::", None, 1.0, (1.0, 5.0), TitleFormat("movies.dat", "colons", "latin-1"),
+            "::", None, 1.0, (1.0, 5.0), "movies.dat", "latin-1",
         ),
         RatingFormat(
             "ml-10m", "MovieLens 10M: ratings.dat, '::', no header, half stars", "ratings.dat",
-            "::", None, 0.5, (0.5, 5.0), TitleFormat("movies.dat", "colons", "utf-8"),
+            "::", None, 0.5, (0.5, 5.0), "movies.dat",
         ),
         RatingFormat(
             "ml-csv", "MovieLens 20M, 25M, 32M, latest: ratings.csv, header, half stars",
-            "ratings.csv", ",", _CSV_HEADER, 0.5, (0.5, 5.0),
-            TitleFormat("movies.csv", "csv", "utf-8"),
+            "ratings.csv", ",", "userId,movieId,rating,timestamp", 0.5, (0.5, 5.0), "movies.csv",
         ),
         RatingFormat(
             "jester-csv", "Jester as CSV: count, then one column per joke, 99 = missing",
@@ -103,14 +81,9 @@ FORMATS: dict[str, RatingFormat] = {
         ),
     )
 }  # fmt: skip
-
-FORMAT_ALIASES = {
-    "ml-latest-small": "ml-csv",
-    "ml-latest": "ml-csv",
-    "ml-20m": "ml-csv",
-    "ml-25m": "ml-csv",
-    "ml-32m": "ml-csv",
-}
+FORMAT_ALIASES = dict.fromkeys(
+    ("ml-latest-small", "ml-latest", "ml-20m", "ml-25m", "ml-32m"), "ml-csv"
+)
 
 
 def rating_format(name: str) -> RatingFormat:
@@ -119,7 +92,7 @@ def rating_format(name: str) -> RatingFormat:
     Raises:
         UnknownNameError: There is no such format.
     """
-    key = FORMAT_ALIASES.get(name, name) if isinstance(name, str) else name
+    key = FORMAT_ALIASES.get(name, name)
     if key not in FORMATS:
         raise unknown_name("rating format", name, [*FORMATS, *FORMAT_ALIASES])
     return FORMATS[key]
@@ -152,8 +125,8 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
     if len(matrices) == 1:
         return source, wanted or _sniff(source, matrices[0]), matrices[0]
     archives = [n for n in names if n.lower().endswith(".zip")]
-    if len(archives) == 1 and not isinstance(source, ZipSource):
-        return detect(ZipSource(source.path / archives[0]), format)
+    if len(archives) == 1 and not source.is_archive:
+        return detect(Source(source.path / archives[0]), format)
     files = wanted.file if wanted else "u.data, ratings.dat, ratings.csv"
     raise DataError(
         f"{source.path}: expected {files}, or one single .csv, .xls or .zip file; "
@@ -161,10 +134,10 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
     )
 
 
-def holds_ratings(source: Source) -> bool:
+def holds_ratings(place: str | os.PathLike[str]) -> bool:
     """Whether `detect` finds a ratings member here."""
     try:
-        detect(source)
+        detect(Source(place))
     except DataError:
         return False
     return True
@@ -173,16 +146,12 @@ def holds_ratings(source: Source) -> bool:
 def _sniff(source: Source, member: str) -> RatingFormat:
     """Tells the format of a ratings member from its name and first line."""
     where = source.where(member)
-    if member.lower().endswith(".xls"):
+    first = source.read(member, _FIRST_LINE)
+    if member.lower().endswith(".xls") or first.startswith(b"\xd0\xcf\x11\xe0"):
         return FORMATS["jester-xls"]
-    with member_errors(where), source.open(member) as stream:
-        first = stream.readline(MAX_LINE)
-    if not first:
-        raise DataError(f"{where}: line 1: expected ratings, found an empty file")
-    if first.startswith(b"\xd0\xcf\x11\xe0"):
-        return FORMATS["jester-xls"]
-    line = text_line(first, where)
-    if line.lstrip("\ufeff").startswith("userId,"):
+    fields = header_of(first, where)
+    line = ",".join(fields)
+    if fields[0] == "userId":
         return FORMATS["ml-csv"]
     if "::" in line:
         return _whole_or_half_stars(source)
@@ -192,19 +161,19 @@ def _sniff(source: Source, member: str) -> RatingFormat:
         return _whole_or_half_stars(source)
     if member == "ratings.csv":
         return FORMATS["ml-csv"]
-    if _matrix_row(line):
+    if _matrix_row(fields):
         return FORMATS["jester-csv"]
     raise DataError(
-        f"{where}: line 1: expected the first line of one of the formats "
-        f"{', '.join(FORMATS)}; found {shorten(line)}. If it is one of them, name it (format=)"
+        f"{where}: line 1: expected the first line of one of the formats {', '.join(FORMATS)}; "
+        f"found {shorten(line)}. If it is one of them, name it (format=); a table of your own "
+        "loads with dpb_data.ratings(file, user=, item=, rating=, rating_range=)"
     )
 
 
-def _matrix_row(line: str) -> bool:
+def _matrix_row(fields: list[str]) -> bool:
     """Whether a line looks like a Jester row: a count and at least ten numbers."""
-    count, *ratings = line.lstrip("\ufeff").split(",")
     try:
-        return count.strip().isdigit() and len([float(rating) for rating in ratings]) >= 10
+        return fields[0].isdigit() and len([float(rating) for rating in fields[1:]]) >= 10
     except ValueError:
         return False
 
@@ -212,8 +181,7 @@ def _matrix_row(line: str) -> bool:
 def _whole_or_half_stars(source: Source) -> RatingFormat:
     """1M and 10M share a layout but not a scale: only their neighbours or names tell."""
     names = {PurePosixPath(name).name for name in source.names()}
-    folder = source.path if source.main is None else source.path.parent
-    hint = folder.name.lower()
+    hint = source.folder.name.lower()
     if "users.dat" in names or hint.startswith("ml-1m"):
         return FORMATS["ml-1m"]
     if "tags.dat" in names or hint.startswith("ml-10m"):
@@ -223,25 +191,3 @@ def _whole_or_half_stars(source: Source) -> RatingFormat:
         "(half stars, 0.5 to 5), and nothing here tells which it is: pass format='ml-1m' or "
         "format='ml-10m'"
     )
-
-
-def text_line(raw: bytes, where: str) -> str:
-    """Decodes the first line of a file that must be plain text.
-
-    Raises:
-        DataError: It is UTF-16, binary or otherwise no ASCII-compatible text.
-    """
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{where}: line 1: expected ASCII or UTF-8 text, found UTF-16")
-    if b"\0" in raw:
-        raise DataError(f"{where}: line 1: expected plain text, found NUL bytes (binary or UTF-16)")
-    if raw.startswith(b"\x1f\x8b"):
-        raise DataError(f"{where}: line 1: expected plain text, found gzip data: unpack it first")
-    return raw.decode("utf-8", errors="replace").rstrip("\r\n")
-
-
-def shorten(text: str | bytes, limit: int = 80) -> str:
-    """Quotes a piece of a file for a message."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", errors="backslashreplace")
-    return repr(text if len(text) <= limit else text[:limit] + "...")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from io import BytesIO
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpb_data
 from dpb_data.formats import FORMATS
-from dpb_data.lines import first_problem
-from dpb_data.movielens import _Bytes
 from dpb_gym.errors import DataError, DPBError
 
 HEADER = "userId,movieId,rating,timestamp"
@@ -42,7 +39,6 @@ def refusal(path: Path, format: str, **kwargs: bool) -> str:
 def test_the_good_file_is_good(tmp_path: Path, format: str) -> None:
     table = dpb_data.load_ratings(write(tmp_path, format, GOOD[format]), format=format)
     assert len(table) == 3
-    assert first_problem(BytesIO(GOOD[format].encode()), FORMATS[format], strict=True) is None
 
 
 @pytest.mark.parametrize("format", GOOD)
@@ -69,7 +65,7 @@ def test_the_good_file_is_good(tmp_path: Path, format: str) -> None:
         ("1{d}10{d}inf{d}964982703", "line 2: expected rating to be a .*'inf'"),
         ("1{d}10{d}4{d}yesterday", "line 2: expected timestamp .*'yesterday'"),
         ("1{d}10{d}4{d}964982703.5", "line 2: expected timestamp .*'964982703.5'"),
-        ("1{d}10{d}4{d}96498270", "line 2: expected timestamp .*'96498270'.*cut"),
+        ("1{d}10{d}4{d}96498270", "line 2: expected timestamp .*cut off.*'96498270'"),
         ("1{d}10{d}4{d}964982703000", "line 2: expected timestamp .*'964982703000'"),
         ("", "line 2: expected .* found an empty line"),
         ("1{d}10{d}4{d}9649\x0082703", "line 2: .*NUL"),
@@ -164,7 +160,7 @@ def test_foreign_files(tmp_path: Path, content: bytes, expected: str) -> None:
 
 def test_joined_files(tmp_path: Path) -> None:
     path = write(tmp_path, "ml-csv", GOOD["ml-csv"] * 2)
-    assert "line 5: expected a rating, found the header again" in refusal(path, "ml-csv")
+    assert "line 5: expected a row of values, found the header again" in refusal(path, "ml-csv")
     path = write(tmp_path, "ml-csv", GOOD["ml-csv"] + GOOD["ml-csv"].split("\n", 1)[1])
     message = refusal(path, "ml-csv", strict=False)
     assert "line 5: expected each user to rate an item once" in message
@@ -186,26 +182,7 @@ def test_a_single_colon_is_no_separator(tmp_path: Path) -> None:
         assert "line 1: " in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
     # What stands for "::" inside the reader must not be taken for it in a file.
     bad = GOOD["ml-1m"].replace("::", "\x1f")
-    assert "line 1: expected 4 fields" in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.sampled_from([b":", b"::", b"1", b"ab", b"\n", b"\r"]), max_size=40).map(b"".join),
-    st.integers(1, 9),
-)
-@example(b":" * 7, 2)
-@example(b"ab:1ab", 3)
-@example(b"ab\r\nab", 3)
-def test_streamed_replacement_equals_replacement_at_once(data: bytes, size: int) -> None:
-    stream = _Bytes(BytesIO(data), colons=True)
-    parts = []
-    while part := stream.read(size):
-        assert len(part) <= size
-        parts.append(part)
-    assert b"".join(parts) == data.replace(b"::", b"\x1f")
-    assert stream.last == data[-1:]
-    assert stream.stray_returns == len(re.findall(rb"\r(?!\n)", data))
+    assert "line 1: found a control character" in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
 
 
 ALPHABET = [bytes([b]) for b in b'0123456789.,:;-eE\n\r\t "\0\xff'] + [b"nan", b"::", b"inf"]

@@ -41,4 +41,4 @@ def test_files_are_short_enough_to_read() -> None:
     for module in MODULES:
         file = importlib.import_module(module).__file__
         assert file is not None
-        assert len(Path(file).read_text(encoding="utf-8").splitlines()) < 350
+        assert len(Path(file).read_text(encoding="utf-8").splitlines()) < 400

@@ -15,9 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpb_data
-from dpb_data.expedia import DROP_LAST, SearchLog, read_searches, synthetic_log
-from dpb_data.expedia_columns import COLUMNS
-from dpb_data.expedia_reading import MemorySource
+from dpb_data.expedia import COLUMNS, DROP_LAST, SearchLog, read_searches, synthetic_log
 from dpb_data.expedia_synthetic import DESTINATIONS, EMPTY_PLACES, HEADER, searches_csv
 from dpb_gym.errors import DataError, ParameterError, UnknownNameError
 
@@ -36,7 +34,7 @@ def unparse(rows: list[dict[str, str]]) -> bytes:
 
 
 def load(content: bytes, repair: str | None = None) -> SearchLog:
-    return read_searches(MemorySource("m.csv", content), "m.csv", "m", repair=repair)
+    return read_searches(content, "m.csv", "m", repair=repair)
 
 
 def refusal(content: bytes, repair: str | None = None) -> str:
@@ -155,7 +153,7 @@ def test_a_missing_column(column: str) -> None:
 
 
 def test_other_files() -> None:
-    assert "expected a header, found an empty file" in refusal(b"")
+    assert "expected text, found an empty file" in refusal(b"")
     assert "is this a file of Expedia's hotel searches?" in refusal(b"a,b,c\n1,2,3\n")
     assert "nothing after the header" in refusal(CONTENT.splitlines(keepends=True)[0])
     assert "expected each column once, found prop_id twice" in refusal(
@@ -256,7 +254,7 @@ def test_repair_mends_nothing_else() -> None:
         assert "repair=" not in refusal(bad)
     head = CONTENT.splitlines(keepends=True)[:4]
     assert "no complete search precedes it" in refusal(b"".join(head)[:-9], DROP_LAST)
-    assert "no row precedes it" in refusal(head[0] + head[1][:-9], DROP_LAST)
+    assert "nothing after the header" in refusal(head[0] + head[1][:-9], DROP_LAST)
     with pytest.raises(ParameterError, match="repair must be None or 'drop-last-search'"):
         dpb_data.load_searches("synthetic-expedia", repair="guess")
 

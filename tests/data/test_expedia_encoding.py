@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import dpb_data
 from dpb_data.expedia import SearchLog, read_searches
 from dpb_data.expedia_encoding import HOTEL_LEVELS, HOTEL_NUMBERS, USER_LEVELS, HotelChoices
-from dpb_data.expedia_reading import MemorySource
 from dpb_data.expedia_synthetic import HEADER
 from dpb_data.expedia_tree import best_split, fit_tree, impute, predict
 from dpb_gym.errors import DataError, ParameterError
@@ -46,7 +45,7 @@ def log_of(*rows: dict[str, Any], without: tuple[str, ...] = ()) -> SearchLog:
     names = [name for name in NAMES if name not in without]
     lines = [",".join(str(r.get(name, "NULL")) for name in names) for r in rows]
     content = "\n".join([",".join(names), *lines, ""]).encode()
-    return read_searches(MemorySource("m", content), "m", "m")
+    return read_searches(content, "m", "m")
 
 
 def features(names: tuple[str, ...]) -> dict[str, int]:

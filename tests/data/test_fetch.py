@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
 import io
@@ -21,8 +22,8 @@ import pytest
 
 import dpb_data
 from dpb_data import Counts, DataSet, RatingTable, fetching
-from dpb_data.unpacking import unpack
-from dpb_gym.errors import DataError, ParameterError, UnknownNameError
+from dpb_data.fetching import unpack
+from dpb_gym.errors import DataError, MissingExtraError, ParameterError, UnknownNameError
 
 
 @dataclass
@@ -32,8 +33,10 @@ class Site:
     files: dict[str, bytes] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
     stall: set[str] = field(default_factory=set)
+    trickle: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
+    silent: bool = False
     url: str = ""
 
 
@@ -49,7 +52,8 @@ def site() -> Iterator[Site]:
                 self.send_error(404)
                 return
             self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
+            if not site.silent:
+                self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             half = body[: len(body) // 2]
             if self.path in site.cut:
@@ -58,6 +62,13 @@ def site() -> Iterator[Site]:
                 self.wfile.write(half)
                 self.wfile.flush()
                 site.release.wait(60)
+            elif self.path in site.trickle:
+                with contextlib.suppress(OSError):
+                    for k in range(len(body)):
+                        self.wfile.write(body[k : k + 1])
+                        self.wfile.flush()
+                        if site.release.wait(0.1):
+                            break
             else:
                 self.wfile.write(body)
 
@@ -141,6 +152,42 @@ def test_truncated_download(site: Site, tiny: DataSet, private_places: Path) -> 
     with pytest.raises(DataError, match=r"tiny\.zip: download failed .*IncompleteRead"):
         dpb_data.fetch("tiny", progress=False)
     assert nothing_left(private_places)
+
+
+@pytest.mark.parametrize("how", ["stall", "trickle"])
+def test_a_server_that_never_ends_meets_the_time_limit(
+    site: Site, tiny: DataSet, private_places: Path, how: str
+) -> None:
+    """Each byte comes in time, so no time-out of a single read would end this."""
+    getattr(site, how).add("/mirror/tiny.zip")
+    begun = time.monotonic()
+    with pytest.raises(DataError, match=r"tiny\.zip: download failed \(not done after 0\.5 sec"):
+        dpb_data.fetch("tiny", progress=False, time_limit=0.5)
+    assert time.monotonic() - begun < 10.0
+    assert nothing_left(private_places)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_download_has_a_size_limit(
+    site: Site, tiny: DataSet, private_places: Path, monkeypatch: pytest.MonkeyPatch,
+    announced: bool,
+) -> None:  # fmt: skip
+    limit = len(site.files["/mirror/tiny.zip"]) - 1
+    site.silent = not announced
+    monkeypatch.setattr(fetching, "MAX_DOWNLOAD", limit)
+    site.files["/mirror/tiny.zip"] += bytes(8192) * (not announced)
+    with pytest.raises(DataError, match=r"tiny\.zip: download failed \(more than the [\d,]+ bytes"):
+        dpb_data.fetch("tiny", progress=False)
+    assert nothing_left(private_places)
+
+
+def test_without_pooch_the_extra_is_named(
+    tiny: DataSet, private_places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'dpb-gym\[data\]'"):
+        dpb_data.fetch("tiny", progress=False)
+    assert dpb_data.cache_dir() == private_places and nothing_left(private_places)
 
 
 def test_truncated_archive_that_the_server_calls_whole(
@@ -344,10 +391,19 @@ def test_archives_with_twins_bombs_or_nothing(
         with pytest.raises(DataError, match=message):
             unpack(archive, target, label="x.zip")
         assert list(target.iterdir()) == []
+        with pytest.raises(DataError, match=message):
+            dpb_data.load_ratings(archive)
 
     refused(archive_of(tmp_path / "b.zip", [("a", b"1"), ("A", b"2")]), "two members")
+    refused(archive_of(tmp_path / "l.zip", [("ratings.csv", b"1"), (link("a"), b"/x")]), "a link")
     refused(archive_of(tmp_path / "c.zip", []), "holds no files")
-    monkeypatch.setattr("dpb_data.unpacking.MAX_UNPACKED", 1000)
+    bomb = tmp_path / "e.zip"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in ("ratings.csv", "b", "c"):
+            packed.writestr(name, bytes(30 << 20))
+    assert bomb.stat().st_size < 1 << 20
+    refused(bomb, "94,371,840 bytes, more than any known")
+    monkeypatch.setattr("dpb_data.places.MAX_UNPACKED", 1000)
     refused(archive_of(tmp_path / "d.zip", [("a", bytes(600)), ("b", bytes(600))]), "1,200 bytes")
 
 

@@ -56,15 +56,18 @@ def changed(row: int, column: int, value: float | str) -> str:
         (changed(1, 2, 99), r"line 2: expected the first column to count .* \(2\), found 3"),
         (changed(0, 3, 10.5), "line 1: expected every rating .* found 10.5 for joke 3"),
         (changed(0, 3, -99), "line 1: expected every rating .* found -99 for joke 3"),
-        (changed(0, 3, "nan"), "line 1: expected every rating .* found nan for joke 3"),
-        (changed(2, 10, "x"), "line 3: expected a number for joke 10, found 'x'"),
-        (changed(2, 4, ""), "line 3: expected a number for joke 4, found ''"),
-        (changed(2, 0, "one"), "line 3: expected a number for the count, found 'one'"),
-        (changed(1, 10, "7,7"), "line 2: expected 11 fields as in line 1 .* found 12"),
+        (changed(0, 3, "nan"), "line 1: expected joke 3 to be a number, found 'nan'"),
+        (changed(2, 10, "x"), "line 3: expected joke 10 to be a number, found 'x'"),
+        (changed(2, 4, ""), "line 3: expected joke 4 to be a number, found ''"),
+        (changed(2, 0, "one"), "line 3: expected the count to be a number, found 'one'"),
+        (changed(1, 10, "7,7"), "line 2: expected 11 fields .* found 12"),
         ("count," + ",".join(f"j{i}" for i in range(10)) + "\n" + changed(0, 0, 10), "line 1: "),
-        ("", "line 1: expected a Jester matrix, found an empty file"),
+        ("", "line 1: expected text, found an empty file"),
         ("3,1,2,3\n", "line 1: expected a count and at least 10 ratings"),
-        (changed(0, 1, 99).replace("10,", "9,", 1).split("\n")[0] + "\n\n", "line 2: .* found 1"),
+        (
+            changed(0, 1, 99).replace("10,", "9,", 1).split("\n")[0] + "\n\n",
+            "line 2: .* an empty line",
+        ),
     ],
 )
 def test_bad_matrices(tmp_path: Path, content: str, expected: str) -> None:
@@ -108,7 +111,7 @@ def test_excel_without_xlrd_says_what_to_install(
 ) -> None:
     folder = dpb_data.write_fixture(jokes, tmp_path / "j", "jester-xls")
     monkeypatch.setitem(sys.modules, "xlrd", None)
-    with pytest.raises(MissingExtraError, match="dpb-gym\\[jester\\]"):
+    with pytest.raises(MissingExtraError, match="dpb-gym\\[data\\]"):
         dpb_data.load_ratings(folder)
     report = dpb_data.check(folder)
     assert report.counts is None and any("xlrd" in note for note in report.notes)

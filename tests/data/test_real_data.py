@@ -67,12 +67,10 @@ def test_1m_shape(real: Path) -> None:
     assert table.titles is not None
     assert table.titles[table.item_ids.tolist().index(1193)].startswith("One Flew Over the Cuckoo")
     from dpb_data.formats import FORMATS
-    from dpb_data.sources import open_source
+    from dpb_data.places import Source
     from dpb_data.titles import read_titles
 
-    titles_format = FORMATS["ml-1m"].titles
-    assert titles_format is not None
-    titles = read_titles(open_source(real), titles_format, strict=True)
+    titles = read_titles(Source(real), FORMATS["ml-1m"], strict=True)
     assert len(titles) == 3_883 and max(titles) == 3_952
     assert titles[73] == "Misérables, Les (1995)"
     assert any(title.count(":") for title in titles.values())
