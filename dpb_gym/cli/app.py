@@ -279,8 +279,8 @@ def reproduce(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="PAPER[/FIGURE]",
-            help="private-assortment, private-pricing or adaprivate-ts; see docs/papers.",
+            metavar="PAPER[/FIGURE]|FILE.yaml",
+            help="private-assortment, private-pricing, adaprivate-ts, a package's, or a file.",
         ),
     ],
     out: Annotated[
@@ -295,8 +295,8 @@ def reproduce(
         list[str] | None,
         typer.Option(
             "--set",
-            metavar="KEY=VALUE",
-            help="Parameter of the environments, e.g. data=FILE; may be repeated.",
+            metavar="[TASK.]KEY=VALUE",
+            help="Parameter of the environments, or of one task's, e.g. data=FILE; may be repeated.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,

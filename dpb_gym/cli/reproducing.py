@@ -40,7 +40,7 @@ def run(
             print(f"{one.figure.target}: skipped: {one.skipped}", file=sys.stderr)
             continue
         speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
-        print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.files[0].parent}")
+        print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.folder}")
     print(f"Look at it: {done.page}")
     for message in done.failures:
         print(f"dpb: failed: {message}", file=sys.stderr)

@@ -1,40 +1,36 @@
-"""Reproduction of the papers' figures: suites and claims as data, verdicts computed.
+"""Reproduction of papers' figures: suites and claims as data, verdicts computed.
 
-Loaded on first use, so that importing the package costs next to nothing.
+A figure is a YAML file (`Figure` names every key); a quantity that claims compare is a function
+registered with `quantity`; a package adds both (see `figure_files`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dpb_gym.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from dpb_gym.papers.claims import Claim
-    from dpb_gym.papers.engine import FigureResult, Reproduction, reproduce
-    from dpb_gym.papers.figure import Figure
-    from dpb_gym.papers.loading import load_figures, targets
-    from dpb_gym.papers.verdicts import Comparison, Judgement, judge
-
-_HOMES = {
-    "engine": ("FigureResult", "Reproduction", "reproduce"),
-    "claims": ("Claim",),
-    "figure": ("Figure",),
-    "loading": ("load_figures", "targets"),
-    "verdicts": ("Comparison", "Judgement", "judge"),
-}
+from dpb_gym.papers.claims import Claim, Quantity, Table
+from dpb_gym.papers.curves import Curve
+from dpb_gym.papers.engine import Reproduction, reproduce
+from dpb_gym.papers.figure import Figure
+from dpb_gym.papers.loading import figure_files, load_figures, targets
+from dpb_gym.papers.pairing import Measured
+from dpb_gym.papers.quantities import QUANTITIES, quantity
+from dpb_gym.papers.results import FigureResult
+from dpb_gym.papers.verdicts import Comparison, Judgement, judge, verdict
 
 __all__ = [
+    "QUANTITIES",
     "Claim",
     "Comparison",
+    "Curve",
     "Figure",
     "FigureResult",
     "Judgement",
+    "Measured",
+    "Quantity",
     "Reproduction",
+    "Table",
+    "figure_files",
     "judge",
     "load_figures",
+    "quantity",
     "reproduce",
     "targets",
+    "verdict",
 ]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)

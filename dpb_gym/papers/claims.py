@@ -1,99 +1,88 @@
-"""Claims as data: a quantity, which curves are compared, what is expected."""
+"""Claims as data: a quantity, which curves are compared, what is expected; axes and tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.suite_parts import Slug, Strict
+from dpb_gym.papers.curves import Curve, Scalar, counterparts, same
+from dpb_gym.papers.pairing import Measured
+from dpb_gym.papers.quantities import Many, quantity_kind
 
-Scalar = str | int | float | bool
-Selector = dict[str, Scalar | tuple[Scalar, ...]]
+Selector = dict[str, Scalar | Many[Scalar]]
 Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-REFERRING = (
-    "relative-regret",
-    "regret-drop",
-    "relative-reward",
-    "percent-of-reference",
-    "normalised-score",
-    "regret-excess",
-)
 
 
 class Quantity(Strict):
-    """What of a curve is compared.
+    """What of a curve is compared; in YAML its name, or a mapping with ``kind: NAME``.
 
     Attributes:
-        kind: ``"final-regret"``, ``"final-reward"``; ``"average-regret"`` (per round);
-            ``"relative-regret"`` and ``"relative-reward"`` (the curve's mean over that of its
-            reference), ``"regret-drop"`` (the reference's regret minus the curve's);
-            ``"slope-ratio"`` (regret per round in the `late` part over that in the `early`
-            part: below 1 is sublinear growth); ``"spent"`` (the true cost over the budget
-            that was asked for); ``"percent-of-reference"`` (100 times the reward over that of
-            the reference, replicate by replicate, as recommendation papers print it);
-            ``"normalised-score"`` (1 minus the regret over that of the reference, which is
-            random play: random scores 0, the oracle 1); ``"regret-excess"`` (the curve's
-            regret minus that of the reference); ``"root-regret"`` (regret over sqrt(T));
-            ``"reward-rate"`` (reward per round); ``"guarantee-epsilon"`` (the true epsilon,
-            at the budget's delta or 1e-5); ``"recorded"`` (a number of the curve's own that a
-            study recorded under `name`).
-        name: Of a recorded number.
-        over: Of another one, by whose mean the first one's is divided.
-        reference: Picks the reference: a curve that matches this, and agrees with the curve
-            on every other axis that both have; the curve itself if it is the only one.
-        early: Part of the horizon, as fractions of it.
-        late: The same.
+        kind: Name of a registered quantity; see `dpb_gym.papers.quantities`.
+        reference: For those that need one: picks the reference, a curve that matches this, and
+            agrees with the curve on every other axis that both have; the curve itself if it is
+            the only one.
+        options: The quantity's own options; in YAML beside `kind`.
     """
 
-    kind: Literal[
-        "final-regret",
-        "final-reward",
-        "average-regret",
-        "relative-regret",
-        "relative-reward",
-        "regret-drop",
-        "slope-ratio",
-        "spent",
-        "percent-of-reference",
-        "normalised-score",
-        "regret-excess",
-        "root-regret",
-        "reward-rate",
-        "guarantee-epsilon",
-        "recorded",
-    ]
-    name: str = ""
-    over: str = ""
+    kind: str
     reference: Selector | None = None
-    early: tuple[Fraction, Fraction] = (0.1, 0.3)
-    late: tuple[Fraction, Fraction] = (0.8, 1.0)
+    options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        return tuples({"kind": data} if isinstance(data, str) else data, "reference")
+        if isinstance(data, str):
+            return {"kind": data}
+        if isinstance(data, dict) and "options" not in data:
+            own = {key: data[key] for key in ("kind", "reference") if key in data}
+            return {**own, "options": {k: v for k, v in data.items() if k not in own}}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Quantity:
-        if (self.kind in REFERRING) != (self.reference is not None):
-            raise ValueError(f"{' and '.join(REFERRING)} need a reference, the others have none")
-        if (self.kind == "recorded") != bool(self.name) or (self.over and not self.name):
-            raise ValueError("recorded numbers, and only they, have a name")
-        for name, (low, high) in (("early", self.early), ("late", self.late)):
-            if low >= high:
-                raise ValueError(f"{name} must be two increasing fractions, got {[low, high]}")
+        kind = quantity_kind(self.kind)
+        if kind.reference != (self.reference is not None):
+            raise ValueError(f"{self.kind} {'needs a' if kind.reference else 'has no'} reference")
+        try:
+            options = kind.options.model_validate(self.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, (self.kind, *first["loc"])))
+            raise ValueError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        object.__setattr__(self, "options", dict(options))
         return self
+
+    def of(self, curve: Curve, curves: Sequence[Curve]) -> Measured:
+        """The quantity of one curve.
+
+        Args:
+            curve: The curve.
+            curves: All curves of the figure, among which its reference is.
+
+        Raises:
+            ResultError: If its reference is not exactly one curve.
+        """
+        kind = quantity_kind(self.kind)
+        if self.reference is None:
+            return kind.measure(curve, **self.options)
+        found = counterparts(curve, self.reference, curves)
+        if not found and curve.matches(self.reference):
+            found = [curve]
+        if len(found) != 1:
+            raise ResultError(f"{curve.label} has {len(found)} references, expected one")
+        return kind.measure(curve, found[0], **self.options)
 
 
 class Claim(Strict):
     """One claim, and how it is decided.
 
-    The curves that match `where` are compared, each comparison by a paired bootstrap interval
-    over replicates, in one of four ways: along an axis (neighbours in its order), with other
-    curves (`than`), with a number (`value`), or with the numbers that the paper prints
-    (`printed`).
+    The curves that match `where` are compared, each comparison by a paired interval over
+    replicates, in one of four ways: along an axis (neighbours in its order), with other curves
+    (`than`), with a number (`value`), or with the numbers that the paper prints (`printed`).
 
     Attributes:
         id: Unique within the figure.
@@ -129,11 +118,6 @@ class Claim(Strict):
     tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     least: float = Field(default=0.01, ge=0.0, allow_inf_nan=False)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        return tuples(data, "where", "than")
-
     @model_validator(mode="after")
     def _check(self) -> Claim:
         given = [n for n in ("along", "than", "value", "printed") if getattr(self, n) is not None]
@@ -141,26 +125,127 @@ class Claim(Strict):
             raise ValueError(
                 f"give exactly one of along, than, value and printed, got {given or 'none'}"
             )
-        allowed = {
-            "along": ("falls", "grows"),
-            "than": ("below", "above"),
-            "value": ("below", "above", "near"),
-            "printed": ("below", "above", "near"),
-        }[given[0]]
+        number = ("below", "above", "near")
+        allowed = {"along": ("falls", "grows"), "than": number[:2]}.get(given[0], number)
         if self.expect not in allowed:
             raise ValueError(f"with {given[0]}, expect must be one of {', '.join(allowed)}")
         return self
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of all axes it uses."""
+        reference = self.quantity.reference or {}
+        along = (self.along,) if self.along else ()
+        return (*self.where, *(self.than or {}), *reference, *along)
 
-def tuples(data: Any, *selectors: str, top: tuple[str, ...] = ()) -> Any:
-    """YAML has lists only; strict models want tuples."""
-    if not isinstance(data, dict):
+
+AxisPath = Annotated[str, Field(pattern=r"^(agent|task|budget)\.[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class AxisMap(Strict):
+    """Where an axis has its value, and what that stands for; in YAML also a path alone.
+
+    Attributes:
+        path: Where the value stands; of several places the first that has one.
+        values: Pairs of a value found there and the value on the axis; all others have
+            none. Values stand for themselves if there are no pairs.
+    """
+
+    path: Many[AxisPath] = Field(min_length=1)
+    values: Many[Annotated[tuple[Scalar, Scalar], Field(strict=False)]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        data = {"path": data} if isinstance(data, str) else data
+        if isinstance(data, dict) and isinstance(data.get("path"), str):
+            return {**data, "path": [data["path"]]}
         return data
-    data = {
-        k: tuple(v) if isinstance(v, list) and k in (*top, "early", "late") else v
-        for k, v in data.items()
-    }
-    for name in selectors:
-        if isinstance(data.get(name), dict):
-            data[name] = {k: tuple(v) if isinstance(v, list) else v for k, v in data[name].items()}
-    return data
+
+
+class PrintedCell(Strict):
+    """A number of the paper.
+
+    Attributes:
+        row: Value on the table's row axis.
+        column: Value on its column axis, None without one.
+        value: The number.
+        spread: What the paper prints behind the plus-minus, if anything.
+    """
+
+    row: Scalar
+    column: Scalar | None
+    value: float = Field(allow_inf_nan=False)
+    spread: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+
+
+class Table(Strict):
+    """A table of one quantity.
+
+    Attributes:
+        id: Unique within the figure.
+        title: Heading.
+        quantity: What it shows: means with standard deviations over replicates where the
+            quantity is one number per replicate, else with 95% intervals.
+        rows: Axis of the rows.
+        columns: Axis of the columns; a single column without one.
+        where: Which curves it shows.
+        digits: Digits after the point.
+        printed: The paper's numbers. In YAML a mapping from row to column to
+            ``[value, spread]`` or value; without columns from row to those.
+    """
+
+    id: Slug
+    title: str = Field(min_length=1)
+    quantity: Quantity
+    rows: Axis
+    columns: Axis | None = None
+    where: Selector = Field(default_factory=dict)
+    digits: int = Field(default=1, ge=0, le=6)
+    printed: Many[PrintedCell] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        if not (isinstance(data, dict) and isinstance(data.get("printed"), dict)):
+            return data
+        cells = []
+        for row, line in data["printed"].items():
+            columns = {None: line} if data.get("columns") is None else line
+            if not isinstance(columns, dict):
+                raise ValueError(f"printed: a row maps columns to numbers, got {line!r}")
+            for column, cell in columns.items():
+                value, spread = cell if isinstance(cell, list) and len(cell) == 2 else (cell, None)
+                cells.append({"row": row, "column": column, "value": value, "spread": spread})
+        return {**data, "printed": cells}
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of all axes it uses."""
+        columns = () if self.columns is None else (self.columns,)
+        return (self.rows, *columns, *self.where, *(self.quantity.reference or {}))
+
+    def printed_for(self, curve: Curve) -> PrintedCell | None:
+        """What the paper prints in a curve's place, None if nothing."""
+        if not curve.matches(self.where):
+            return None
+        row = curve.axes[self.rows]
+        column = None if self.columns is None else curve.axes[self.columns]
+        for cell in self.printed:
+            if same(cell.row, row) and (cell.column is None or same(cell.column, column)):
+                return cell
+        return None
+
+
+class Study(Strict):
+    """What is measured of the trained agents; see `dpb_gym.papers.studies`.
+
+    Attributes:
+        kind: ``"ope"``: off-policy estimates of the frozen agent from a uniform log.
+        rounds: Rounds of that log, which follow those of the training.
+        samples: How often a random policy is asked per round.
+    """
+
+    kind: Literal["ope"]
+    rounds: int = Field(default=10_000, ge=2)
+    samples: int = Field(default=20, ge=1)

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dpb_gym.evaluation import metrics
+import numpy as np
+
+from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.leaderboard import Series, describe_guarantee
-from dpb_gym.papers.claims import Scalar, Selector
-from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.layout import AxisMap
+from dpb_gym.papers.pairing import interval, leave_one_out
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval
+
+Scalar = str | int | float | bool
+Selector = Mapping[str, Scalar | tuple[Scalar, ...]]
 
 
 @dataclass(frozen=True)
@@ -30,32 +35,55 @@ class Curve:
     axes: Mapping[str, Any]
     recorded: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def label(self) -> str:
         """Agent, budget and task."""
         s = self.series
         budget = "" if s.budget == "none" else f" ({s.budget})"
         return f"{s.agent}{budget} on {s.task}"
 
-    @cached_property
+    @property
     def guarantee(self) -> str:
         """What is really promised, in one line."""
         return describe_guarantee(self.series.guarantee)[0]
 
-    @cached_property
-    def bands(self) -> list[Interval]:
-        """Mean cumulative regret with its interval, per checkpoint."""
-        return metrics.bands(self.series.regret, resamples=500)
-
     @property
-    def final(self) -> Interval:
-        """Mean regret at the horizon with its interval."""
-        return metrics.bootstrap(self.series.regret[:, -1])
+    def budget(self) -> Budget | None:
+        """What was asked for."""
+        asked = self.series.config["budget"]
+        return None if asked is None else Budget.from_dict(asked)
 
     @property
     def horizon(self) -> int:
         """T."""
         return int(self.series.config["task"]["horizon"])
+
+    @property
+    def final_regret(self) -> dict[int, float]:
+        """Regret at the horizon by replicate."""
+        return self.series.final_regret
+
+    @property
+    def final_reward(self) -> dict[int, float]:
+        """Reward at the horizon by replicate."""
+        return dict(zip(self.series.replicates.tolist(), self.series.reward[:, -1].tolist()))
+
+    @property
+    def with_origin(self) -> tuple[Array, Array]:
+        """Recorded rounds ``(C + 1,)`` and regret ``(n, C + 1)``, from round 0 on."""
+        s = self.series
+        origin = np.zeros((len(s.regret), 1))
+        return np.concatenate([[0], s.rounds]), np.concatenate([origin, s.regret], axis=1)
+
+    @cached_property
+    def bands(self) -> list[Interval]:
+        """Mean cumulative regret with its interval, per checkpoint."""
+        return [interval(leave_one_out(column)) for column in self.series.regret.T]
+
+    @property
+    def final(self) -> Interval:
+        """Mean regret at the horizon with its interval."""
+        return self.bands[-1]
 
     def matches(self, selector: Selector | None) -> bool:
         """Whether the curve lies where the selector points."""
@@ -75,7 +103,7 @@ class Curve:
             name: {i: v for i, v in column.items() if i < replicates}
             for name, column in self.recorded.items()
         }
-        return replace(self, series=series, recorded=recorded)
+        return Curve(series, self.axes, recorded)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -87,38 +115,56 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def place(series: Sequence[Series], figure: Figure) -> list[Curve]:
-    """Reads the coordinates of each row from its configuration; in the suite's order."""
-    agents = [agent.label for agent in figure.suite.agents]
-    tasks = [task.name for task in figure.suite.tasks]
-
-    def order(s: Series) -> tuple[int, int, float]:
-        budget = s.config["budget"] or {}
-        strength = budget.get("rho") or budget.get("epsilon") or 0.0
-        return agents.index(s.agent), tasks.index(s.task), float(strength)
-
-    placed = sorted(series, key=order)
-    return [Curve(s, {a: _coordinate(s, path) for a, path in figure.axes.items()}) for s in placed]
+def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether coordinates are the same on every axis of the first."""
+    return all(same(value, other[axis]) for axis, value in one.items())
 
 
-def _coordinate(series: Series, path: str | AxisMap) -> Scalar | None:
-    if isinstance(path, str):
-        return _read(series, path)
-    found = next((v for p in path.path if (v := _read(series, p)) is not None), None)
-    if not path.values:
-        return found
-    return next((after for before, after in path.values if same(before, found)), None)
+def distinct(found: Sequence[Any], *, ordered: bool = False) -> list[Any]:
+    """Distinct values, or coordinates (mappings), in order of appearance; or in their own
+    order if all of them are numbers."""
+    unique: list[Any] = []
+    for one in found:
+        if not any((agree if isinstance(one, Mapping) else same)(one, other) for other in unique):
+            unique.append(one)
+
+    keys = [[*one.values()] if isinstance(one, Mapping) else [one] for one in unique]
+    if ordered and all(v is None or isinstance(v, (int, float)) for key in keys for v in key):
+        order = [[-math.inf if v is None else v for v in key] for key in keys]
+        unique = [unique[i] for i in sorted(range(len(unique)), key=order.__getitem__)]
+    return unique
 
 
-def _read(series: Series, path: str) -> Scalar | None:
-    holder, _, name = path.partition(".")
-    config = series.config
-    if holder == "budget":
-        value = series.budget if name == "label" else (config["budget"] or {}).get(name)
-    elif holder == "agent":
-        agent = config["agent"]
-        value = agent[name] if name in ("name", "label") else agent["params"].get(name)
-    else:
-        task = config["task"]
-        value = task[name] if name in ("horizon", "name") else task["env_kwargs"].get(name)
-    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+def counterparts(curve: Curve, selector: Selector, curves: Sequence[Curve]) -> list[Curve]:
+    """The curves that match the selector and agree with `curve` on every other axis.
+
+    An axis on which one of the two has no value does not count.
+
+    Raises:
+        ResultError: If two of them differ on no axis that the selector names.
+    """
+    found: list[Curve] = []
+    for other in curves:
+        if other is curve or not other.matches(selector):
+            continue
+        pairs = [(v, other.axes[axis]) for axis, v in curve.axes.items() if axis not in selector]
+        if all(a is None or b is None or same(a, b) for a, b in pairs):
+            found.append(other)
+    for i, first in enumerate(found):
+        for second in found[:i]:
+            if all(same(first.axes[axis], second.axes[axis]) for axis in selector):
+                raise ResultError(
+                    f"{first.label} and {second.label} are both compared with {curve.label}: "
+                    f"name another axis than {', '.join(selector)}"
+                )
+    return found
+
+
+def words(coordinates: Mapping[str, Any]) -> str:
+    """Coordinates in words, e.g. ``"rho=0.1, contexts=clip"``."""
+    return ", ".join(f"{axis}={word(v)}" for axis, v in coordinates.items() if v is not None)
+
+
+def word(value: Any) -> str:
+    """A coordinate in words."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

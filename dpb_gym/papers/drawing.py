@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.evaluation.filesystem import write_file
-from dpb_gym.papers.curves import Curve, same
+from dpb_gym.papers.curves import Curve, distinct, same, words
 from dpb_gym.papers.figure import Drawing, Figure
-from dpb_gym.papers.verdicts import name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +62,7 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
     for r, row in enumerate(rows):
         for c, column in enumerate(columns):
             axes = grid[r][c]
-            title = textwrap.fill(name({**row, **column}), TITLE) or " "
+            title = textwrap.fill(words({**row, **column}), TITLE) or " "
             axes.set_title(title, fontsize=8.5, color=INK, loc="left")
             for line, colour in zip(lines, colours):
                 for curve in shown:
@@ -98,20 +97,6 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
     return path
 
 
-def distinct(
-    found: Sequence[Mapping[str, Any]], *, ordered: bool = False
-) -> list[Mapping[str, Any]]:
-    """Distinct coordinates in order of appearance, or in their own order."""
-    unique: list[Mapping[str, Any]] = []
-    for one in found:
-        if not any(all(same(one[a], other[a]) for a in one) for other in unique):
-            unique.append(one)
-    numeric = all(isinstance(v, (int, float)) for one in unique for v in one.values())
-    if ordered and numeric:
-        unique.sort(key=lambda one: tuple(one.values()))
-    return unique
-
-
 def _placed(curve: Curve, figure: Figure) -> bool:
     """References without a value on a variant axis are drawn in every row instead."""
     known = [a for a in figure.variants if curve.axes[a] is not None]
@@ -126,7 +111,7 @@ def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
 
 def _caption(drawing: Drawing, line: Mapping[str, Any]) -> str:
     if not drawing.caption:
-        return name(line)
+        return words(line)
     return drawing.caption.format_map({a: "–" if v is None else v for a, v in line.items()})
 
 
@@ -141,10 +126,9 @@ def _colours(lines: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:
-    rounds = np.concatenate([[0], curve.series.rounds])
-    bands = curve.bands
+    rounds, _ = curve.with_origin
     mean, low, high = (
-        np.array([0.0, *(getattr(band, part) for band in bands)])
+        np.array([0.0, *(getattr(band, part) for band in curve.bands)])
         for part in ("mean", "low", "high")
     )
     axes.plot(rounds, mean, color=colour, linewidth=1.4, label=label)

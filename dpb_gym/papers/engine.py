@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,13 @@ from dpb_gym.evaluation.leaderboard import collect
 from dpb_gym.evaluation.planning import make_jobs, plan_suite
 from dpb_gym.evaluation.session import run_plan
 from dpb_gym.evaluation.store import Store
-from dpb_gym.papers.curves import Curve, place
+from dpb_gym.papers.claims import Claim
+from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.loading import load_figures
-from dpb_gym.papers.outputs import PAGE, PICTURE, html, write_outputs
+from dpb_gym.papers.rendering import html, print_figure
+from dpb_gym.papers.results import PAGE, FigureResult
 from dpb_gym.papers.studies import run_study
-from dpb_gym.papers.tables import print_figure
 from dpb_gym.papers.verdicts import Judgement, judge
 
 if TYPE_CHECKING:
@@ -31,33 +31,6 @@ if TYPE_CHECKING:
 
 RESULTS = "results"
 INDEX = "index.html"
-
-
-@dataclass(frozen=True)
-class FigureResult:
-    """One reproduced figure.
-
-    Attributes:
-        figure: What was run and judged.
-        judgements: Its claims, decided.
-        curves: Its curves.
-        failures: Messages of the cells that failed.
-        facts: What was run: replicates, seeds, command, versions.
-        files: Picture, pages, data, verdicts.
-        seconds: Wall time of what was computed now.
-        rounds: Agent rounds computed now.
-        skipped: Why nothing was run: data that are not here; empty if something was.
-    """
-
-    figure: Figure
-    judgements: tuple[Judgement, ...]
-    curves: tuple[Curve, ...]
-    failures: tuple[str, ...]
-    facts: dict[str, str]
-    files: tuple[Path, ...]
-    seconds: float
-    rounds: int
-    skipped: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,9 +66,8 @@ class Reproduction:
     def table(self, console: Console | None = None) -> None:
         """Prints verdicts, tables and true guarantees of every figure."""
         for one in self.figures:
-            if one.skipped:
-                continue
-            print_figure(one.figure, one.judgements, one.curves, console)
+            if not one.skipped:
+                print_figure(one, console)
 
 
 def reproduce(
@@ -113,7 +85,8 @@ def reproduce(
     What is in the folder already is not computed again, so that an interrupted run resumes.
 
     Args:
-        target: A paper (``"private-assortment"``) or a figure (``"private-assortment/fig4"``).
+        target: A paper (``"private-assortment"``), a figure (``"private-assortment/fig4"``) or
+            the path of a figure's ``.yaml`` file.
         out: Folder; ``reproductions/PAPER`` by default. Each figure has a folder in it.
         replicates: Instead of those of the figures.
         quick: The figures' quick versions: a check that everything runs.
@@ -121,14 +94,14 @@ def reproduce(
         progress: True for progress bars, False for silence, or a function of (rounds done,
             rounds in all); by default bars on a terminal.
         env_kwargs: Parameters of the environments that replace those of the figures, e.g. the
-            path of a data file.
+            path of a data file; ``"TASK.parameter"`` changes one task only.
 
     Returns:
         The reproduction; cells that failed are listed in `failures`, and claims that need
         them are not decided.
 
     Raises:
-        UnknownNameError: If there is no such target.
+        UnknownNameError: If there is no such target or task.
         ParameterError: If an argument or a parameter is out of range.
         ResultError: If the folder holds other results, or cannot be written.
         DataError: If data are missing.
@@ -149,14 +122,10 @@ def reproduce(
     if len(results) == 1:
         if results[0].skipped:
             raise DataError(f"{figures[0].target}: {results[0].skipped}")
-        page = results[0].files[0].with_name(PAGE)
+        page = results[0].folder / PAGE
     else:
         page = folder / INDEX
-        shown = [
-            (r.figure, r.judgements, r.curves, r.facts, r.files[0].with_name(PICTURE))
-            for r in results
-            if not r.skipped
-        ]
+        shown = [result for result in results if not result.skipped]
         write_file(page, html(shown, f"Reproduction of {paper}").encode())
     return Reproduction(target, folder, tuple(results), page)
 
@@ -184,8 +153,7 @@ def run_figure(
     plans = plan_suite(suite)
     missing = {plan.task.name: plan.missing for plan in plans if plan.missing}
     if len(missing) == len(plans):
-        reason = "; ".join(dict.fromkeys(missing.values()))
-        return FigureResult(figure, (), (), (), {}, (), 0.0, 0, reason)
+        return FigureResult(figure, folder, skipped="; ".join(dict.fromkeys(missing.values())))
     if figure.study is not None:
         found = run_study(figure, plans, results, replicates, show)
         curves, failures = found.curves, found.failures
@@ -194,15 +162,14 @@ def run_figure(
         report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
         wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
         stored = Store.open(results).results()
-        curves = place(collect(r for r in stored if r.cell.key in wanted), figure)
+        curves = figure.place(collect(r for r in stored if r.cell.key in wanted))
         failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
         seconds, rounds = report.seconds, report.rounds
     count = suite.replicates if replicates is None else replicates
-    judgements = judge_all(figure, curves, count)
     facts = {
         "command": origin.command_line(),
         "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
-        "intervals": "95%, paired percentile bootstrap over replicates",
+        "intervals": "95%, Student's t, paired over replicates (jackknife)",
         "versions": ", ".join(f"{k} {v}" for k, v in origin.versions().items()),
         "revision": origin.revision() or "unknown",
     }
@@ -210,30 +177,26 @@ def run_figure(
         facts["left out"] = "; ".join(f"{task}: {why}" for task, why in missing.items())
     if failures:
         facts["failed"] = "; ".join(failures)
-    files = write_outputs(figure, judgements, curves, facts, folder)
-    return FigureResult(
-        figure,
-        judgements,
-        tuple(curves),
-        failures,
-        facts,
-        files,
-        seconds,
-        rounds,
+    judgements = judge_all(figure, curves, count)
+    result = FigureResult(
+        figure, folder, judgements, tuple(curves), failures, facts, seconds, rounds
     )
+    result.write()
+    return result
 
 
 def judge_all(figure: Figure, curves: Sequence[Curve], replicates: int) -> tuple[Judgement, ...]:
     """Judges every claim with all replicates, and with the figure's smaller samples."""
+
+    def judged(claim: Claim, some: Sequence[Curve]) -> Judgement:
+        return judge(claim, some, figure.variants, figure.tables)
+
     sizes = [size for size in figure.samples if size < replicates]
     smaller = {size: [curve.first(size) for curve in curves] for size in sizes}
     return tuple(
-        dataclasses.replace(
-            judge(claim, curves, figure.variants, figure.tables),
-            samples={
-                size: judge(claim, some, figure.variants, figure.tables)
-                for size, some in smaller.items()
-            },
+        replace(
+            judged(claim, curves),
+            samples={size: judged(claim, some) for size, some in smaller.items()},
         )
         for claim in figure.judged
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.suite import Slug, Suite, parse_suite
 from dpb_gym.evaluation.suite_parts import Strict
-from dpb_gym.papers.claims import Axis, Claim, Selector, tuples
-from dpb_gym.papers.layout import AxisMap, AxisPath, Study, Table
+from dpb_gym.papers.claims import Axis, AxisMap, Claim, Selector, Study, Table
+from dpb_gym.papers.curves import Curve, Scalar, same
+from dpb_gym.papers.quantities import Many
 
 
 class Drawing(Strict):
@@ -24,7 +27,7 @@ class Drawing(Strict):
     """
 
     columns: Axis
-    lines: tuple[Axis, ...]
+    lines: Many[Axis]
     caption: str = ""
     where: Selector = Field(default_factory=dict)
 
@@ -32,8 +35,8 @@ class Drawing(Strict):
     @classmethod
     def _fill(cls, data: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get("lines"), str):
-            data = {**data, "lines": [data["lines"]]}
-        return tuples(data, "where", top=("lines",))
+            return {**data, "lines": [data["lines"]]}
+        return data
 
 
 class Quick(Strict):
@@ -87,19 +90,19 @@ class Figure(Strict):
     figure: Slug
     title: str = Field(min_length=1)
     description: str = ""
-    constants: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    constants: Many[str] = ()
+    notes: Many[str] = ()
     synthetic: str = ""
     suite: Suite
     study: Study | None = None
     results: Slug | None = None
-    samples: tuple[int, ...] = ()
-    axes: dict[Axis, AxisPath | AxisMap]
-    variants: tuple[Axis, ...]
+    samples: Many[int] = ()
+    axes: dict[Axis, AxisMap]
+    variants: Many[Axis]
     drawing: Drawing
-    tables: tuple[Table, ...] = ()
+    tables: Many[Table] = ()
     quick: Quick
-    claims: tuple[Claim, ...] = Field(min_length=1)
+    claims: Many[Claim] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -108,45 +111,34 @@ class Figure(Strict):
             import yaml
 
             suite = parse_suite(yaml.safe_dump(data["suite"], sort_keys=False), "suite")
-            data = {**data, "suite": suite}
-        return tuples(data, top=("constants", "notes", "samples", "variants", "tables", "claims"))
-
-    @field_validator("claims")
-    @classmethod
-    def _distinct(cls, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-        ids = [claim.id for claim in claims]
-        twice = sorted({name for name in ids if ids.count(name) > 1})
-        if twice:
-            raise ValueError(f"claim given twice: {', '.join(twice)}")
-        return claims
+            return {**data, "suite": suite}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Figure:
-        used: dict[str, tuple[str, ...]] = {
-            "variants": self.variants,
-            "drawing.columns": (self.drawing.columns,),
-        }
-        used |= {"drawing.lines": self.drawing.lines, "drawing.where": tuple(self.drawing.where)}
-        for table in self.tables:
-            used[f"table {table.id}"] = table.axes
+        ids = [table.id for table in self.tables]
+        for what, names in (("table", ids), ("claim", [claim.id for claim in self.claims])):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{what} given twice: {', '.join(twice)}")
         tasks = [task.name for task in self.suite.tasks]
         for name in self.quick.horizons:
             if name not in tasks:
                 raise ValueError(f"quick.horizons: {unknown_name('task', name, tasks)}")
-        ids = [table.id for table in self.tables]
-        if len(set(ids)) < len(ids):
-            raise ValueError(f"tables must have distinct ids, got {', '.join(ids)}")
         for claim in self.claims:
             if claim.printed is not None and claim.printed not in ids:
                 raise ValueError(f"claim {claim.id}: {unknown_name('table', claim.printed, ids)}")
-            selectors = (claim.where, claim.than or {}, claim.quantity.reference or {})
-            names = [axis for selector in selectors for axis in selector]
-            used[f"claim {claim.id}"] = (*names, *([claim.along] if claim.along else ()))
-        for where, wanted in used.items():
-            for name in wanted:
-                if name not in self.axes:
-                    raise ValueError(f"{where}: {unknown_name('axis', name, self.axes)}")
+        for where, name in self._axes_used():
+            if name not in self.axes:
+                raise ValueError(f"{where}: {unknown_name('axis', name, self.axes)}")
         return self
+
+    def _axes_used(self) -> Iterator[tuple[str, str]]:
+        drawing = self.drawing
+        yield from (("variants", axis) for axis in self.variants)
+        yield from (("drawing", a) for a in (drawing.columns, *drawing.lines, *drawing.where))
+        yield from ((f"table {table.id}", axis) for table in self.tables for axis in table.axes)
+        yield from ((f"claim {claim.id}", axis) for claim in self.claims for axis in claim.axes)
 
     @property
     def target(self) -> str:
@@ -166,56 +158,95 @@ class Figure(Strict):
         """Notes, and what the data are if they are generated."""
         return (*self.notes, self.synthetic) if self.synthetic else self.notes
 
-    def table(self, id: str) -> Table:
-        """A table by its id."""
-        return next(table for table in self.tables if table.id == id)
+    def place(self, series: Sequence[Series]) -> list[Curve]:
+        """Reads the coordinates of each row from its configuration; in the suite's order."""
+        agents = [agent.label for agent in self.suite.agents]
+        tasks = [task.name for task in self.suite.tasks]
+
+        def order(s: Series) -> tuple[int, int, float]:
+            budget = s.config["budget"] or {}
+            strength = budget.get("rho") or budget.get("epsilon") or 0.0
+            return agents.index(s.agent), tasks.index(s.task), float(strength)
+
+        placed = sorted(series, key=order)
+        return [Curve(s, {a: _coordinate(s, at) for a, at in self.axes.items()}) for s in placed]
 
     def quickened(self) -> Figure:
         """The quick version, under a suite name of its own."""
-        quick = self.quick
-        tasks = tuple(
-            task.model_copy(
-                update={
-                    "horizon": quick.horizons.get(task.name, quick.horizon),
-                    "env_kwargs": {**task.env_kwargs, **quick.env_kwargs},
-                }
-            )
-            for task in self.suite.tasks
-        )
-        agents = tuple(
-            agent.model_copy(
-                update={
-                    "params": {
-                        **agent.params,
-                        **{k: v for k, v in quick.params.items() if k in agent.params},
-                    }
-                }
-            )
-            for agent in self.suite.agents
-        )
-        update = {
-            "name": f"{self.suite.name}-quick",
-            "replicates": quick.replicates,
-            "tasks": tasks,
-            "agents": agents,
-        }
+        quick, suite = self.quick, self.suite
+        tasks = [
+            _changed(task, env_kwargs={**task.env_kwargs, **quick.env_kwargs},
+                     horizon=quick.horizons.get(task.name, quick.horizon))
+            for task in suite.tasks
+        ]  # fmt: skip
+        agents = [
+            _changed(agent, params={**agent.params,
+                                    **{k: v for k, v in quick.params.items() if k in agent.params}})
+            for agent in suite.agents
+        ]  # fmt: skip
+        small = _changed(suite, name=f"{suite.name}-quick", replicates=quick.replicates,
+                         tasks=tuple(tasks), agents=tuple(agents))  # fmt: skip
+        study = self.study and _changed(self.study, rounds=min(quick.horizon, 200))
         notes = ("Quick version: small, and its verdicts prove nothing.", *self.notes)
-        suite = Suite.model_validate(self.suite.model_copy(update=update).model_dump())
-        study = self.study and self.study.model_copy(update={"rounds": min(quick.horizon, 200)})
-        return self.model_copy(update={"suite": suite, "notes": notes, "study": study})
+        return self.model_copy(update={"suite": small, "notes": notes, "study": study})
 
-    def with_environment(self, env_kwargs: dict[str, Any]) -> Figure:
-        """The figure with other parameters of its environments, under a name of its own."""
-        if "horizon" in env_kwargs:
-            raise ParameterError("the horizon belongs to the suite and cannot be set here")
+    def with_environment(self, changes: Mapping[str, Any]) -> Figure:
+        """The figure with other parameters of its environments, under a name of its own.
+
+        Args:
+            changes: By parameter, for all tasks; or by ``TASK.parameter``, for one. Given `data`,
+                a task no longer requires the data set that it names, and when every task has
+                been given some, the figure's are no longer generated.
+
+        Raises:
+            UnknownNameError: If there is no such task.
+            ParameterError: If the horizon is among them, which belongs to the suite.
+        """
+        names = [task.name for task in self.suite.tasks]
+        own: dict[str, dict[str, Any]] = {name: {} for name in names}
+        for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
+            task, _, parameter = key.rpartition(".")
+            if task and task not in own:
+                raise unknown_name("task", task, names)
+            if parameter == "horizon":
+                raise ParameterError("the horizon belongs to the suite and cannot be set here")
+            for name in [task] if task else names:
+                own[name][parameter] = value
         tasks = tuple(
-            task.model_copy(update={"env_kwargs": {**task.env_kwargs, **env_kwargs}})
+            _changed(task, env_kwargs={**task.env_kwargs, **own[task.name]},
+                     **({"requires": None} if "data" in own[task.name] else {}))
             for task in self.suite.tasks
-        )
-        suite = self.suite.model_copy(update={"name": f"{self.suite.name}-own", "tasks": tasks})
-        given = ", ".join(f"{key}={value!r}" for key, value in env_kwargs.items())
-        notes = (f"The environment was changed: {given}.", *self.notes)
-        update = {"suite": Suite.model_validate(suite.model_dump()), "notes": notes}
-        if "data" in env_kwargs:
+        )  # fmt: skip
+        suite = _changed(self.suite, name=f"{self.suite.name}-own", tasks=tasks)
+        given = ", ".join(f"{key}={value!r}" for key, value in changes.items())
+        update: dict[str, Any] = {"suite": suite}
+        update["notes"] = (f"The environment was changed: {given}.", *self.notes)
+        if all("data" in mine for mine in own.values()):
             update["synthetic"] = ""
         return self.model_copy(update=update)
+
+
+def _changed(model: Any, **update: Any) -> Any:
+    """A copy with other fields, validated anew."""
+    return type(model).model_validate(model.model_copy(update=update).model_dump())
+
+
+def _coordinate(series: Series, axis: AxisMap) -> Scalar | None:
+    found = next((v for path in axis.path if (v := _read(series, path)) is not None), None)
+    if not axis.values:
+        return found
+    return next((after for before, after in axis.values if same(before, found)), None)
+
+
+def _read(series: Series, path: str) -> Scalar | None:
+    holder, _, name = path.partition(".")
+    config = series.config
+    if holder == "budget":
+        value = series.budget if name == "label" else (config["budget"] or {}).get(name)
+    elif holder == "agent":
+        agent = config["agent"]
+        value = agent[name] if name in ("name", "label") else agent["params"].get(name)
+    else:
+        task = config["task"]
+        value = task[name] if name in ("horizon", "name") else task["env_kwargs"].get(name)
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)

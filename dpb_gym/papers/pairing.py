@@ -1,90 +1,111 @@
-"""Paired intervals and tests: whole replicates are resampled, the same for all quantities."""
+"""Paired intervals and tests over replicates, by the jackknife.
+
+A quantity is a smooth function of means over replicates. Its jackknife pseudo-values,
+n f - (n - 1) f(-i), are treated as a sample: for means and differences of means the interval and
+the test are those of Student's t exactly, for ratios their linearisation (Tukey 1958; Miller
+1974). Whole replicates are left out, the same for all quantities, so that everything is paired.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation import metrics
-from dpb_gym.papers.quantities import Measured
+from dpb_gym.problems.base import Array
+from dpb_gym.report.model import Interval
+
+CONFIDENCE = 0.95
+MIN_REPLICATES = 8
+"""With fewer, nothing is decided: a spread that was hardly seen is no evidence."""
 
 
-def resample(measured: Sequence[Measured]) -> tuple[list[Any], int]:
-    """Resamples whole replicates, the same for all quantities.
+@dataclass(frozen=True)
+class Measured:
+    """A quantity of a curve: columns of numbers per replicate, and what their means become.
 
-    Args:
-        measured: Quantities, paired by replicate.
+    Attributes:
+        columns: Numbers by replicate; none where nothing is random.
+        of: The quantity, from the means of the columns, which may be arrays.
+    """
+
+    columns: tuple[Mapping[int, float], ...]
+    of: Callable[..., Any] = lambda mean: mean
+
+
+def leave_one_out(sample: Any) -> Array:
+    """Mean of a sample, and the means without each of its numbers, ``(1 + n,)``; ``(1,)`` for
+    fewer than two."""
+    values = np.asarray(sample, dtype=np.float64)
+    n = len(values)
+    if n < 2:
+        return np.array([values.mean()])
+    return np.concatenate([[values.mean()], (values.sum() - values) / (n - 1)])
+
+
+def jackknife(*measured: Measured) -> tuple[list[Array], int]:
+    """Quantities, and their values without each of the replicates that all of them share.
 
     Returns:
-        Per quantity an array: the value first, its bootstrap resamples after it; and the number
-        of shared replicates.
+        Per quantity ``(1 + n,)`` as `leave_one_out` has it, and the number n of replicates; 0 if
+        nothing is random.
 
     Raises:
-        ResultError: If they share no replicate.
+        ResultError: If the columns share no replicate.
     """
-    table = _shared(measured)
-    if table is None:
-        return [np.array([one.constant]) for one in measured], 0
-    count = table.shape[1]
-    rng = np.random.default_rng(metrics.SEED)
-    draws = rng.integers(0, count, (metrics.RESAMPLES, count))
-    means = [np.concatenate([[row.mean()], row[draws].mean(axis=1)]) for row in table]
-    return _values(measured, means), count
-
-
-def paired_t(measured: Sequence[Measured], effect: Callable[[list[Any]], Any]) -> float | None:
-    """Two-sided p-value of a t-test that an effect is zero.
-
-    The test is that of the jackknife's pseudo-values over replicates, n f - (n - 1) f(-i). For
-    a difference of means it is the paired t-test exactly; for ratios it is its linearisation.
-
-    Args:
-        measured: Quantities, paired by replicate.
-        effect: What is tested, from the quantities' values.
-
-    Returns:
-        The p-value; None if nothing is random, or with fewer than three replicates.
-
-    Raises:
-        ResultError: If the quantities share no replicate.
-    """
-    from scipy import stats
-
-    table = _shared(measured)
-    if table is None or table.shape[1] < 3:
-        return None
-    n = table.shape[1]
-    total = table.sum(axis=1, keepdims=True)
-    means = list(np.concatenate([total / n, (total - table) / (n - 1)], axis=1))
-    found = np.asarray(effect(_values(measured, means)), dtype=np.float64)
-    pseudo = n * found[0] - (n - 1) * found[1:]
-    if not np.isfinite(pseudo).all():
-        return None
-    spread = float(pseudo.std(ddof=1))
-    centre = float(pseudo.mean())
-    if spread <= 1e-12 * max(1.0, abs(centre)):
-        return 1.0 if centre == 0.0 else 0.0
-    return float(2.0 * stats.t.sf(abs(centre) / (spread / np.sqrt(n)), n - 1))
-
-
-def _shared(measured: Sequence[Measured]) -> Any:
-    """All columns at the shared replicates ``(columns, n)``; None without columns."""
     columns = [column for one in measured for column in one.columns]
-    if not columns:
-        return None
-    shared = sorted(set.intersection(*(set(column) for column in columns)))
-    if not shared:
+    shared = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
+    if columns and not shared:
         raise ResultError("the curves share no replicate, so nothing can be paired")
-    return np.array([[column[i] for i in shared] for column in columns])
-
-
-def _values(measured: Sequence[Measured], means: Sequence[Any]) -> list[Any]:
-    values, at = [], 0
+    values, size = [], len(leave_one_out(shared)) if shared else 1
     for one in measured:
-        width = len(one.columns)
-        values.append(np.broadcast_to(one.of(means[at : at + width]), means[0].shape))
-        at += width
-    return values
+        found = one.of(*(leave_one_out([column[i] for i in shared]) for column in one.columns))
+        values.append(np.broadcast_to(np.asarray(found, dtype=np.float64), (size,)))
+    return values, len(shared)
+
+
+def interval(values: Array) -> Interval:
+    """A quantity with its 95% interval; without width for a single value.
+
+    Args:
+        values: See `jackknife`.
+
+    Raises:
+        ResultError: If one of them is not finite.
+    """
+    if not np.isfinite(values).all():
+        raise ResultError("a quantity is infinite or undefined: nothing to compare")
+    from scipy.special import stdtrit
+
+    centre, n = float(values[0]), len(values) - 1
+    if n < 2:
+        return Interval(centre, centre, centre)
+    half = float(stdtrit(n - 1, 0.5 + 0.5 * CONFIDENCE)) * _spread(values)[1]
+    return Interval(centre, centre - half, centre + half)
+
+
+def p_value(values: Array) -> float | None:
+    """Two-sided p-value of the t-test that a quantity is zero; None with fewer than three
+    replicates.
+
+    Args:
+        values: See `jackknife`.
+    """
+    from scipy.special import stdtr
+
+    n = len(values) - 1
+    if n < 3 or not np.isfinite(values).all():
+        return None
+    centre, error = _spread(values)
+    if error * np.sqrt(n) <= 1e-12 * max(1.0, abs(centre)):
+        return 1.0 if centre == 0.0 else 0.0
+    return float(2.0 * stdtr(n - 1, -abs(centre) / error))
+
+
+def _spread(values: Array) -> tuple[float, float]:
+    n = len(values) - 1
+    pseudo = n * values[0] - (n - 1) * values[1:]
+    return float(pseudo.mean()), float(pseudo.std(ddof=1) / np.sqrt(n))

@@ -1,181 +1,248 @@
-"""Quantities of curves: what claims compare and tables show."""
+"""Quantities of curves: what claims compare and tables show. A package may register its own."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import numpy as np
+from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic import Strict as StrictType
 
-from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.leaderboard import REPORT_DELTA, Series, read_guarantee
-from dpb_gym.papers.claims import Quantity, Selector
-from dpb_gym.papers.curves import Curve, same
-from dpb_gym.papers.layout import PrintedCell, Table
+from dpb_gym.errors import ParameterError, ResultError, unknown_name
+from dpb_gym.evaluation.leaderboard import REPORT_DELTA, read_guarantee
+from dpb_gym.evaluation.suite_parts import Strict
+from dpb_gym.papers.curves import Curve
+from dpb_gym.papers.pairing import Measured
 
-Columns = tuple[Mapping[int, float], ...]
+T = TypeVar("T")
+Column = Mapping[int, float]
+Many = Annotated[tuple[T, ...], StrictType(False)]
+"""A tuple that YAML writes as a list."""
+
+
+def _increasing(part: tuple[float, float]) -> tuple[float, float]:
+    if part[0] >= part[1]:
+        raise ValueError(f"must be two increasing fractions, got {list(part)}")
+    return part
+
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Part = Annotated[tuple[Fraction, Fraction], StrictType(False), AfterValidator(_increasing)]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A quantity of a curve: columns of numbers per replicate, and what their means become.
+class QuantityKind:
+    """A registered quantity.
 
     Attributes:
-        columns: Numbers by replicate.
-        combine: ``"first"`` (the only mean), ``"ratio"`` (first over second),
-            ``"difference"`` (first minus second), ``"shortfall"`` (1 minus first over
-            second) or ``"constant"``.
-        constant: The value where nothing is random.
+        name: What figures call it.
+        measure: From a curve (and its reference), and the options, to `Measured`.
+        reference: Whether it is relative to another curve.
+        options: Model of the options.
     """
 
-    columns: Columns
-    combine: str = "first"
-    constant: float = 0.0
-
-    def of(self, means: Sequence[Any]) -> Any:
-        """The quantity, from the means of its columns (arrays of resamples, or numbers)."""
-        if self.combine == "constant":
-            return self.constant
-        if self.combine == "first":
-            return means[0]
-        if self.combine == "difference":
-            return means[0] - means[1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.divide(means[0], means[1])
-        return 1.0 - ratio if self.combine == "shortfall" else ratio
+    name: str
+    measure: Callable[..., Measured]
+    reference: bool
+    options: type[BaseModel]
 
 
-def measure(curve: Curve, quantity: Quantity, curves: Sequence[Curve]) -> Measured:
-    """The quantity of one curve.
+QUANTITIES: dict[str, QuantityKind] = {}
+
+
+def quantity(name: str) -> Callable[[Callable[..., Measured]], Callable[..., Measured]]:
+    """Registers a quantity that figures can name.
+
+    The function takes the `Curve`; a second parameter called ``reference`` makes the quantity
+    relative to another curve, which the figure then has to pick. Keyword-only parameters are its
+    options in the figure's file, checked against their annotations.
+
+    Args:
+        name: What figures call it.
 
     Raises:
-        ResultError: If its reference is not exactly one curve.
+        ParameterError: If another function has the name.
+
+    Example:
+        >>> @quantity("regret-per-root-horizon")
+        ... def per_root(curve, *, power: float = 0.5) -> Measured:
+        ...     scale = curve.horizon**power
+        ...     return Measured(({i: v / scale for i, v in curve.final_regret.items()},))
+        >>> QUANTITIES.pop("regret-per-root-horizon").reference
+        False
     """
-    series = curve.series
-    final = series.final_regret
-    if quantity.kind == "final-regret":
-        return Measured((final,))
-    if quantity.kind == "average-regret":
-        return Measured(({i: v / curve.horizon for i, v in final.items()},))
-    if quantity.kind == "final-reward":
-        return Measured((_rewards(series),))
-    if quantity.kind == "slope-ratio":
-        late, early = slopes(series, quantity.late), slopes(series, quantity.early)
-        return Measured((late, early), "ratio")
-    if quantity.kind == "root-regret":
-        return Measured(({i: v / math.sqrt(curve.horizon) for i, v in final.items()},))
-    if quantity.kind == "reward-rate":
-        return Measured(({i: v / curve.horizon for i, v in _rewards(series).items()},))
-    if quantity.kind == "spent":
-        return Measured((), "constant", spent(series))
-    if quantity.kind == "guarantee-epsilon":
-        return Measured((), "constant", true_epsilon(series))
-    if quantity.kind == "recorded":
-        names = [name for name in (quantity.name, quantity.over) if name]
-        for name in names:
-            if name not in curve.recorded:
-                raise ResultError(f"{curve.label} has no {name!r}")
-        columns = tuple(curve.recorded[name] for name in names)
-        return Measured(columns, "ratio" if quantity.over else "first")
-    reference = _reference(curve, quantity, curves).series
-    if quantity.kind == "relative-regret":
-        return Measured((final, reference.final_regret), "ratio")
-    if quantity.kind == "relative-reward":
-        return Measured((_rewards(series), _rewards(reference)), "ratio")
-    if quantity.kind == "percent-of-reference":
-        return Measured((_percent(_rewards(series), _rewards(reference)),))
-    if quantity.kind == "normalised-score":
-        return Measured((final, reference.final_regret), "shortfall")
-    if quantity.kind == "regret-excess":
-        return Measured((final, reference.final_regret), "difference")
-    return Measured((reference.final_regret, final), "difference")
+
+    def register(measure: Callable[..., Measured]) -> Callable[..., Measured]:
+        taken = QUANTITIES.get(name)
+        home = (measure.__module__, measure.__qualname__)
+        if taken and (taken.measure.__module__, taken.measure.__qualname__) != home:
+            raise ParameterError(f"quantity {name!r} is already {taken.measure.__qualname__}")
+        parameters = inspect.signature(measure).parameters
+        own = [p for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+        hints = get_type_hints(measure, include_extras=True) if own else {}
+        options: dict[str, Any] = {
+            p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default)
+            for p in own
+        }
+        model = create_model(f"options of {name}", __base__=Strict, **options)
+        QUANTITIES[name] = QuantityKind(name, measure, "reference" in parameters, model)
+        return measure
+
+    return register
 
 
-def counterparts(curve: Curve, selector: Selector, curves: Sequence[Curve]) -> list[Curve]:
-    """The curves that match the selector and agree with `curve` on every other axis.
-
-    An axis on which one of the two has no value does not count.
+def quantity_kind(name: str) -> QuantityKind:
+    """A registered quantity.
 
     Raises:
-        ResultError: If two of them differ on no axis that the selector names.
+        UnknownNameError: If there is none of that name.
     """
-    found: list[Curve] = []
-    for other in curves:
-        if other is curve or not other.matches(selector):
-            continue
-        rest = [axis for axis in curve.axes if axis not in selector]
-        pairs = [(curve.axes[axis], other.axes[axis]) for axis in rest]
-        if all(a is None or b is None or same(a, b) for a, b in pairs):
-            found.append(other)
-    for i, first in enumerate(found):
-        for second in found[:i]:
-            if all(same(first.axes[axis], second.axes[axis]) for axis in selector):
-                raise ResultError(
-                    f"{first.label} and {second.label} are both compared with {curve.label}: "
-                    f"name another axis than {', '.join(selector)}"
-                )
-    return found
+    if name not in QUANTITIES:
+        raise unknown_name("quantity", name, QUANTITIES)
+    return QUANTITIES[name]
 
 
-def _reference(curve: Curve, quantity: Quantity, curves: Sequence[Curve]) -> Curve:
-    assert quantity.reference is not None
-    found = counterparts(curve, quantity.reference, curves)
-    if not found and curve.matches(quantity.reference):
-        return curve
-    if len(found) != 1:
-        raise ResultError(f"{curve.label} has {len(found)} references, expected one")
-    return found[0]
+def ratio(top: Any, bottom: Any) -> Any:
+    """top / bottom; not finite where the bottom is zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.divide(top, bottom)
 
 
-def _rewards(series: Series) -> dict[int, float]:
-    return dict(zip(series.replicates.tolist(), series.reward[:, -1].tolist()))
+def difference(first: Any, second: Any) -> Any:
+    """first - second."""
+    return first - second
 
 
-def _percent(of: Mapping[int, float], whole: Mapping[int, float]) -> dict[int, float]:
-    if any(whole[i] <= 0.0 for i in of if i in whole):
+def _per(column: Column, scale: float) -> Measured:
+    return Measured(({i: v / scale for i, v in column.items()},))
+
+
+def constant(value: float) -> Measured:
+    """A quantity in which nothing is random."""
+    return Measured((), lambda: value)
+
+
+@quantity("final-regret")
+def final_regret(curve: Curve) -> Measured:
+    """Cumulative regret at the horizon."""
+    return Measured((curve.final_regret,))
+
+
+@quantity("final-reward")
+def final_reward(curve: Curve) -> Measured:
+    """Cumulative reward at the horizon."""
+    return Measured((curve.final_reward,))
+
+
+@quantity("average-regret")
+def average_regret(curve: Curve) -> Measured:
+    """Regret per round."""
+    return _per(curve.final_regret, curve.horizon)
+
+
+@quantity("reward-rate")
+def reward_rate(curve: Curve) -> Measured:
+    """Reward per round."""
+    return _per(curve.final_reward, curve.horizon)
+
+
+@quantity("root-regret")
+def root_regret(curve: Curve) -> Measured:
+    """Regret over sqrt(T)."""
+    return _per(curve.final_regret, math.sqrt(curve.horizon))
+
+
+@quantity("relative-regret")
+def relative_regret(curve: Curve, reference: Curve) -> Measured:
+    """Mean regret over that of the reference."""
+    return Measured((curve.final_regret, reference.final_regret), ratio)
+
+
+@quantity("relative-reward")
+def relative_reward(curve: Curve, reference: Curve) -> Measured:
+    """Mean reward over that of the reference."""
+    return Measured((curve.final_reward, reference.final_reward), ratio)
+
+
+@quantity("regret-drop")
+def regret_drop(curve: Curve, reference: Curve) -> Measured:
+    """The reference's regret minus the curve's."""
+    return Measured((reference.final_regret, curve.final_regret), difference)
+
+
+@quantity("regret-excess")
+def regret_excess(curve: Curve, reference: Curve) -> Measured:
+    """The curve's regret minus the reference's."""
+    return Measured((curve.final_regret, reference.final_regret), difference)
+
+
+@quantity("normalised-score")
+def normalised_score(curve: Curve, reference: Curve) -> Measured:
+    """1 minus the regret over that of the reference, random play: random 0, the oracle 1."""
+    columns = (curve.final_regret, reference.final_regret)
+    return Measured(columns, lambda own, other: 1.0 - ratio(own, other))
+
+
+@quantity("percent-of-reference")
+def percent_of_reference(curve: Curve, reference: Curve) -> Measured:
+    """100 times the reward over the reference's, replicate by replicate, as papers print it."""
+    whole = reference.final_reward
+    shared = {i: v for i, v in curve.final_reward.items() if i in whole}
+    if any(whole[i] <= 0.0 for i in shared):
         raise ResultError("a reference without reward: percentages of nothing are undefined")
-    return {i: 100.0 * v / whole[i] for i, v in of.items() if i in whole}
+    return Measured(({i: 100.0 * v / whole[i] for i, v in shared.items()},))
 
 
-def slopes(series: Series, part: tuple[float, float]) -> dict[int, float]:
+@quantity("slope-ratio")
+def slope_ratio(curve: Curve, *, early: Part = (0.1, 0.3), late: Part = (0.8, 1.0)) -> Measured:
+    """Regret per round late over early in the horizon: below 1 is sublinear growth."""
+    return Measured((slopes(curve, late), slopes(curve, early)), ratio)
+
+
+def slopes(curve: Curve, part: tuple[float, float]) -> dict[int, float]:
     """Regret per round over a part of the horizon, between the nearest checkpoints."""
-    rounds = np.concatenate([[0], series.rounds])
-    regret = np.concatenate([np.zeros((len(series.regret), 1)), series.regret], axis=1)
+    rounds, regret = curve.with_origin
     low, high = (int(np.abs(rounds - share * rounds[-1]).argmin()) for share in part)
     if low == high:
         raise ResultError(f"no two checkpoints lie near {part} of the horizon")
     slope = (regret[:, high] - regret[:, low]) / (rounds[high] - rounds[low])
-    return dict(zip(series.replicates.tolist(), slope.tolist()))
+    return dict(zip(curve.series.replicates.tolist(), slope.tolist()))
 
 
-def spent(series: Series) -> float:
-    """True cost over the budget asked for, in the budget's currency; infinite without one."""
-    budget, guarantee = series.config["budget"], series.guarantee
+@quantity("recorded")
+def recorded(
+    curve: Curve, *, name: Annotated[str, Field(min_length=1)], over: str = ""
+) -> Measured:
+    """The number that a study recorded as `name`; its mean over that of `over`, if given."""
+    names = [one for one in (name, over) if one]
+    for one in names:
+        if one not in curve.recorded:
+            raise ResultError(f"{curve.label} has no {one!r}")
+    columns = tuple(curve.recorded[one] for one in names)
+    return Measured(columns, ratio) if over else Measured(columns)
+
+
+@quantity("spent")
+def spent(curve: Curve) -> Measured:
+    """True cost over the budget asked for, in its own currency; infinite without either."""
+    budget, guarantee = curve.budget, curve.series.guarantee
     if budget is None or guarantee is None:
-        return math.inf
+        return constant(math.inf)
     read = read_guarantee(guarantee)
-    if budget.get("rho") is not None:
-        return math.inf if read.rho is None else read.rho / float(budget["rho"])
-    return read.epsilon(budget["delta"]) / float(budget["epsilon"])
+    if budget.rho is not None:
+        return constant(math.inf if read.rho is None else read.rho / budget.rho)
+    assert budget.epsilon is not None and budget.delta is not None
+    return constant(read.epsilon(budget.delta) / budget.epsilon)
 
 
-def true_epsilon(series: Series) -> float:
+@quantity("guarantee-epsilon")
+def guarantee_epsilon(curve: Curve) -> Measured:
     """The epsilon that really holds, at the budget's delta (1e-5 without one)."""
-    if series.guarantee is None:
-        return math.inf
-    delta = (series.config["budget"] or {}).get("delta") or REPORT_DELTA
-    return read_guarantee(series.guarantee).epsilon(delta)
-
-
-def printed_in(table: Table, curve: Curve) -> PrintedCell | None:
-    """What the paper prints in a curve's place of a table, None if nothing."""
-    if not curve.matches(table.where):
-        return None
-    row = curve.axes[table.rows]
-    column = None if table.columns is None else curve.axes[table.columns]
-    for cell in table.printed:
-        if same(cell.row, row) and (cell.column is None or same(cell.column, column)):
-            return cell
-    return None
+    if curve.series.guarantee is None:
+        return constant(math.inf)
+    delta = (curve.budget.delta if curve.budget else None) or REPORT_DELTA
+    return constant(read_guarantee(curve.series.guarantee).epsilon(delta))

@@ -24,7 +24,7 @@ from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.planning import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import board
 from dpb_gym.evaluation.runner import Failure, Lane, run_block
-from dpb_gym.papers.curves import Curve, place
+from dpb_gym.papers.curves import Curve
 
 if TYPE_CHECKING:
     from dpb_gym.papers.figure import Figure
@@ -181,7 +181,7 @@ def _curves(blocks: Sequence[dict[str, Any]], figure: Figure) -> list[Curve]:
         }
     return [
         replace(c, recorded=recorded[c.series.task, c.series.agent, c.series.budget])
-        for c in place(series, figure)
+        for c in figure.place(series)
     ]
 
 

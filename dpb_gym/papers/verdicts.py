@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation import metrics
-from dpb_gym.papers.claims import Claim
-from dpb_gym.papers.curves import Curve, same
-from dpb_gym.papers.layout import Table
-from dpb_gym.papers.pairing import paired_t, resample
-from dpb_gym.papers.quantities import counterparts, measure, printed_in
+from dpb_gym.papers.claims import Claim, Table
+from dpb_gym.papers.curves import Curve, agree, counterparts, same, word, words
+from dpb_gym.papers.pairing import MIN_REPLICATES, Measured, interval, jackknife, p_value
+from dpb_gym.papers.quantities import constant
+from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
@@ -23,7 +22,16 @@ VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED)
 NAMED = 3
 """At most so many comparisons that do not support a claim are named in its summary."""
 
-SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "undecided"
+OUTCOMES = SUPPORTED, CONTRADICTED, OPEN = ("supported", "contradicted", "undecided")
+MEANING = (
+    "HOLDS: every comparison supports the claim. FAILS: in every variant more comparisons "
+    "contradict it than support it. CONDITIONAL: some contradict it, but in some variant most "
+    "support it. Comparisons that are undecided leave the verdict UNDECIDED if it depends on "
+    "them, and so does a tie. A comparison supports a claim if its paired 95% t-interval lies on "
+    "the claim's side; it contradicts it if the interval rules out an effect of 1% (of 0.01% "
+    f"where percentages of rewards are compared, whose whole range is short); fewer than "
+    f"{MIN_REPLICATES} replicates decide nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,8 @@ class Comparison:
         effect: How far the claim is met, in units of the quantity, with its paired interval;
             positive speaks for the claim.
         outcome: ``"supported"``, ``"contradicted"`` or ``"undecided"``.
-        replicates: Shared replicates.
-        p_value: Two-sided paired t-test of no effect; None where nothing is random.
+        replicates: Shared replicates; 0 where nothing is random.
+        p_value: Two-sided paired t-test of no difference; None where nothing is random.
     """
 
     variant: Mapping[str, Any]
@@ -54,15 +62,14 @@ class Comparison:
     p_value: float | None = None
 
     @property
-    def place(self) -> str:
-        """Variant, left and right, in words."""
-        parts = (self.variant_name, self.left, "against", self.right)
-        return " ".join(part for part in parts if part)
-
-    @property
     def variant_name(self) -> str:
         """The variant by its values."""
-        return " ".join(_text(v) for v in self.variant.values() if v is not None)
+        return " ".join(word(v) for v in self.variant.values() if v is not None)
+
+    @property
+    def place(self) -> str:
+        """Variant, left and right, in words."""
+        return " ".join(x for x in (self.variant_name, self.left, "against", self.right) if x)
 
 
 @dataclass(frozen=True)
@@ -82,13 +89,6 @@ class Judgement:
     samples: Mapping[int, Judgement] = field(default_factory=dict)
 
     @property
-    def verdict(self) -> str:
-        """HOLDS: every comparison supports it. FAILS: some contradict it, and they prevail in
-        every variant. UNDECIDED: nothing supports and nothing contradicts it. CONDITIONAL:
-        the rest."""
-        return verdict(list(self.by_variant.values()))
-
-    @property
     def by_variant(self) -> dict[str, list[str]]:
         """Outcomes of the comparisons of each variant, named by its values."""
         found: dict[str, list[str]] = {}
@@ -97,51 +97,49 @@ class Judgement:
         return found
 
     @property
+    def verdict(self) -> str:
+        """See `verdict`."""
+        return verdict(list(self.by_variant.values()))
+
+    @property
     def variants(self) -> dict[str, str]:
         """The verdict in each variant alone."""
         return {variant: verdict([outcomes]) for variant, outcomes in self.by_variant.items()}
-
-    def count(self, outcome: str) -> int:
-        """How many comparisons have this outcome."""
-        return sum(comparison.outcome == outcome for comparison in self.comparisons)
 
     @property
     def summary(self) -> str:
         """The counts, in one line; what does not support the claim by name if it is little."""
         if self.problem is not None:
             return self.problem
-        total = len(self.comparisons)
-        text = f"{self.count(SUPPORTED)} of {total} comparisons support it"
-        if self.count(CONTRADICTED):
-            text += f", {self.count(CONTRADICTED)} contradict it"
-        if self.count(OPEN):
-            text += f", {self.count(OPEN)} undecided"
+        outcomes = [c.outcome for c in self.comparisons]
+        total = len(outcomes)
+        text = f"{outcomes.count(SUPPORTED)} of {total} comparisons support it"
+        for outcome, said in ((CONTRADICTED, "contradict it"), (OPEN, "undecided")):
+            if outcome in outcomes:
+                text += f", {outcomes.count(outcome)} {said}"
         others = [c for c in self.comparisons if c.outcome != SUPPORTED]
         if 0 < len(others) <= min(NAMED, total - 1):
             text += f" ({'; '.join(c.place for c in others)})"
-        return text
+        few = [c.replicates for c in self.comparisons if 0 < c.replicates < MIN_REPLICATES]
+        return text + (f"; {min(few)} replicates decide nothing" if few else "")
 
 
 def verdict(variants: Sequence[Sequence[str]]) -> str:
-    """The verdict of comparisons' outcomes, grouped by variant; see `Judgement.verdict`."""
-    outcomes = [outcome for group in variants for outcome in group]
-    if outcomes and all(outcome == SUPPORTED for outcome in outcomes):
+    """The verdict of comparisons' outcomes, grouped by variant.
+
+    With every comparison decided: HOLDS if all support the claim; FAILS if in every variant more
+    contradict it than support it; CONDITIONAL if some contradict it but in some variant more
+    support it; UNDECIDED for what remains, ties. Undecided comparisons may turn out either way:
+    the verdict is the one that all their completions share, and UNDECIDED if they differ, so
+    that further evidence never overturns one.
+    """
+    counts = [(v.count(SUPPORTED), v.count(CONTRADICTED), v.count(OPEN)) for v in variants]
+    if counts and all(against == unknown == 0 for _, against, unknown in counts):
         return HOLDS
-    if all(outcome == OPEN for outcome in outcomes):
-        return UNDECIDED
-    prevails = [group.count(SUPPORTED) > group.count(CONTRADICTED) for group in variants]
-    if CONTRADICTED in outcomes and not any(prevails):
+    if counts and all(against > support + unknown for support, against, unknown in counts):
         return FAILS
-    return CONDITIONAL
-
-
-def name(coordinates: Mapping[str, Any]) -> str:
-    """Coordinates in words, e.g. ``"rho=0.1, contexts=clip"``."""
-    return ", ".join(f"{axis}={_text(v)}" for axis, v in coordinates.items() if v is not None)
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    prevails = any(support > against + unknown for support, against, unknown in counts)
+    return CONDITIONAL if prevails and any(against for _, against, _ in counts) else UNDECIDED
 
 
 def judge(
@@ -159,36 +157,31 @@ def judge(
         tables: Tables of the figure, with the paper's numbers.
     """
     try:
-        comparisons = _comparisons(claim, curves, variants, tables)
+        found = [
+            _compare(claim, curve, right, axes, curves, variants)
+            for curve, right, axes in _pairs(claim, curves, tables)
+        ]
     except ResultError as error:
         return Judgement(claim, (), f"not decided: {error}")
-    if not comparisons:
-        return Judgement(claim, (), "not decided: no curves to compare")
-    return Judgement(claim, tuple(comparisons))
+    return Judgement(claim, tuple(found), None if found else "not decided: no curves to compare")
 
 
-def _comparisons(
-    claim: Claim, curves: Sequence[Curve], variants: Sequence[str], tables: Sequence[Table]
-) -> list[Comparison]:
+Pair = tuple[Curve, "Curve | float", tuple[str, ...]]
+
+
+def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[Table]) -> list[Pair]:
+    """What is compared with which curve or number, and the axes on which the curves differ."""
     left = [curve for curve in curves if curve.matches(claim.where)]
     if claim.value is not None:
-        return [_with_number(claim, claim.value, curve, curves, variants) for curve in left]
+        return [(curve, claim.value, ()) for curve in left]
     if claim.printed is not None:
         table = next(table for table in tables if table.id == claim.printed)
-        known = [(curve, printed_in(table, curve)) for curve in left]
-        return [
-            _with_number(claim, cell.value, curve, curves, variants)
-            for curve, cell in known
-            if cell is not None
-        ]
+        return [(c, cell.value, ()) for c in left if (cell := table.printed_for(c)) is not None]
     if claim.than is not None:
-        pairs = [(c, other) for c in left for other in counterparts(c, claim.than, curves)]
-        axes = list(claim.than)
-    else:
-        assert claim.along is not None
-        pairs = [(after, before) for before, after in _neighbours(left, claim.along)]
-        axes = [claim.along]
-    return [_with_curve(claim, a, b, axes, curves, variants) for a, b in pairs]
+        than, axes = claim.than, tuple(claim.than)
+        return [(c, other, axes) for c in left for other in counterparts(c, than, curves)]
+    assert claim.along is not None
+    return [(after, before, (claim.along,)) for before, after in _neighbours(left, claim.along)]
 
 
 def _neighbours(curves: Sequence[Curve], axis: str) -> list[tuple[Curve, Curve]]:
@@ -196,112 +189,72 @@ def _neighbours(curves: Sequence[Curve], axis: str) -> list[tuple[Curve, Curve]]
     for curve in curves:
         if curve.axes[axis] is None:
             continue
-        others = [a for a in curve.axes if a != axis]
-        for group in groups:
-            if all(same(curve.axes[a], group[0].axes[a]) for a in others):
-                group.append(curve)
-                break
-        else:
+        rest = {a: v for a, v in curve.axes.items() if a != axis}
+        home = next((group for group in groups if agree(rest, group[0].axes)), None)
+        if home is None:
             groups.append([curve])
+        else:
+            home.append(curve)
     pairs = []
     for group in groups:
         ordered = sorted(group, key=lambda curve: curve.axes[axis])
-        values = [curve.axes[axis] for curve in ordered]
-        if any(same(a, b) for a, b in pairwise(values)):
-            raise ResultError(f"several curves have {axis}={_text(values[0])}: give another axis")
-        pairs += list(pairwise(ordered))
+        for before, after in pairwise(ordered):
+            if same(before.axes[axis], after.axes[axis]):
+                at = word(before.axes[axis])
+                raise ResultError(f"several curves have {axis}={at}: give another axis")
+            pairs.append((before, after))
     return pairs
 
 
-def _with_number(
-    claim: Claim,
-    target: float,
-    curve: Curve,
-    curves: Sequence[Curve],
-    variants: Sequence[str],
-) -> Comparison:
-    quantities = [measure(curve, claim.quantity, curves)]
-    found, replicates = resample(quantities)
-    value = found[0]
-    p_value = paired_t(quantities, lambda values: values[0] - target)
-    if claim.expect == "near":
-        distance = abs(value - target)
-        effect = _interval(claim.tolerance - distance)
-        measured = _interval(value)
-        inside = abs(measured.low - target) <= claim.tolerance >= abs(measured.high - target)
-        outside = min(measured.high, target + claim.tolerance) < max(
-            measured.low, target - claim.tolerance
-        )
-        outcome = SUPPORTED if inside else CONTRADICTED if outside else OPEN
-    else:
-        effect = _interval(_effect(claim, value, np.full_like(value, target)))
-        outcome = _outcome(claim, effect, target, replicates)
-    variant, rest = _split(curve, variants)
-    return Comparison(
-        variant,
-        name(rest),
-        _text(target),
-        _interval(value),
-        Interval(target, target, target),
-        effect,
-        outcome,
-        replicates,
-        p_value,
-    )
-
-
-def _with_curve(
+def _compare(
     claim: Claim,
     curve: Curve,
-    other: Curve,
+    right: Curve | float,
     axes: Sequence[str],
     curves: Sequence[Curve],
     variants: Sequence[str],
 ) -> Comparison:
-    measured = [measure(c, claim.quantity, curves) for c in (curve, other)]
-    (value, reference), replicates = resample(measured)
-    effect = _interval(_effect(claim, value, reference))
-    right = _interval(reference)
-    variant, rest = _split(curve, variants)
+    against: Measured
+    if isinstance(right, Curve):
+        against = claim.quantity.of(right, curves)
+        said = words({axis: right.axes[axis] for axis in axes})
+    else:
+        against, said = constant(right), word(right)
+    (value, reference), replicates = jackknife(claim.quantity.of(curve, curves), against)
+    left, other = interval(value), interval(reference)
+    near = claim.expect == "near"
+    effect = interval(claim.tolerance - np.abs(value - reference) if near
+                      else _effect(claim, value, reference))  # fmt: skip
+    if 0 < replicates < MIN_REPLICATES:
+        outcome = OPEN
+    elif near:
+        outcome = _near(left, other.mean, claim.tolerance)
+    elif effect.low > 0:
+        outcome = SUPPORTED
+    else:
+        outcome = CONTRADICTED if effect.high <= claim.least * abs(other.mean) else OPEN
     return Comparison(
-        variant,
-        name(rest),
-        name({axis: other.axes[axis] for axis in axes}),
-        _interval(value),
-        right,
-        effect,
-        _outcome(claim, effect, right.mean, replicates),
-        replicates,
-        paired_t(measured, lambda values: values[0] - values[1]),
+        variant={axis: curve.axes[axis] for axis in variants},
+        left=words({a: v for a, v in curve.axes.items() if a not in variants}),
+        right=said,
+        left_value=left,
+        right_value=other,
+        effect=effect,
+        outcome=outcome,
+        replicates=replicates,
+        p_value=p_value(value - reference),
     )
 
 
-def _effect(claim: Claim, value: Any, reference: Any) -> Any:
+def _effect(claim: Claim, value: Array, reference: Array) -> Array:
     """How far the claim is met: positive speaks for it."""
     slack = claim.tolerance * np.abs(reference)
     falling = claim.expect in ("falls", "below")
-    return reference - value + slack if falling else value - reference + slack
+    return (reference - value if falling else value - reference) + slack
 
 
-def _outcome(claim: Claim, effect: Interval, reference: float, replicates: int) -> str:
-    if replicates == 1:  # no interval, no evidence
-        return OPEN
-    if effect.low > 0:
+def _near(value: Interval, target: float, tolerance: float) -> str:
+    if target - tolerance <= value.low and value.high <= target + tolerance:
         return SUPPORTED
-    return CONTRADICTED if effect.high <= claim.least * abs(reference) else OPEN
-
-
-def _interval(values: Any) -> Interval:
-    if not np.isfinite(values).all():
-        raise ResultError("a quantity is infinite or undefined: nothing to compare")
-    centre = float(values[0])
-    if len(values) == 1:
-        return Interval(centre, centre, centre)
-    tail = 50.0 * (1.0 - metrics.CONFIDENCE)
-    low, high = np.percentile(values[1:], [tail, 100.0 - tail])
-    return Interval(centre, float(min(low, centre)), float(max(high, centre)))
-
-
-def _split(curve: Curve, variants: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    variant = {axis: curve.axes[axis] for axis in variants}
-    return variant, {a: v for a, v in curve.axes.items() if a not in variant}
+    apart = value.high < target - tolerance or value.low > target + tolerance
+    return CONTRADICTED if apart else OPEN

@@ -9,6 +9,7 @@ import numpy as np
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
+from dpb_gym.privacy import Budget
 
 FIGURE: dict[str, Any] = {
     "paper": "made-up",
@@ -65,7 +66,7 @@ def curve(
     horizon: int = 100,
     reward: Any = None,
     guarantee: dict[str, Any] | None = None,
-    budget: dict[str, Any] | None = None,
+    budget: Budget | None = None,
     replicates: Any = None,
     **axes: Any,
 ) -> Curve:
@@ -80,7 +81,7 @@ def curve(
         config={
             "task": {"horizon": horizon, "env_kwargs": {}},
             "agent": {"name": "x", "label": "x", "params": {}},
-            "budget": budget,
+            "budget": None if budget is None else budget.to_dict(),
         },
         replicates=np.arange(count) if replicates is None else np.asarray(replicates),
         rounds=np.linspace(0, horizon, points + 1)[1:].astype(int),

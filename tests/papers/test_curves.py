@@ -12,9 +12,9 @@ from figure_helpers import claim, curve
 from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import Quantity
 from dpb_gym.papers.curves import same
-from dpb_gym.papers.quantities import measure, slopes, spent
+from dpb_gym.papers.quantities import slopes
 from dpb_gym.papers.verdicts import judge
-from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
+from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 
 
 def quantity(kind: str, **fields: Any) -> Quantity:
@@ -22,9 +22,8 @@ def quantity(kind: str, **fields: Any) -> Quantity:
 
 
 def value(one: Any, kind: str, curves: Any = (), **fields: Any) -> float:
-    found = measure(one, quantity(kind, **fields), curves)
-    means = [np.mean(list(column.values())) for column in found.columns]
-    return float(found.of(means))
+    found = quantity(kind, **fields).of(one, curves)
+    return float(found.of(*(np.mean(list(column.values())) for column in found.columns)))
 
 
 def test_quantities_by_hand() -> None:
@@ -41,46 +40,44 @@ def test_quantities_by_hand() -> None:
     assert value(one, "relative-reward", curves, **reference) == pytest.approx(0.5)
     assert value(one, "regret-drop", curves, **reference) == pytest.approx(12.0)
     # rounds 50, 100, 150, 200: (7 - 6 + 9 - 8) / 50 over (1 + 3) / 50, both halved
-    parts = {"early": (0.0, 0.25), "late": (0.75, 1.0)}
+    parts = {"early": [0.0, 0.25], "late": [0.75, 1.0]}
     assert value(one, "slope-ratio", **parts) == pytest.approx(0.5)
-    assert slopes(one.series, (0.25, 0.75)) == {0: 0.05, 1: 0.05}
+    assert slopes(one, (0.25, 0.75)) == {0: 0.05, 1: 0.05}
 
 
 def test_linear_growth_has_slope_ratio_one_and_roots_less() -> None:
     rounds = np.linspace(0, 1000, 51)[1:]
-    parts = {"early": (0.1, 0.3), "late": (0.8, 1.0)}
+    parts = {"early": [0.1, 0.3], "late": [0.8, 1.0]}
     linear = curve(np.tile(0.3 * rounds, (2, 1)), horizon=1000)
     root = curve(np.tile(np.sqrt(rounds), (2, 1)), horizon=1000)
     assert value(linear, "slope-ratio", **parts) == pytest.approx(1.0)
     exact = (math.sqrt(1000) - math.sqrt(800)) / (math.sqrt(300) - math.sqrt(100))
     assert value(root, "slope-ratio", **parts) == pytest.approx(exact)
     with pytest.raises(ResultError, match="no two checkpoints"):
-        slopes(curve([1.0, 2.0]).series, (0.6, 0.9))
+        slopes(curve([1.0, 2.0]), (0.6, 0.9))
 
 
 def test_spent_is_the_true_cost_over_the_one_asked_for() -> None:
-    def run(event: GaussianEvent, budget: dict[str, Any]) -> float:
+    def run(event: GaussianEvent, budget: Budget) -> float:
         promise = Guarantee("joint", "user-round", curve=Composition.of(event)).to_dict()
-        return spent(curve([1.0, 2.0], guarantee=promise, budget=budget).series)
+        return value(curve([1.0, 2.0], guarantee=promise, budget=budget), "spent")
 
     event = GaussianEvent(2.0, 1.0)  # rho = 0.125
-    assert run(event, {"kind": "zcdp", "rho": 0.125}) == pytest.approx(1.0)
-    assert run(event, {"kind": "zcdp", "rho": 0.0125}) == pytest.approx(10.0)
-    assert run(event, {"kind": "approx", "epsilon": 1.9931, "delta": 1e-5}) == pytest.approx(
-        1.0, abs=1e-4
-    )
-    nothing = curve([1.0, 2.0], budget={"kind": "zcdp", "rho": 1.0})
-    assert spent(nothing.series) == math.inf
+    assert run(event, Budget.zcdp(0.125)) == pytest.approx(1.0)
+    assert run(event, Budget.zcdp(0.0125)) == pytest.approx(10.0)
+    assert run(event, Budget.approx(1.9931, 1e-5)) == pytest.approx(1.0, abs=1e-4)
+    nothing = curve([1.0, 2.0], budget=Budget.zcdp(1.0))
+    assert value(nothing, "spent") == math.inf
     found = judge(claim(quantity="spent", value=1.0, expect="below"), [nothing], ())
     assert found.verdict == "UNDECIDED" and "infinite" in found.summary
 
 
 def test_a_budget_that_is_kept_exactly_holds() -> None:
     promise = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(2.0, 1.0)))
-    made = {"guarantee": promise.to_dict(), "budget": {"kind": "zcdp", "rho": 0.125}}
+    made = {"guarantee": promise.to_dict(), "budget": Budget.zcdp(0.125)}
     one = claim(quantity="spent", value=1.0, expect="below", tolerance=1e-6)
     assert judge(one, [curve([1.0, 2.0], **made)], ()).verdict == "HOLDS"
-    made["budget"] = {"kind": "zcdp", "rho": 0.1249}
+    made["budget"] = Budget.zcdp(0.1249)
     assert judge(one, [curve([1.0, 2.0], **made)], ()).verdict == "FAILS"
 
 

@@ -13,7 +13,7 @@ from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameErro
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.planning import plan_suite
 from dpb_gym.papers import judge, load_figures, targets
-from dpb_gym.papers.curves import Curve, place
+from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.loading import parse_figure
 from dpb_gym.papers.numbers import fill
@@ -46,7 +46,7 @@ def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
                     rounds_per_second=None,
                 )
             )
-    return place(series, figure)
+    return figure.place(series)
 
 
 @pytest.mark.parametrize("target", ALL)
@@ -203,8 +203,8 @@ def change(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("claims.0.along", "explore", "exactly one of along, than, value and printed"),
         ("claims.0.than", None, "exactly one of along, than, value and printed"),
         ("claims.0.where", {"agnet": "x"}, "unknown axis 'agnet'; did you mean 'agent'"),
-        ("claims.0.quantity", "regret", "quantity.kind"),
-        ("claims.0.quantity", "relative-regret", "need a reference"),
+        ("claims.0.quantity", "regret", "unknown quantity 'regret'"),
+        ("claims.0.quantity", "relative-regret", "relative-regret needs a reference"),
         ("claims.0.quantity", {"kind": "slope-ratio", "early": [0.5, 0.2]}, "two increasing"),
         ("claims.0.tolerance", -1.0, "tolerance"),
         ("claims.0.id", "No spaces", "id"),
@@ -235,9 +235,11 @@ def change(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         (
             "tables",
             [{"id": "t", "title": "T", "quantity": "final-regret", "rows": "agent"}] * 2,
-            "distinct ids",
+            "table given twice: t",
         ),
-        ("claims.0.quantity", {"kind": "recorded"}, "have a name"),
+        ("claims.0.quantity", {"kind": "recorded", "name": "x", "of": "y"}, "recorded.of: Extra"),
+        ("claims.0.quantity", {"kind": "spent", "reference": {"agent": "x"}}, "has no reference"),
+        ("claims.0.quantity", {"kind": "recorded"}, "recorded.name: Field required"),
         ("study", {"kind": "other"}, "study.kind"),
         ("axes.agent", {"path": [], "values": []}, "axes.agent"),
         ("quick.horizon", 1, "quick.horizon"),

@@ -10,16 +10,14 @@ import pytest
 from figure_helpers import claim, curve
 
 from dpb_gym.errors import ResultError
-from dpb_gym.papers.claims import Quantity
-from dpb_gym.papers.curves import Curve, place
+from dpb_gym.papers.claims import AxisMap, Quantity, Table
+from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.layout import AxisMap, Table
 from dpb_gym.papers.numbers import fill
-from dpb_gym.papers.quantities import measure, printed_in
 from dpb_gym.papers.verdicts import judge
-from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
+from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 
-EPSILON = {"kind": "approx", "epsilon": 1.0, "delta": 1e-5}
+EPSILON = Budget.approx(1.0, 1e-5)
 
 
 def table(**fields: Any) -> Table:
@@ -28,8 +26,8 @@ def table(**fields: Any) -> Table:
 
 
 def value(one: Curve, kind: str, curves: Any, **fields: Any) -> float:
-    found = measure(one, Quantity.model_validate({"kind": kind, **fields}), curves)
-    return float(found.of([np.mean(list(column.values())) for column in found.columns]))
+    found = Quantity.model_validate({"kind": kind, **fields}).of(one, curves)
+    return float(found.of(*(np.mean(list(column.values())) for column in found.columns)))
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def test_scores_excess_roots_and_rates(curves: list[Curve]) -> None:
 def test_the_true_epsilon() -> None:
     event = GaussianEvent(2.0, 1.0)
     promise = Guarantee("central", "reward", curve=Composition.of(event))
-    for budget, delta in ((EPSILON, 1e-5), ({**EPSILON, "delta": 1e-9}, 1e-9), (None, 1e-5)):
+    for budget, delta in ((EPSILON, 1e-5), (Budget.approx(1.0, 1e-9), 1e-9), (None, 1e-5)):
         one = curve([1.0, 2.0], guarantee=promise.to_dict(), budget=budget)
         assert value(one, "guarantee-epsilon", []) == pytest.approx(promise.epsilon(delta))
     assert value(curve([1.0, 2.0]), "guarantee-epsilon", []) == math.inf
@@ -102,12 +100,12 @@ def test_tables_are_filled_in_order(curves: list[Curve]) -> None:
     assert [row for row, _ in filled.rows] == ["UCB", "TS", "P-UCB", "P-TS", "Random"]
     ts = filled.rows[3][1]
     assert ts[0] is None and ts[1] is not None and ts[2] is not None
-    assert (ts[1].mean, ts[1].spread, ts[1].printed.value) == (75.0, 0.0, 76.0)  # type: ignore[union-attr]
-    assert ts[2].spread == pytest.approx(np.std([90, 100], ddof=1))
+    assert (ts[1].mean, ts[1].sd, ts[1].printed.value) == (75.0, 0.0, 76.0)  # type: ignore[union-attr]
+    assert ts[2].sd == pytest.approx(np.std([90, 100], ddof=1))
     assert filled.lines[3] == ("P-TS", "–", "75.0 ± 0.0 [76.0 ± 2.0]", "95.0 ± 7.1 [96.0]")
     assert filled.lines[4][1] == "–"  # two references: no percentage
     assert filled.head == ("", "–", "epsilon=1", "epsilon=5")
-    assert "the paper's numbers in brackets" in filled.heading
+    assert "the paper's numbers in brackets" in filled.legend
     plain = filled.to_dict()["cells"]
     assert {"run": "P-TS", "epsilon": 5.0}.items() <= plain[-1].items()
     assert plain[-1]["printed"] == 96.0
@@ -119,18 +117,22 @@ def test_tables_without_columns_and_with_intervals(curves: list[Curve]) -> None:
         table(quantity=scores, where={"run": ["UCB", "TS"]}, printed={"UCB": 0.7}), curves
     )
     (cell,) = filled.rows[0][1]
-    assert cell is not None and cell.spread is None and cell.printed is not None
+    assert cell is not None and cell.sd is None and cell.printed is not None
     assert cell.low is not None and cell.high is not None and cell.low <= 0.7 <= cell.high
-    assert "95% intervals" in filled.heading and len(filled.head) == 2
+    assert "95% intervals" in filled.legend and len(filled.head) == 2
     with pytest.raises(ResultError, match="fall into one cell"):
         fill(table(where={"run": "P-TS"}), curves)
     empty = fill(table(quantity="guarantee-epsilon"), curves[:1])
-    assert empty.lines == [("UCB", "unbounded")] and empty.to_dict()["cells"][0]["mean"] is None
+    assert empty.lines == (("UCB", "unbounded"),) and empty.to_dict()["cells"][0]["mean"] is None
 
 
 def test_claims_against_printed_numbers(curves: list[Curve]) -> None:
+    curves = [
+        curve([*c.final_regret.values()] * 4, reward=[*c.final_reward.values()] * 4, **c.axes)
+        for c in curves
+    ]
     shown = table(quantity=OWN, columns="epsilon", printed={"P-TS": {1.0: 76.0, 5.0: 50.0}})
-    assert printed_in(shown, curves[2]) is None
+    assert shown.printed_for(curves[2]) is None
     one = claim(quantity=OWN, printed="t", expect="near", tolerance=30.0)
     found = judge(one, curves, ("epsilon",), [shown])
     assert [(c.right, c.outcome) for c in found.comparisons] == [
@@ -162,13 +164,12 @@ def test_axes_that_are_maps(figure_data: dict[str, Any]) -> None:
         }
         return type(one)(**{**vars(one), "agent": label, "task": "raw", "config": config})
 
-    placed = place(
+    placed = figure.place(
         [
             series("greedy-mnl", "Greedy 5", {"explore": 5}, 5),
             series("greedy-mnl", "Greedy 40", {"explore": 40}, 40),
             series("random", "Random", {}, None),
-        ],
-        figure,
+        ]
     )
     assert [c.axes["family"] for c in placed] == ["early", "late", "none"]
     assert [c.axes["either"] for c in placed] == [5, 40, "random"]

@@ -1,0 +1,230 @@
+"""A reproduced figure, and the views of it: tables of text, data, verdicts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.evaluation.filesystem import make_folder, write_file, write_json
+from dpb_gym.papers.curves import Curve, words
+from dpb_gym.papers.drawing import draw
+from dpb_gym.papers.figure import Figure
+from dpb_gym.papers.numbers import fill
+from dpb_gym.papers.pairing import interval, leave_one_out
+from dpb_gym.papers.rendering import Grid, html, markdown
+from dpb_gym.papers.verdicts import Judgement
+from dpb_gym.report.model import Interval
+from dpb_gym.report.numerals import number
+
+PICTURE, PAGE, NOTES, DATA, VERDICTS = (
+    "figure.png",
+    "figure.html",
+    "figure.md",
+    "curves.parquet",
+    "verdicts.json",
+)
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """One reproduced figure.
+
+    Attributes:
+        figure: What was run and judged.
+        folder: Where everything lies: picture, pages, data, verdicts.
+        judgements: Its claims, decided.
+        curves: Its curves.
+        failures: Messages of the cells that failed.
+        facts: What was run: replicates, seeds, command, versions.
+        seconds: Wall time of what was computed now.
+        rounds: Agent rounds computed now.
+        skipped: Why nothing was run: data that are not here; empty if something was.
+    """
+
+    figure: Figure
+    folder: Path
+    judgements: tuple[Judgement, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    failures: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    rounds: int = 0
+    skipped: str = ""
+
+    @property
+    def picture(self) -> Path:
+        """The picture's file."""
+        return self.folder / PICTURE
+
+    def grids(self) -> Iterator[Grid]:
+        """Everything that is shown as tables of text: what decides the claims, the figure's
+        tables, guarantees, curves, comparisons."""
+        decided = tuple((j.verdict, _claim(j), _details(j)) for j in self.judgements)
+        yield Grid("Verdicts", ("verdict", "claim", "decided by"), decided)
+        for table in self.figure.tables:
+            filled = fill(table, self.curves)
+            yield Grid(table.title, filled.head, filled.lines, filled.legend)
+        head = ("agent", "asked for", "on", "true guarantee")
+        yield Grid("What is really guaranteed", head, self._guarantees())
+        every = tuple(
+            (c.series.task, c.series.agent, c.series.budget, _interval(c.final), c.guarantee)
+            for c in self.curves
+        )
+        head5 = ("task", "agent", "asked for", "regret at T (95%)", "true guarantee")
+        yield Grid("All curves: regret at the horizon", head5, every, folded=True)
+        for j in self.judgements:
+            compared = tuple(
+                (
+                    ", ".join(x for x in (words(c.variant), c.left) if x),
+                    _interval(c.left_value),
+                    c.right,
+                    _interval(c.right_value),
+                    _interval(c.effect),
+                    ""
+                    if c.p_value is None
+                    else f"{c.p_value:.4f}"
+                    if c.p_value >= 1e-4
+                    else "< 0.0001",
+                    c.outcome,
+                )
+                for c in j.comparisons
+            )
+            head7 = ("left", "value", "against", "value", "effect (for the claim if > 0)",
+                     "paired t-test, p", "outcome")  # fmt: skip
+            title = f"Comparisons behind “{j.claim.id}”"
+            yield Grid(title, head7, compared, j.claim.text, folded=True)
+
+    def _guarantees(self) -> tuple[tuple[str, ...], ...]:
+        """Agent, budget asked for, tasks (all if equal), and true guarantee; equal ones once."""
+        tasks: dict[tuple[str, str, str], list[str]] = {}
+        everywhere: dict[tuple[str, str], set[str]] = {}
+        for curve in self.curves:
+            s = curve.series
+            tasks.setdefault((s.agent, s.budget, curve.guarantee), []).append(s.task)
+            everywhere.setdefault((s.agent, s.budget), set()).add(s.task)
+        return tuple(
+            (agent, budget, "all tasks" if set(on) == everywhere[agent, budget] else ", ".join(on),
+             guarantee)
+            for (agent, budget, guarantee), on in tasks.items()
+        )  # fmt: skip
+
+    def write(self) -> None:
+        """Writes picture, data (Parquet), verdicts (JSON), and the pages (HTML and Markdown).
+
+        Raises:
+            ResultError: If one cannot be written.
+        """
+        make_folder(self.folder)
+        draw(self.figure, self.curves, self.picture)
+        self._write_data()
+        write_json(self.folder / VERDICTS, self.to_dict())
+        write_file(self.folder / NOTES, markdown(self, PICTURE).encode())
+        page = html([self], f"Reproduction of {self.figure.target}")
+        write_file(self.folder / PAGE, page.encode())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Verdicts, comparisons, final values and guarantees as plain JSON values."""
+        figure = self.figure
+        return {
+            "target": figure.target,
+            "title": figure.title,
+            "constants": list(figure.constants),
+            "notes": list(figure.remarks),
+            "run": dict(self.facts),
+            "claims": [
+                {
+                    **judgement.claim.model_dump(mode="json"),
+                    **_decided(judgement),
+                    "variants": judgement.variants,
+                    "samples": {str(n): _decided(few) for n, few in judgement.samples.items()},
+                }
+                for judgement in self.judgements
+            ],
+            "tables": [fill(table, self.curves).to_dict() for table in figure.tables],
+            "curves": [
+                {
+                    "task": curve.series.task,
+                    "agent": curve.series.agent,
+                    "budget": curve.series.budget,
+                    "axes": dict(curve.axes),
+                    "replicates": len(curve.series.replicates),
+                    "regret": asdict(curve.final),
+                    "recorded": {
+                        name: asdict(interval(leave_one_out(list(column.values()))))
+                        for name, column in curve.recorded.items()
+                    },
+                    "guarantee": curve.guarantee,
+                    "guarantee_data": curve.series.guarantee,
+                }
+                for curve in self.curves
+            ],
+        }
+
+    def _write_data(self) -> None:
+        """One row per curve and checkpoint: mean and interval; all axes as columns."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        rows: list[dict[str, Any]] = []
+        for curve in self.curves:
+            s = curve.series
+            fixed: dict[str, Any] = {"task": s.task, "agent": s.agent, "budget": s.budget}
+            fixed |= {f"axis_{axis}": curve.axes[axis] for axis in self.figure.axes}
+            fixed |= {"replicates": len(s.replicates), "guarantee": curve.guarantee}
+            rows += [
+                {**fixed, "round": t, "regret": b.mean, "low": b.low, "high": b.high}
+                for t, b in zip(s.rounds.tolist(), curve.bands)
+            ]
+        for column in (f"axis_{axis}" for axis in self.figure.axes):
+            kinds = {type(row[column]) for row in rows if row[column] is not None}
+            if len(kinds) > 1:  # one type per column: numbers, or else text
+                as_one = float if kinds <= {int, float} else str
+                for row in rows:
+                    row[column] = None if row[column] is None else as_one(row[column])
+        buffer = io.BytesIO()
+        parquet.write_table(pa.Table.from_pylist(rows), buffer)
+        write_file(self.folder / DATA, buffer.getvalue(), durable=False)
+
+
+def _decided(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "verdict": judgement.verdict,
+        "summary": judgement.summary,
+        "comparisons": [asdict(comparison) for comparison in judgement.comparisons],
+    }
+
+
+def _interval(value: Interval) -> str:
+    if value.low == value.high:
+        return number(value.mean)
+    return f"{number(value.mean)} [{number(value.low)}, {number(value.high)}]"
+
+
+def _p_text(value: float | None) -> str:
+    return "" if value is None else "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+
+
+def _claim(judgement: Judgement) -> str:
+    claim = judgement.claim
+    text = claim.text if claim.by == "paper" else f"{claim.text} (our control)"
+    return f"{text} ({claim.source})" if claim.source else text
+
+
+def _details(judgement: Judgement) -> str:
+    """What decides a claim: counts, variants, fewer replicates."""
+    parts = [judgement.summary]
+    groups: dict[str, list[str]] = {}
+    for variant, verdict in judgement.variants.items():
+        groups.setdefault(verdict, []).append(variant or "all")
+    if len(groups) == 1:
+        parts.append("the same in every variant")
+    elif groups:
+        parts.append("; ".join(f"{verdict}: {', '.join(on)}" for verdict, on in groups.items()))
+    parts += [
+        f"with the first {count} replicates: {smaller.verdict}"
+        for count, smaller in judgement.samples.items()
+    ]
+    return ". ".join(part[0].upper() + part[1:] for part in parts)
