@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dpb_gym.errors import AgentError, ParameterError, unknown_name
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.instance import Instance
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

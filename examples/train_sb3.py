@@ -11,11 +11,12 @@ import argparse
 
 import numpy as np
 from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import VecEnv
 
-from dpb_gym.envs.sb3 import SB3VecEnv, make_sb3_vec
+from dpb_gym.envs.sb3 import make_sb3_vec
 
 
-def mean_regret(model: PPO | None, venv: SB3VecEnv, rounds: int, seed: int) -> np.ndarray:
+def mean_regret(model: PPO | None, venv: VecEnv, rounds: int, seed: int) -> np.ndarray:
     """Mean regret per round of each lane; random prices without a model."""
     venv.seed(seed)
     venv.action_space.seed(seed)

@@ -1,10 +1,10 @@
-"""Action modes: the Gymnasium space of each, and the way from its samples to a problem's
-actions, for a whole batch at once."""
+"""Action modes: the Gymnasium space of each, and its samples as a problem's actions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from importlib import import_module
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.assortment import AssortmentProblem
-from dpb_gym.problems.base import Array, Problem, action_array
+from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.kinds import action_array, kind_of
 
 ASSORTMENT_MODES = ("slate", "scores", "mask", "index")
 MAX_ASSORTMENTS = 100_000
@@ -33,8 +33,25 @@ class ActionMode(ABC):
     idle: Array
 
     @abstractmethod
-    def decode(self, actions: Any, replicates: int) -> Array:
-        """Turns a batch of actions into the problem's; raises `ActionError`."""
+    def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        """Turns a batch of actions, or a single one without `replicates`, into the problem's.
+
+        Raises:
+            ActionError: If an action has a wrong shape, dtype or range.
+        """
+
+    def batch(
+        self,
+        actions: Any,
+        replicates: int | None,
+        shape: tuple[int, ...],
+        integral: bool,
+        what: str,
+    ) -> Array:
+        """Actions as a well-typed array ``(replicates or 1, *shape)``."""
+        if replicates is None:
+            return action_array(actions, shape, integral, what)[None]
+        return action_array(actions, (replicates, *shape), integral, what)
 
 
 class Slate(ActionMode):
@@ -45,14 +62,11 @@ class Slate(ActionMode):
         self.idle = np.zeros(capacity, np.int64)
         self._n_items = n_items
 
-    def decode(self, actions: Any, replicates: int) -> Array:
-        slates = action_array(actions, (replicates, len(self.idle)), True, "slate")
-        bad = ((slates < 0) | (slates >= self._n_items)).any(axis=1)
-        if bad.any():
-            i = int(bad.argmax())
-            raise ActionError(
-                f"slate {slates[i].tolist()} holds an item outside 0..{self._n_items - 1}"
-            )
+    def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        slates = self.batch(actions, replicates, self.idle.shape, True, "slate")
+        if _outside(slates, 0, self._n_items - 1) is not None:
+            bad = slates[((slates < 0) | (slates >= self._n_items)).any(axis=1).argmax()]
+            raise ActionError(f"slate {bad.tolist()} holds an item outside 0..{self._n_items - 1}")
         return slates
 
 
@@ -62,18 +76,17 @@ class Scores(ActionMode):
     def __init__(self, n_items: int, capacity: int) -> None:
         self.space = gymnasium.spaces.Box(-1.0, 1.0, (n_items,), np.float32)
         self.idle = np.arange(capacity)
-        self._n_items = n_items
 
-    def decode(self, actions: Any, replicates: int) -> Array:
-        scores = action_array(actions, (replicates, self._n_items), False, "scores")
-        if np.isnan(scores).any():
-            raise ActionError("scores must not be NaN")
+    def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        shape = self.space.shape
+        assert shape is not None
+        scores = self.batch(actions, replicates, shape, False, "scores")
         if not np.isfinite(scores).all():
-            raise ActionError("scores must be finite")
-        slates = np.empty((replicates, len(self.idle)), np.int64)
+            raise ActionError("scores must be finite, got NaN or infinity")
+        slates = np.empty((len(scores), len(self.idle)), np.int64)
         scratch = np.empty(len(self.idle))
-        for i in range(replicates):
-            kernels.mnl.top_indices(scores[i], len(self.idle), -np.inf, slates[i], scratch)
+        for row, slate in zip(scores, slates):
+            kernels.mnl.top_indices(row, len(self.idle), -np.inf, slate, scratch)
         return slates
 
 
@@ -83,45 +96,44 @@ class Mask(ActionMode):
     def __init__(self, n_items: int, capacity: int) -> None:
         self.space = gymnasium.spaces.MultiBinary(n_items)
         self.idle = np.arange(capacity)
-        self._n_items = n_items
 
-    def decode(self, actions: Any, replicates: int) -> Array:
-        mask = np.asarray(actions)
-        if mask.shape != (replicates, self._n_items):
-            raise ActionError(
-                f"mask must have shape {(replicates, self._n_items)}, got {mask.shape}"
-            )
+    def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        bits = np.asarray(actions)
+        if bits.dtype.kind == "b":
+            bits = bits.astype(np.int8)
+        shape = self.space.shape
+        assert shape is not None
         # Some learners give their bits as floats.
-        if mask.dtype.kind not in "iubf" or not np.isin(mask, (0, 1)).all():
+        masks = self.batch(bits, replicates, shape, False, "mask")
+        if not ((masks == 0) | (masks == 1)).all():
             raise ActionError("mask must hold 0 and 1 only")
-        slates = np.full((replicates, len(self.idle)), -1, np.int64)
-        for i in range(replicates):
-            items = np.flatnonzero(mask[i])[: len(self.idle)]
-            slates[i, : len(items)] = items
+        slates = np.full((len(masks), len(self.idle)), -1, np.int64)
+        for mask, slate in zip(masks, slates):
+            items = np.flatnonzero(mask)[: len(self.idle)]
+            slate[: len(items)] = items
         return slates
 
 
-class Index(ActionMode):
-    """A number for each assortment of 1..K items, by size, then lexicographically."""
+class Choice(ActionMode):
+    """One of a list of actions, by its index.
 
-    def __init__(self, n_items: int, capacity: int) -> None:
-        count = sum(comb(n_items, k) for k in range(1, capacity + 1))
-        if count > MAX_ASSORTMENTS:
-            raise ParameterError(
-                f"action_mode='index' would need {count} assortments, at most {MAX_ASSORTMENTS} "
-                "are allowed; use fewer items, a smaller capacity or another action_mode"
-            )
-        self.table = np.full((count, capacity), -1, np.int64)
-        row = 0
-        for size in range(1, capacity + 1):
-            for items in combinations(range(n_items), size):
-                self.table[row, :size] = items
-                row += 1
-        self.space = gymnasium.spaces.Discrete(count)
-        self.idle = self.table[0]
+    Args:
+        table: The problem's actions, one per row.
+        what: What the index is called in messages.
+        idle: The action for replicates whose action is ignored; the first one by default.
+    """
 
-    def decode(self, actions: Any, replicates: int) -> Array:
-        return self.table[_indices(actions, replicates, len(self.table), "assortment index")]
+    def __init__(self, table: Array, what: str, idle: Array | None = None) -> None:
+        self.table, self._what = table, what
+        self.space = gymnasium.spaces.Discrete(len(table))
+        self.idle = table[0] if idle is None else idle
+
+    def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        index = self.batch(actions, replicates, (), True, self._what)
+        bad = _outside(index, 0, len(self.table) - 1)
+        if bad is not None:
+            raise ActionError(f"{self._what} must be in 0..{len(self.table) - 1}, got {bad}")
+        return self.table[index]
 
 
 class Price(ActionMode):
@@ -131,72 +143,74 @@ class Price(ActionMode):
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
         self.idle = np.array(0.0)
 
-    def decode(self, actions: Any, replicates: int) -> Array:
-        prices = action_array(actions, (replicates, 1), False, "price")[:, 0]
-        bad = ~((prices >= 0.0) & (prices <= 1.0))
-        if bad.any():
-            raise ActionError(f"price must be in [0, 1], got {prices[int(bad.argmax())]}")
+    def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        prices = self.batch(actions, replicates, (1,), False, "price")[:, 0]
+        bad = _outside(prices, 0.0, 1.0)
+        if bad is not None:
+            raise ActionError(f"price must be in [0, 1], got {bad}")
         return np.ascontiguousarray(prices)
 
 
-class PriceGrid(ActionMode):
-    """One of `n_prices` prices 1/n, 2/n, ..., 1."""
-
-    def __init__(self, n_prices: int) -> None:
-        count = validation.integer("n_prices", n_prices, 2, 1_000_000)
-        self.prices = np.arange(1, count + 1) / count
-        self.space = gymnasium.spaces.Discrete(count)
-        self.idle = np.array(0.0)
-
-    def decode(self, actions: Any, replicates: int) -> Array:
-        return self.prices[_indices(actions, replicates, len(self.prices), "price index")]
+def _outside(values: Array, low: float, high: float) -> Any:
+    """The first value outside [low, high], NaN included; None if there is none."""
+    if values.size == 1:
+        value = values.item()
+        return None if low <= value <= high else value
+    inside = (values >= low) & (values <= high)
+    return None if inside.all() else values.flat[int(inside.argmin())]
 
 
-class Candidate(ActionMode):
-    """The index of one of the candidates."""
-
-    def __init__(self, n_candidates: int) -> None:
-        self.space = gymnasium.spaces.Discrete(n_candidates)
-        self.idle = np.array(0)
-        self._count = n_candidates
-
-    def decode(self, actions: Any, replicates: int) -> Array:
-        return _indices(actions, replicates, self._count, "candidate index")
-
-
-def _indices(actions: Any, replicates: int, count: int, what: str) -> Array:
-    index = action_array(actions, (replicates,), True, what)
-    bad = (index < 0) | (index >= count)
-    if bad.any():
-        raise ActionError(f"{what} must be in 0..{count - 1}, got {index[int(bad.argmax())]}")
-    return index
-
-
-def make_action_mode(
-    problem: Problem, action_mode: str | None = None, n_prices: int | None = None
-) -> ActionMode:
-    """Makes the action mode of an environment.
-
-    Args:
-        problem: The problem acted on.
-        action_mode: Assortment only: ``"slate"`` (default), ``"scores"``, ``"mask"`` or
-            ``"index"``.
-        n_prices: Pricing only: number of grid prices; a continuous price by default.
+def assortments(n_items: int, capacity: int) -> Array:
+    """All assortments of 1..K items, by size, then lexicographically; ``(count, K)``, -1 padded.
 
     Raises:
-        ParameterError: If the mode does not apply or is unknown.
+        ParameterError: If there are too many.
     """
-    info = problem.info
-    if action_mode is not None and info.kind != "assortment":
-        raise ParameterError(f"action_mode applies to assortment problems, not to {info.kind}")
-    if n_prices is not None and info.kind != "pricing":
-        raise ParameterError(f"n_prices applies to pricing problems, not to {info.kind}")
-    if isinstance(problem, AssortmentProblem):
-        mode = validation.choice("action_mode", action_mode or "slate", ASSORTMENT_MODES)
-        modes: dict[str, Callable[[int, int], ActionMode]]
-        modes = {"slate": Slate, "scores": Scores, "mask": Mask, "index": Index}
-        return modes[mode](problem.n_items, problem.capacity)
-    if info.kind == "pricing":
-        return Price() if n_prices is None else PriceGrid(n_prices)
+    count = sum(comb(n_items, k) for k in range(1, capacity + 1))
+    if count > MAX_ASSORTMENTS:
+        raise ParameterError(
+            f"action_mode='index' would need {count} assortments, at most {MAX_ASSORTMENTS} "
+            "are allowed; use fewer items, a smaller capacity or another action_mode"
+        )
+    sizes = range(1, capacity + 1)
+    rows = [(*c, *[-1] * (capacity - k)) for k in sizes for c in combinations(range(n_items), k)]
+    return np.array(rows, np.int64)
+
+
+def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
+    """``"slate"`` (default), ``"scores"``, ``"mask"`` or ``"index"``."""
+    mode = validation.choice("action_mode", action_mode or "slate", ASSORTMENT_MODES)
+    assert info.n_items is not None and info.capacity is not None
+    if mode == "index":
+        return Choice(assortments(info.n_items, info.capacity), "assortment index")
+    modes: dict[str, Callable[[int, int], ActionMode]]
+    modes = {"slate": Slate, "scores": Scores, "mask": Mask}
+    return modes[mode](info.n_items, info.capacity)
+
+
+def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
+    """A continuous price, or one of `n_prices` prices 1/n, 2/n, ..., 1."""
+    if n_prices is None:
+        return Price()
+    count = validation.integer("n_prices", n_prices, 2, 1_000_000)
+    return Choice(np.arange(1, count + 1) / count, "price index", np.array(0.0))
+
+
+def recommendation_mode(info: ProblemInfo) -> ActionMode:
+    """The index of one of the candidates."""
     assert info.n_candidates is not None
-    return Candidate(info.n_candidates)
+    return Choice(np.arange(info.n_candidates), "candidate index")
+
+
+def make_action_mode(info: ProblemInfo, **interface: Any) -> ActionMode:
+    """Makes the action mode of an environment, as the problem's kind says.
+
+    Raises:
+        ParameterError: If an argument does not apply or is out of range.
+    """
+    factory = kind_of(info.kind).actions
+    if isinstance(factory, str):
+        module, _, name = factory.partition(":")
+        factory = getattr(import_module(module), name)
+    mode: ActionMode = factory(info, **interface)
+    return mode

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.problems.base import Problem
+from dpb_gym.problems.kinds import kind_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,6 @@ class Environment:
         kind: Problem kind.
         problem: What makes the problem: ``"module:callable"``, or the callable itself.
         defaults: Keyword arguments of the problem under this id.
-        interface: Keyword arguments of the Gymnasium shell alone.
         summary: One line.
     """
 
@@ -29,8 +29,12 @@ class Environment:
     kind: str
     problem: str | Callable[..., Problem]
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    interface: tuple[str, ...] = ("obs_mode",)
     summary: str = ""
+
+    @property
+    def interface(self) -> tuple[str, ...]:
+        """Keyword arguments of the Gymnasium shell alone."""
+        return ("obs_mode", *kind_of(self.kind).interface)
 
     def factory(self) -> Any:
         """Returns the callable that makes the problem."""
@@ -81,21 +85,18 @@ ENVIRONMENTS: dict[str, Environment] = {
             "DPB/Assortment-v0",
             "assortment",
             _ASSORTMENT,
-            interface=("obs_mode", "action_mode"),
             summary="MNL assortment of at most K of N items (Cho & Sun)",
         ),
         Environment(
             "DPB/ExpediaAssortment-v0",
             "assortment",
             _EXPEDIA,
-            interface=("obs_mode", "action_mode"),
             summary="Assortment of hotels for searches from Expedia's log (data=NAME or path)",
         ),
         Environment(
             "DPB/Pricing-v0",
             "pricing",
             _PRICING,
-            interface=("obs_mode", "n_prices"),
             summary="Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
         ),
         Environment(
@@ -103,7 +104,6 @@ ENVIRONMENTS: dict[str, Environment] = {
             "pricing",
             _PRICING,
             defaults={"dim": 2, "customers": "two-type"},
-            interface=("obs_mode", "n_prices"),
             summary="Two customer types: plain DP forces linear regret (Proposition 1)",
         ),
         Environment(

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.problems.base import Array, Context, Problem
+from dpb_gym.problems.kinds import kind_of
 
 OBS_MODES = ("flat", "dict")
 
@@ -28,17 +29,11 @@ class Observations:
     def __init__(self, problem: Problem, obs_mode: str = "flat") -> None:
         self.mode = validation.choice("obs_mode", obs_mode, OBS_MODES)
         info = problem.info
-        if info.kind == "assortment":
-            assert info.n_items is not None
-            shape: tuple[int, ...] = (info.n_items, info.dim)
-        elif info.kind == "pricing":
-            shape = (info.dim - 1,)
-        else:
-            assert info.n_candidates is not None
-            shape = (info.n_candidates, info.dim)
+        kind = kind_of(info.kind)
+        shape = kind.feature_shape(info)
         bound = np.float32(problem.feature_bound)
         parts: dict[str, Any] = {"features": gymnasium.spaces.Box(-bound, bound, shape, np.float32)}
-        if info.kind == "assortment":
+        if kind.revenues:
             # A revenue bound of 0 would make an empty box.
             top = np.float32(info.reward_range[1] or 1.0)
             parts["revenues"] = gymnasium.spaces.Box(np.float32(0), top, shape[:1], np.float32)
@@ -56,8 +51,7 @@ class Observations:
     def encode(self, context: Context) -> Array | dict[str, Array]:
         """Returns fresh arrays with leading axis B."""
         if self.mode == "flat":
-            B = len(context.features)
-            flat = context.features.reshape(B, -1)
+            flat = context.features.reshape(len(context.features), -1)
             if context.revenues is None:
                 return flat.copy()
             return np.concatenate([flat, context.revenues], axis=1)

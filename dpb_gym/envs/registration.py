@@ -7,16 +7,11 @@ from typing import Any
 
 import gymnasium
 
+from dpb_gym import validation
 from dpb_gym.envs.catalogue import ENVIRONMENTS, Environment
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Problem
-
-KINDS = ("assortment", "pricing", "recommendation")
-_INTERFACES = {
-    "assortment": ("obs_mode", "action_mode"),
-    "pricing": ("obs_mode", "n_prices"),
-    "recommendation": ("obs_mode",),
-}
+from dpb_gym.problems.kinds import kinds
 
 
 def register_environments() -> None:
@@ -49,17 +44,17 @@ def register_environment(
         env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
         problem: A `Problem` class or factory, or ``"module:callable"``. Give the string form
             if worker processes are to find it.
-        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``: what actions and
-            feedback look like, and hence which agents can play.
+        kind: Name of a problem kind (``"assortment"``, ``"pricing"``, ``"recommendation"``, or
+            one of `register_kind`): what actions and feedback look like, and hence which agents
+            can play.
         summary: One line for listings.
         **defaults: Keyword arguments of the problem under this id.
 
     Raises:
         ParameterError: If the id is taken by another problem or the kind is unknown.
     """
-    if kind not in KINDS:
-        raise ParameterError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    entry = Environment(env_id, kind, problem, defaults, _INTERFACES[kind], summary)
+    validation.choice("kind", kind, kinds())
+    entry = Environment(env_id, kind, problem, defaults, summary)
     taken = ENVIRONMENTS.get(env_id)
     if taken not in (None, entry) or (taken is None and env_id in gymnasium.registry):
         raise ParameterError(f"environment id {env_id!r} is already registered")

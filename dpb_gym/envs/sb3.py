@@ -22,7 +22,7 @@ from dpb_gym.errors import ActionError, MissingExtraError, ParameterError
 from dpb_gym.problems.base import Array
 
 try:
-    from stable_baselines3.common.vec_env import VecEnv
+    from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 except ImportError as error:
     raise MissingExtraError(
         "dpb_gym.envs.sb3 needs Stable-Baselines3: pip install dpb-gym[sb3]"
@@ -208,12 +208,12 @@ def _column(values: Array) -> Sequence[Any]:
 
 def make_sb3_vec(
     env_id: str, num_envs: int = 1, *, rescale_actions: bool = True, **kwargs: Any
-) -> SB3VecEnv:
+) -> VecMonitor:
     """Makes one of our environments for Stable-Baselines3, natively vectorised.
 
     For a single environment, ``gymnasium.make`` does as well; then wrap a `Box` of prices
-    in ``gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))``. For episode
-    statistics wrap the result in Stable-Baselines3's `VecMonitor`.
+    in ``gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))``. Episodes are
+    monitored, so that Stable-Baselines3 prints their mean reward.
 
     Args:
         env_id: Environment id, e.g. ``"DPB/Pricing-v0"``.
@@ -233,4 +233,4 @@ def make_sb3_vec(
         autoreset_mode=AutoresetMode.SAME_STEP,
         **kwargs,
     )
-    return SB3VecEnv(made, rescale_actions=rescale_actions)
+    return VecMonitor(SB3VecEnv(made, rescale_actions=rescale_actions))

@@ -15,9 +15,10 @@ from dpb_gym import validation
 from dpb_gym.envs.actions import ActionMode, make_action_mode
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.observations import Observations, lane
+from dpb_gym.envs.rendering import MODES, Screen, draw
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.problems.base import Array, Outcome, Problem
-from dpb_gym.problems.instance import Instance
+from dpb_gym.problems.base import Array, Instance, Outcome, Problem
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import check_seed
 
 
@@ -28,22 +29,50 @@ class Core:
     the hidden parameters, which no agent may see.
     """
 
-    def __init__(self, env_id: str, count: int, kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
+    ) -> None:
+        if render_mode is not None:
+            validation.choice("render_mode", render_mode, MODES)
         entry = environment(env_id)
         interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
         self.problem: Problem = entry.make_problem(**kwargs)
         self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
-        self.actions: ActionMode = make_action_mode(self.problem, **interface)
-        self.count = count
+        self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
         self.instance: Instance | None = None
+        self._render_mode = render_mode
+        shown = 0 if render_mode is None else count
+        self._screens = [Screen(self.problem, i) for i in range(shown)]
 
     def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
         """Starts the episodes of the given lanes."""
         if self.instance is None:
             self.instance = self.problem.instance(seeds, episodes)
-            return
-        for i in lanes:
-            self.instance.restart(i, seeds[i], episodes[i])
+        else:
+            for i in lanes:
+                self.instance.restart(i, seeds[i], episodes[i])
+        if self._screens:
+            for i in lanes:
+                self._screens[i].show(self.instance.context())
+
+    def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
+        """The responses to the problem's actions; screens show them but where `ignored`."""
+        assert self.instance is not None
+        outcome = self.instance.respond(action)
+        for i, screen in enumerate(self._screens):
+            if ignored is None or not ignored[i]:
+                regret = float(outcome.regret[i])
+                screen.show(self.instance.context(), action, outcome.feedback, regret)
+        return outcome
+
+    def render(self) -> list[Any] | None:
+        """What the screens show, one for each lane; None with a warning without a mode."""
+        if self._render_mode is None:
+            gymnasium.logger.warn(
+                "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
+            )
+            return None
+        return draw(self._screens, self._render_mode)
 
     def observe(self) -> Any:
         assert self.instance is not None
@@ -54,10 +83,9 @@ class Core:
         assert self.instance is not None
         feedback = outcome.feedback
         infos: dict[str, Array] = {"t": self.instance.t.copy()}
-        if feedback.choice is not None:
-            infos["choice"] = feedback.choice
-        if feedback.demand is not None:
-            infos["demand"] = feedback.demand
+        response = kind_of(self.problem.kind).response
+        if response is not None:
+            infos[response] = getattr(feedback, response)
         if feedback.observed is not None:
             infos["observed"] = feedback.observed
         infos["expected_reward"] = outcome.expected.copy()
@@ -79,7 +107,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
 
     Args:
         env_id: Id in the catalogue.
-        render_mode: None only.
+        render_mode: ``"ansi"`` (a table of the last round) or ``"rgb_array"`` (a picture of it
+            and of the regret so far); pictures for people, no part of the observation.
         **kwargs: Parameters of the problem, ``obs_mode`` (``"flat"`` or ``"dict"``), and
             ``action_mode`` or ``n_prices`` where they apply.
 
@@ -87,12 +116,11 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         ParameterError: If a parameter is unknown or out of range.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012
 
-    def __init__(self, env_id: str, render_mode: None = None, **kwargs: Any) -> None:
-        _check_render_mode(render_mode)
-        self.render_mode = None
-        self.core = Core(env_id, 1, kwargs)
+    def __init__(self, env_id: str, render_mode: str | None = None, **kwargs: Any) -> None:
+        self.core = Core(env_id, 1, render_mode, kwargs)
+        self.render_mode = render_mode
         self.observation_space = self.core.observations.space
         self.action_space = self.core.actions.space
         self._episode = -1
@@ -131,13 +159,18 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         core = self.core
         if self._done or core.instance is None:
             raise HorizonExceeded("the episode is over: call reset() before step()")
-        outcome = core.instance.respond(core.actions.decode(np.asarray(action)[None], 1))
+        outcome = core.respond(core.actions.decode(action))
         info = {k: v[0].item() for k, v in core.infos(outcome).items()}
         self._done = info["t"] >= core.problem.horizon
         if not self._done:
             core.instance.advance()
         observation = lane(core.observe(), 0)
         return observation, float(outcome.feedback.reward[0]), False, self._done, info
+
+    def render(self) -> Any:
+        """The last round, or the customer who waits, as `render_mode` says."""
+        shown = self.core.render()
+        return None if shown is None else shown[0]
 
 
 class BanditVectorEnv(VectorEnv[Any, Any, Array]):
@@ -150,7 +183,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         env_id: Id in the catalogue.
         num_envs: B.
         autoreset_mode: One of Gymnasium's `AutoresetMode`, next-step by default.
-        render_mode: None only.
+        render_mode: As for `BanditEnv`; `render` returns one picture or table per lane.
         **kwargs: As for `BanditEnv`.
     """
 
@@ -159,10 +192,9 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         env_id: str,
         num_envs: int = 1,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        render_mode: None = None,
+        render_mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        _check_render_mode(render_mode)
         self.num_envs = validation.integer("num_envs", num_envs, 1)
         try:
             self.autoreset_mode = AutoresetMode(autoreset_mode)
@@ -171,9 +203,9 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             raise ParameterError(
                 f"autoreset_mode must be one of {allowed}, got {autoreset_mode!r}"
             ) from None
-        self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
-        self.render_mode = None
-        self.core = Core(env_id, self.num_envs, kwargs)
+        self.metadata = {**BanditEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.core = Core(env_id, self.num_envs, render_mode, kwargs)
+        self.render_mode = render_mode
         self.single_observation_space = self.core.observations.space
         self.single_action_space = self.core.actions.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -269,7 +301,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                 f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
             )
         decoded = self.decode_actions(actions, resetting)
-        outcome = core.instance.respond(decoded)
+        outcome = core.respond(decoded, resetting)
         values = core.infos(outcome)
         reward = np.where(resetting, 0.0, outcome.feedback.reward)
         playing = ~resetting
@@ -320,7 +352,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             decoded[~ignored] = kept
         return decoded
 
-
-def _check_render_mode(render_mode: Any) -> None:
-    if render_mode is not None:
-        raise ParameterError(f"render_mode must be None, got {render_mode!r}")
+    def render(self) -> tuple[Any, ...] | None:
+        """The last round of every lane, as `render_mode` says."""
+        shown = self.core.render()
+        return None if shown is None else tuple(shown)

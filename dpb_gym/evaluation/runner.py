@@ -19,8 +19,7 @@ import numpy as np
 from dpb_gym.agent import Agent, check_supported
 from dpb_gym.errors import AgentError, DPBError, ParameterError
 from dpb_gym.evaluation.entries import Entry
-from dpb_gym.problems.base import Array, Context, Problem
-from dpb_gym.problems.instance import Instance
+from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.streams import AgentStreams
 
 PROGRESS_SECONDS = 0.2

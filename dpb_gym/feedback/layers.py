@@ -65,6 +65,7 @@ class Layer:
 
     def _set_up(self, core: Any, lanes: int) -> None:
         self._core, self._lanes = core, lanes
+        self.metadata = {**self.env.metadata, "render_modes": []}
         self.truth = {}
         self._names: list[tuple[int, int]] = [(-1, -1)] * lanes
         self._generators: list[np.random.Generator] = [np.random.default_rng()] * lanes
@@ -111,6 +112,16 @@ class Layer:
         """The batch observation that arrives; None leaves the environment's own."""
         return None
 
+    def render(self) -> Any:
+        """Nothing: pictures show the raw response. ``env.unwrapped`` draws them.
+
+        Raises:
+            ParameterError: Always, but None without a render mode.
+        """
+        if self.env.render_mode is None:
+            return None
+        raise ParameterError("a picture would show the raw response: render env.unwrapped instead")
+
     @property
     def guarantee(self) -> Guarantee:
         """What all layers together promise for one user-round.
@@ -152,7 +163,7 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._core.instance is None:
             return self.env.step(action)  # type: ignore[no-any-return]
-        seen = self._look(self._core.actions.decode(np.asarray(action)[None], 1))
+        seen = self._look(self._core.actions.decode(action))
         observation, reward, terminated, truncated, info = self.env.step(action)
         known = {key: np.array([info[key]]) for key in FEEDBACK_KEYS if key in info}
         feedback = Feedback(np.array([reward], np.float64), **known)

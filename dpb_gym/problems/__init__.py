@@ -3,7 +3,17 @@ reward, best action, loss gradient and Hessian, with a leading replicate axis.""
 
 from __future__ import annotations
 
-from dpb_gym.problems.base import Context, Feedback, Outcome, Problem, ProblemInfo
-from dpb_gym.problems.instance import Instance
+from dpb_gym.problems.base import Context, Feedback, Instance, Outcome, Problem, ProblemInfo
+from dpb_gym.problems.kinds import Kind, kind_of, register_kind
 
-__all__ = ["Context", "Feedback", "Instance", "Outcome", "Problem", "ProblemInfo"]
+__all__ = [
+    "Context",
+    "Feedback",
+    "Instance",
+    "Kind",
+    "Outcome",
+    "Problem",
+    "ProblemInfo",
+    "kind_of",
+    "register_kind",
+]

@@ -21,7 +21,6 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    action_array,
     rescale,
     rescaled_bound,
 )
@@ -153,10 +152,6 @@ class AssortmentProblem(Problem):
                 self._revenue_rows = np.tile(self.revenues, (B, 1))
             revenues = self._revenue_rows[:B]
         return Round(Context(int(t[0]), features, revenues=revenues), drawn["response"], {})
-
-    def check_action(self, action: Any, replicates: int) -> Array:
-        """Slates ``(B, K)`` of item indices; -1 and repeated items count for nothing."""
-        return action_array(action, (replicates, self.capacity), True, "slates")
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         context = round_.context

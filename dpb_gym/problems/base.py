@@ -1,24 +1,43 @@
-"""What every problem is: hidden state, per-round fields, responses, best actions."""
+"""What every problem is: hidden state, per-round fields, responses, best actions; and its
+running replicates."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym import kernels
-from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.streams import Stream
+from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.rounds import (
+    Array,
+    Context,
+    Feedback,
+    Hidden,
+    Loss,
+    Outcome,
+    ProblemInfo,
+    Round,
+)
+from dpb_gym.streams import Stream, block_rounds, check_seed, generator
 
-if TYPE_CHECKING:
-    from dpb_gym.problems.instance import Instance
-
-Array = NDArray[Any]
-Hidden = dict[str, Array]
+__all__ = [
+    "Array",
+    "Context",
+    "Feedback",
+    "Field",
+    "Hidden",
+    "Instance",
+    "Loss",
+    "Outcome",
+    "Problem",
+    "ProblemInfo",
+    "Round",
+]
 
 CONTEXT_NORMS = ("raw", "clip", "scale")
 # Standard normals beyond it have probability below 1e-32.
@@ -50,111 +69,6 @@ def rescale(features: Array, context_norm: str) -> None:
     contexts = kernels.contexts
     mode = contexts.CLIP if context_norm == "clip" else contexts.SCALE
     contexts.normalise(features.reshape(-1, features.shape[-1]), mode)
-
-
-@dataclass(frozen=True)
-class ProblemInfo:
-    """What an agent may know of a problem before the first round; never theta.
-
-    Attributes:
-        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``.
-        horizon: Number of rounds T.
-        dim: Dimension d of the unknown parameter and of a feature vector.
-        reward_range: Lowest and highest reward of one round.
-        n_items: Assortment: number of items N.
-        capacity: Assortment: most items in a slate, K.
-        equal_revenues: Assortment: whether every item always earns the same.
-        demand: Pricing: ``"logistic"`` or ``"gaussian"``.
-        zeta: Pricing: link scale.
-        n_candidates: Recommendation: candidates offered each round.
-        n_arms: Recommendation: size of the fixed pool, None if arms are fresh.
-        max_interactions: Rounds of one user at most, None if users are not identified.
-        partial_feedback: Whether some rounds return no feedback (rejection replay).
-    """
-
-    kind: str
-    horizon: int
-    dim: int
-    reward_range: tuple[float, float]
-    n_items: int | None = None
-    capacity: int | None = None
-    equal_revenues: bool | None = None
-    demand: str | None = None
-    zeta: float | None = None
-    n_candidates: int | None = None
-    n_arms: int | None = None
-    max_interactions: int | None = None
-    partial_feedback: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields that are set, ready for JSON."""
-        return {k: v for k, v in asdict(self).items() if v is not None}
-
-
-class Context(NamedTuple):
-    """What a policy sees of the current customers, B replicates at once.
-
-    Attributes:
-        t: Round, counted from 1; in lockstep the same for all replicates.
-        features: float32. Assortment ``(B, N, d)``; pricing ``(B, d - 1)``;
-            recommendation ``(B, n_candidates, d)``.
-        revenues: Assortment only: float32 ``(B, N)``.
-        arms: Recommendation only: pool indices ``(B, n_candidates)``, -1 when fresh.
-        users: User ids ``(B,)`` where users are identified, else None.
-    """
-
-    t: int
-    features: Array
-    revenues: Array | None = None
-    arms: Array | None = None
-    users: Array | None = None
-
-
-class Feedback(NamedTuple):
-    """The raw response of the current customers: private data.
-
-    Attributes:
-        reward: ``(B,)`` realised revenue or reward.
-        choice: Assortment: position in the offered slate, -1 for no purchase ``(B,)``.
-        demand: Pricing: realised demand ``(B,)``.
-        observed: False where the round returned nothing (rejection replay); None
-            means that every replicate was observed.
-    """
-
-    reward: Array
-    choice: Array | None = None
-    demand: Array | None = None
-    observed: Array | None = None
-
-
-class Round(NamedTuple):
-    """One round as the environment knows it; agents see `context` only."""
-
-    context: Context
-    uniform: Array
-    secret: dict[str, Array]
-
-
-class Outcome(NamedTuple):
-    """Feedback with the expected reward and the pseudo-regret of the action, ``(B,)``."""
-
-    feedback: Feedback
-    expected: Array
-    regret: Array
-
-
-class Loss(NamedTuple):
-    """Loss of one record per replicate.
-
-    Attributes:
-        value: ``(B,)``.
-        gradient: ``(B, d)``.
-        hessian: ``(B, d, d)``.
-    """
-
-    value: Array
-    gradient: Array
-    hessian: Array
 
 
 Fill = Callable[[np.random.Generator, int, Mapping[str, Array], Array], None]
@@ -217,9 +131,9 @@ class Problem(ABC):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         """Returns an optimal action and its expected reward ``(B,)``."""
 
-    @abstractmethod
     def check_action(self, action: Any, replicates: int) -> Array:
-        """Returns the action as a well-typed array or raises `ActionError`."""
+        """Returns the action as a well-typed array or raises `ActionError`; see `Kind`."""
+        return kind_of(self.kind).check_action(self.info, action, replicates)
 
     @abstractmethod
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
@@ -236,23 +150,159 @@ class Problem(ABC):
             seeds: Non-negative integers, one per replicate.
             episodes: Episode numbers, 0 by default.
         """
-        from dpb_gym.problems.instance import Instance
-
         return Instance(self, seeds, episodes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.info})"
 
 
-def action_array(action: Any, shape: tuple[int, ...], integral: bool, what: str) -> Array:
-    """Returns `action` with the wanted shape and kind or raises `ActionError`."""
-    result = np.asarray(action)
-    if result.shape != shape:
-        raise ActionError(f"{what} must have shape {shape}, got {result.shape}")
-    if integral:
-        if result.dtype.kind not in "iu":
-            raise ActionError(f"{what} must be integers, got dtype {result.dtype}")
-        return np.ascontiguousarray(result, dtype=np.int64)
-    if result.dtype.kind not in "iuf":
-        raise ActionError(f"{what} must be numbers, got dtype {result.dtype}")
-    return np.ascontiguousarray(result, dtype=np.float64)
+def _fill_response(
+    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+) -> None:
+    rng.random(out=out)
+
+
+class Instance:
+    """B running replicates of a problem.
+
+    `context`, any number of `respond` (one per agent in lockstep) and `oracle` belong
+    to the current round; `advance` moves to the next one. Replicates may be restarted
+    one by one, as vector environments do.
+    """
+
+    def __init__(
+        self, problem: Problem, seeds: Sequence[int], episodes: Sequence[int] | None = None
+    ) -> None:
+        if len(seeds) == 0:
+            raise ParameterError("an instance needs at least one replicate seed")
+        self.problem = problem
+        self.seeds = [check_seed(s) for s in seeds]
+        self.episodes = list(episodes) if episodes is not None else [0] * len(seeds)
+        if len(self.episodes) != len(self.seeds):
+            raise ParameterError(f"got {len(self.episodes)} episodes for {len(self.seeds)} seeds")
+        B = len(self.seeds)
+        self._fields = {
+            **problem.fields(),
+            "response": Field((), np.float64, Stream.RESPONSE, _fill_response),
+        }
+        width = sum(
+            int(np.prod(f.shape, dtype=np.int64)) * np.dtype(f.dtype).itemsize
+            for f in self._fields.values()
+        )
+        self._rounds = min(block_rounds(B, width), problem.horizon)
+        self._scratch: dict[str, Array] = {
+            k: np.empty((self._rounds, *f.shape), f.dtype) for k, f in self._fields.items()
+        }
+        self._block: dict[str, Array] = {
+            k: np.empty((self._rounds, B, *f.shape), f.dtype) for k, f in self._fields.items()
+        }
+        self.hidden: Hidden = {}
+        self._generators: list[dict[str, np.random.Generator]] = [{} for _ in range(B)]
+        self._cursor = np.zeros(B, np.int64)
+        self._start = np.zeros(B, np.int64)
+        self.t = np.ones(B, np.int64)
+        self._round: Round | None = None
+        self._best: tuple[Array, Array] | None = None
+        self._synced = True
+        for i in range(B):
+            self._begin(i)
+
+    @property
+    def replicates(self) -> int:
+        """Number of replicates B."""
+        return len(self.seeds)
+
+    def _begin(self, i: int) -> None:
+        seed, episode = self.seeds[i], self.episodes[i]
+        drawn = self.problem.draw_hidden(generator(seed, Stream.HIDDEN, episode))
+        for name, value in drawn.items():
+            if name not in self.hidden:
+                self.hidden[name] = np.empty((self.replicates, *value.shape), value.dtype)
+            self.hidden[name][i] = value
+        self._generators[i] = {
+            name: generator(seed, field.stream, episode) for name, field in self._fields.items()
+        }
+        self.t[i] = 1
+        self._start[i] = 0
+        self._cursor[i] = 0
+        self._refill(i)
+        self._round = self._best = None
+
+    def _refill(self, i: int) -> None:
+        lane = {name: value[i] for name, value in self.hidden.items()}
+        for name, field in self._fields.items():
+            scratch = self._scratch[name]
+            field.fill(self._generators[i][name], int(self._start[i]), lane, scratch)
+            self._block[name][:, i] = scratch
+        self._start[i] += self._rounds
+        self._cursor[i] = 0
+
+    def restart(self, i: int, seed: int, episode: int) -> None:
+        """Starts replicate i afresh with another seed or episode."""
+        self.seeds[i] = check_seed(seed)
+        self.episodes[i] = episode
+        self._begin(i)
+        self._synced = self._in_step()
+
+    def _in_step(self) -> bool:
+        same = (self._cursor == self._cursor[0]) & (self.t == self.t[0])
+        return bool(same.all())
+
+    def round(self) -> Round:
+        """Returns the current round."""
+        if self._round is None:
+            if self._synced:
+                drawn = {k: v[self._cursor[0]] for k, v in self._block.items()}
+            else:
+                lanes = np.arange(self.replicates)
+                drawn = {k: v[self._cursor, lanes] for k, v in self._block.items()}
+            made = self.problem.make_round(self.hidden, drawn, self.t)
+            self._round = made._replace(uniform=drawn["response"])
+        return self._round
+
+    def context(self) -> Context:
+        """Returns what policies may see of the current round."""
+        return self.round().context
+
+    def oracle(self) -> tuple[Array, Array]:
+        """Returns an optimal action and its expected reward ``(B,)``."""
+        if self._best is None:
+            self._best = self.problem.best_action(self.hidden, self.round())
+        return self._best
+
+    def respond(self, action: Any) -> Outcome:
+        """Returns the outcome of `action` in the current round, without advancing.
+
+        Raises:
+            ActionError: If the action has a wrong shape, dtype or range.
+        """
+        checked = self.problem.check_action(action, self.replicates)
+        feedback, expected = self.problem.respond(self.hidden, self.round(), checked)
+        regret = np.maximum(self.oracle()[1] - expected, 0.0)
+        if feedback.observed is not None:
+            regret = np.where(feedback.observed, regret, 0.0)
+        return Outcome(feedback, expected, regret)
+
+    def advance(self, lanes: Array | None = None) -> None:
+        """Moves to the next round.
+
+        Args:
+            lanes: Mask ``(B,)`` of the replicates to move; all by default.
+
+        Raises:
+            HorizonExceeded: If a replicate is past its horizon already.
+        """
+        moving = slice(None) if lanes is None else lanes
+        in_step = self._synced and lanes is None
+        last = self.t[0] if in_step else self.t[moving].max(initial=0)
+        if last >= self.problem.horizon:
+            raise HorizonExceeded(f"the horizon of {self.problem.horizon} rounds is over")
+        self._round = self._best = None
+        self.t[moving] += 1
+        self._cursor[moving] += 1
+        if in_step and self._cursor[0] < self._rounds:
+            return
+        for i in np.flatnonzero(self._cursor == self._rounds):
+            self._refill(int(i))
+        if lanes is not None:
+            self._synced = self._in_step()

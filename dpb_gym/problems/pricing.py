@@ -20,7 +20,6 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    action_array,
     rescale,
     rescaled_bound,
 )
@@ -146,10 +145,6 @@ class PricingProblem(Problem):
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})
-
-    def check_action(self, action: Any, replicates: int) -> Array:
-        """Prices ``(B,)`` in [0, 1]."""
-        return action_array(action, (replicates,), False, "prices")
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         from scipy.special import ndtri

@@ -20,7 +20,6 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    action_array,
     rescale,
     rescaled_bound,
 )
@@ -191,10 +190,6 @@ class RecommendationProblem(Problem):
                 users = (t - 1) // self.interactions_per_user
         context = Context(int(t[0]), features, arms=arms, users=users)
         return Round(context, drawn["response"], {})
-
-    def check_action(self, action: Any, replicates: int) -> Array:
-        """Candidate indices ``(B,)`` in 0..n_candidates - 1."""
-        return action_array(action, (replicates,), True, "candidate indices")
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         from scipy.special import ndtri

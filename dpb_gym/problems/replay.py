@@ -20,7 +20,6 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    action_array,
     rescale,
     rescaled_bound,
 )
@@ -300,10 +299,6 @@ class ReplayProblem(Problem):
         secret = {"rewards": self._rewards[positions], "logged": logged}
         context = Context(int(t[0]), features, arms=arms, users=users)
         return Round(context, drawn["response"], secret)
-
-    def check_action(self, action: Any, replicates: int) -> Array:
-        """Candidate indices ``(B,)`` in 0..n_candidates - 1."""
-        return action_array(action, (replicates,), True, "candidate indices")
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         bad = (action < 0) | (action >= self.n_candidates)

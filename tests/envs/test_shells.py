@@ -237,6 +237,24 @@ def test_bad_actions(case):
 
 
 @pytest.mark.parametrize(
+    ("case", "action", "shape"),
+    [
+        ("pricing", 0.5, r"\(1,\), got \(\)"),
+        ("recommendation", [0], r"\(\), got \(1,\)"),
+        ("assortment-dict", [0, 1], r"\(3,\), got \(2,\)"),
+        ("assortment-scores", [[0.0] * 8], r"\(8,\), got \(1, 8\)"),
+        ("assortment-mask", [0], r"\(8,\), got \(1,\)"),
+    ],
+)
+def test_errors_speak_of_the_shape_that_was_given(case, action, shape):
+    env = make(case)
+    env.reset(seed=0)
+    with pytest.raises(ActionError, match=f"shape {shape}$"):
+        env.unwrapped.step(action)
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")
+@pytest.mark.parametrize(
     "kwargs",
     [
         {"horizon": 1},
@@ -247,7 +265,7 @@ def test_bad_actions(case):
         {"action_mode": "softmax"},
         {"n_prices": 5},
         {"action_mode": "index"},
-        {"render_mode": "human"},
+        {"render_mode": "hologram"},
     ],
 )
 def test_bad_environment_parameters(kwargs):

@@ -23,7 +23,7 @@ pytest.importorskip("stable_baselines3", reason="needs the [sb3] extra")
 
 from stable_baselines3 import PPO  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv  # noqa: E402
 
 from dpb_gym.envs.sb3 import SB3VecEnv, make_sb3_vec  # noqa: E402
 
@@ -86,7 +86,7 @@ def dict_of(observations: Any) -> Any:
 @pytest.mark.parametrize(("env_id", "kwargs"), CASES)
 def test_equals_single_environments(env_id: str, kwargs: dict[str, Any]) -> None:
     singles = DummyVecEnv([lambda: gymnasium.make(env_id, horizon=5, **kwargs)] * 3)
-    adapter = make_sb3_vec(env_id, 3, horizon=5, rescale_actions=False, **kwargs)
+    adapter = make_sb3_vec(env_id, 3, horizon=5, rescale_actions=False, **kwargs).venv
     assert assert_lockstep(adapter, singles, 13) == 6
 
 
@@ -120,7 +120,7 @@ def test_ppo_learns_the_same_through_both() -> None:
 
 
 def test_horizon_is_a_truncation_with_the_last_observation() -> None:
-    adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=3)
+    adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=3).venv
     adapter.seed(0)
     adapter.reset()
     action = np.zeros((2, 1), np.float32)
@@ -153,7 +153,7 @@ def test_infos_are_fresh_and_apart() -> None:
 
 
 def test_seeds_are_used_once_and_name_the_replicate() -> None:
-    adapter = make_sb3_vec("DPB/Recommendation-v0", 3, horizon=5, dim=2)
+    adapter = make_sb3_vec("DPB/Recommendation-v0", 3, horizon=5, dim=2).venv
     assert adapter.seed(7) == [7, 8, 9]
     first = adapter.reset()
     for lane, seed in enumerate((7, 8, 9)):
@@ -286,7 +286,7 @@ class TestSharedObject:
 
 
 def test_monitor_and_evaluation() -> None:
-    adapter = VecMonitor(make_sb3_vec("DPB/Pricing-v0", 2, horizon=6))
+    adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=6)
     model = PPO("MlpPolicy", adapter, n_steps=8, batch_size=8, n_epochs=1, seed=0, device="cpu")
     model.learn(32)
     assert [episode["l"] for episode in model.ep_info_buffer] == [6] * 4

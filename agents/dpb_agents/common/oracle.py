@@ -5,8 +5,7 @@ from __future__ import annotations
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.instance import Instance
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 

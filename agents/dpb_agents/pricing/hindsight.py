@@ -9,8 +9,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import AgentError
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.instance import Instance
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

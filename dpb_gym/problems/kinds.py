@@ -1,0 +1,271 @@
+"""Kinds of problems: what is asked of a policy, and what comes back.
+
+A kind is one object; environments, agents, feedback wrappers and the harness ask it instead of
+comparing names. A package adds its own with `register_kind`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpb_gym import kernels
+from dpb_gym.errors import ActionError, AgentError, ParameterError, unknown_name
+from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
+
+
+class Row(NamedTuple):
+    """One line of what a round showed, for people.
+
+    Attributes:
+        name: What it is, e.g. ``"item 3"``.
+        worth: Revenue or price in [0, 1], or None.
+        features: Its features ``(d,)``.
+        mark: What happened to it, empty if nothing did.
+        success: Whether it was bought or rewarded.
+    """
+
+    name: str
+    worth: float | None
+    features: Array
+    mark: str = ""
+    success: bool = False
+
+
+class Kind(ABC):
+    """What one kind of problem asks of a policy.
+
+    Attributes:
+        name: Short, lower-case, e.g. ``"ranking"``; agents declare it in ``supports``.
+        response: The field of `Feedback` that tells more than the reward, and its key in
+            ``info``; None if the reward is all there is.
+        interface: Keyword arguments of `actions` that environments of this kind take.
+        actions: Makes the Gymnasium side of actions, see `dpb_gym.envs.actions.ActionMode`: a
+            function of the problem's `ProblemInfo` and the `interface`, or
+            ``"module:function"``.
+        revenues: Whether contexts have ``revenues``, one per item.
+    """
+
+    name: ClassVar[str]
+    response: ClassVar[str | None] = None
+    interface: ClassVar[tuple[str, ...]] = ()
+    actions: ClassVar[str | Callable[..., Any]]
+    revenues: ClassVar[bool] = False
+
+    @abstractmethod
+    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
+        """Shape of ``context.features`` without the replicate axis."""
+
+    def action_shape(self, info: ProblemInfo) -> tuple[int, ...]:
+        """Shape of one replicate's action; a single number by default."""
+        return ()
+
+    @abstractmethod
+    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
+        """Returns actions ``(B, *action_shape)`` well typed, or raises `ActionError`.
+
+        The range is the problem's to check, when it responds.
+        """
+
+    @abstractmethod
+    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+        """Uniformly random actions from uniforms ``(B, *action_shape)``."""
+
+    def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
+        """Joins the actions of single agents, one per replicate.
+
+        Raises:
+            AgentError: If one of them has the wrong form; `agent` is named.
+        """
+        shape = self.action_shape(info)
+        size = int(np.prod(shape, dtype=np.int64))
+        wrong = [a for a in actions if np.shape(a) != shape and (shape or np.shape(a) != (1,))]
+        if wrong:
+            wanted = f"an array of shape {shape}" if shape else "one number"
+            raise AgentError(
+                f"{agent}.act must return {wanted}, got an array of shape {np.shape(wrong[0])}"
+            )
+        return np.asarray(actions).reshape((len(actions), *shape) if size != 1 else len(actions))
+
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+        """What one replicate's round looked like; `action` is None before it is chosen.
+
+        Args:
+            context: Without the replicate axis, as `feedback`.
+            action: The problem's action.
+            feedback: What came back.
+        """
+        vectors = np.reshape(context.features, (-1, np.shape(context.features)[-1]))
+        rows = [Row(f"vector {i}", None, vector) for i, vector in enumerate(vectors)]
+        if action is not None and feedback is not None:
+            mark = f"action {np.asarray(action).tolist()}, reward {feedback.reward:.3g}"
+            rows[0] = rows[0]._replace(mark=mark, success=bool(feedback.reward > 0))
+        return rows
+
+
+class Assortment(Kind):
+    """Slates of at most K of N items; the customer buys one of them or nothing."""
+
+    name = "assortment"
+    response = "choice"
+    interface = ("action_mode",)
+    actions = "dpb_gym.envs.actions:assortment_mode"
+    revenues = True
+
+    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
+        assert info.n_items is not None
+        return info.n_items, info.dim
+
+    def action_shape(self, info: ProblemInfo) -> tuple[int, ...]:
+        assert info.capacity is not None
+        return (info.capacity,)
+
+    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
+        """Slates ``(B, K)`` of item indices; -1 and repeated items count for nothing."""
+        return action_array(action, (replicates, *self.action_shape(info)), True, "slates")
+
+    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+        slates = np.empty(uniforms.shape, np.int64)
+        kernels.mnl.random_slates(uniforms, info.n_items, slates)
+        return slates
+
+    def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
+        """Slates may have fewer than K items."""
+        slates = np.full((len(actions), *self.action_shape(info)), -1, np.int64)
+        for i, action in enumerate(actions):
+            slate = np.asarray(action)
+            if slate.ndim != 1 or len(slate) > slates.shape[1] or slate.dtype.kind not in "iu":
+                raise AgentError(
+                    f"{agent}.act must return at most {slates.shape[1]} integer item indices, "
+                    f"got {action!r}"
+                )
+            slates[i, : len(slate)] = slate
+        return slates
+
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+        assert context.revenues is not None
+        items = range(len(context.features)) if action is None else action.tolist()
+        bought = None if feedback is None else feedback.choice
+        return [
+            Row(
+                f"item {i}",
+                float(context.revenues[i]),
+                context.features[i],
+                "bought" if place == bought else "" if action is None else "offered",
+                place == bought,
+            )
+            for place, i in enumerate(items)
+            if i >= 0
+        ]
+
+
+class Pricing(Kind):
+    """One price in [0, 1] for each customer."""
+
+    name = "pricing"
+    response = "demand"
+    interface = ("n_prices",)
+    actions = "dpb_gym.envs.actions:pricing_mode"
+
+    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
+        return (info.dim - 1,)
+
+    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
+        """Prices ``(B,)`` in [0, 1]."""
+        return action_array(action, (replicates,), False, "prices")
+
+    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+        return uniforms.copy()
+
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+        if action is None or feedback is None or feedback.demand is None:
+            return [Row("customer", None, context.features)]
+        price, demand = float(action), float(feedback.demand)
+        mark = f"price {price:.3f}, demand {demand:.3g}"
+        return [Row("customer", price, context.features, mark, demand > 0)]
+
+
+class Recommendation(Kind):
+    """One of a few candidates for each customer."""
+
+    name = "recommendation"
+    actions = "dpb_gym.envs.actions:recommendation_mode"
+
+    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
+        assert info.n_candidates is not None
+        return info.n_candidates, info.dim
+
+    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
+        """Candidate indices ``(B,)`` in 0..n_candidates - 1."""
+        return action_array(action, (replicates,), True, "candidate indices")
+
+    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+        assert info.n_candidates is not None
+        # A uniform is below 1 - 2^-53, but its product with m may round up to m.
+        index = (uniforms * info.n_candidates).astype(np.int64)
+        return np.minimum(index, info.n_candidates - 1)
+
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+        rows = [Row(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
+        if context.arms is not None and context.arms.min() >= 0:
+            rows = [r._replace(name=f"arm {arm}") for r, arm in zip(rows, context.arms.tolist())]
+        if action is not None and feedback is not None:
+            seen = feedback.observed is None or bool(feedback.observed)
+            mark = f"reward {feedback.reward:.3g}" if seen else "nothing observed"
+            chosen = rows[int(action)]
+            rows[int(action)] = chosen._replace(mark=mark, success=bool(feedback.reward > 0))
+        return rows
+
+
+_KINDS: dict[str, Kind] = {k.name: k for k in (Assortment(), Pricing(), Recommendation())}
+
+
+def kinds() -> tuple[str, ...]:
+    """Names of all kinds."""
+    return tuple(_KINDS)
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of that name.
+
+    Raises:
+        UnknownNameError: If there is none; the message offers close matches.
+    """
+    found = _KINDS.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise unknown_name("kind", name, _KINDS)
+    return found
+
+
+def register_kind(kind: Kind) -> None:
+    """Adds a kind of problems; registering the same class again changes nothing.
+
+    Raises:
+        ParameterError: If it is no `Kind` or the name is taken by another one.
+    """
+    if not isinstance(kind, Kind):
+        raise ParameterError(f"kind must be an instance of a Kind, got {kind!r}")
+    taken = _KINDS.get(kind.name)
+    if taken is not None and type(taken) is not type(kind):
+        raise ParameterError(f"the kind {kind.name!r} is taken by {type(taken).__name__}")
+    _KINDS[kind.name] = kind
+
+
+def action_array(action: Any, shape: tuple[int, ...], integral: bool, what: str) -> Array:
+    """Returns `action` with the wanted shape and kind or raises `ActionError`."""
+    try:
+        result = np.asarray(action)
+    except ValueError:
+        raise ActionError(f"{what} must have shape {shape}, got rows of unequal length") from None
+    if result.shape != shape:
+        raise ActionError(f"{what} must have shape {shape}, got {result.shape}")
+    if integral:
+        if result.dtype.kind not in "iu":
+            raise ActionError(f"{what} must be integers, got dtype {result.dtype}")
+        return np.asarray(result, dtype=np.int64, order="C")
+    if result.dtype.kind not in "iuf":
+        raise ActionError(f"{what} must be numbers, got dtype {result.dtype}")
+    return np.asarray(result, dtype=np.float64, order="C")

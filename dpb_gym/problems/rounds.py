@@ -1,0 +1,116 @@
+"""What the parts of a round are called: contexts, feedback, outcomes; B replicates at once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Hidden = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class ProblemInfo:
+    """What an agent may know of a problem before the first round; never theta.
+
+    Attributes:
+        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``.
+        horizon: Number of rounds T.
+        dim: Dimension d of the unknown parameter and of a feature vector.
+        reward_range: Lowest and highest reward of one round.
+        n_items: Assortment: number of items N.
+        capacity: Assortment: most items in a slate, K.
+        equal_revenues: Assortment: whether every item always earns the same.
+        demand: Pricing: ``"logistic"`` or ``"gaussian"``.
+        zeta: Pricing: link scale.
+        n_candidates: Recommendation: candidates offered each round.
+        n_arms: Recommendation: size of the fixed pool, None if arms are fresh.
+        max_interactions: Rounds of one user at most, None if users are not identified.
+        partial_feedback: Whether some rounds return no feedback (rejection replay).
+    """
+
+    kind: str
+    horizon: int
+    dim: int
+    reward_range: tuple[float, float]
+    n_items: int | None = None
+    capacity: int | None = None
+    equal_revenues: bool | None = None
+    demand: str | None = None
+    zeta: float | None = None
+    n_candidates: int | None = None
+    n_arms: int | None = None
+    max_interactions: int | None = None
+    partial_feedback: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields that are set, ready for JSON."""
+        return {k: v for k, v in asdict(self).items() if v is not None}
+
+
+class Context(NamedTuple):
+    """What a policy sees of the current customers, B replicates at once.
+
+    Attributes:
+        t: Round, counted from 1; in lockstep the same for all replicates.
+        features: float32. Assortment ``(B, N, d)``; pricing ``(B, d - 1)``;
+            recommendation ``(B, n_candidates, d)``.
+        revenues: Assortment only: float32 ``(B, N)``.
+        arms: Recommendation only: pool indices ``(B, n_candidates)``, -1 when fresh.
+        users: User ids ``(B,)`` where users are identified, else None.
+    """
+
+    t: int
+    features: Array
+    revenues: Array | None = None
+    arms: Array | None = None
+    users: Array | None = None
+
+
+class Feedback(NamedTuple):
+    """The raw response of the current customers: private data.
+
+    Attributes:
+        reward: ``(B,)`` realised revenue or reward.
+        choice: Assortment: position in the offered slate, -1 for no purchase ``(B,)``.
+        demand: Pricing: realised demand ``(B,)``.
+        observed: False where the round returned nothing (rejection replay); None
+            means that every replicate was observed.
+    """
+
+    reward: Array
+    choice: Array | None = None
+    demand: Array | None = None
+    observed: Array | None = None
+
+
+class Round(NamedTuple):
+    """One round as the environment knows it; agents see `context` only."""
+
+    context: Context
+    uniform: Array
+    secret: dict[str, Array]
+
+
+class Outcome(NamedTuple):
+    """Feedback with the expected reward and the pseudo-regret of the action, ``(B,)``."""
+
+    feedback: Feedback
+    expected: Array
+    regret: Array
+
+
+class Loss(NamedTuple):
+    """Loss of one record per replicate.
+
+    Attributes:
+        value: ``(B,)``.
+        gradient: ``(B, d)``.
+        hessian: ``(B, d, d)``.
+    """
+
+    value: Array
+    gradient: Array
+    hessian: Array

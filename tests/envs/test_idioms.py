@@ -1,0 +1,157 @@
+"""Gymnasium as its users write it: wrappers, vector helpers, training loops, pictures."""
+
+from __future__ import annotations
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import wrappers as w
+
+import dpb_gym
+from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.errors import ParameterError
+from dpb_gym.feedback import PrivateResponse, RandomizedResponse
+
+IDS = sorted(e for e in ENVIRONMENTS if e.startswith("DPB/"))
+SMALL = {"DPB/MovieLensReplay-v0": {"dim": 6}, "DPB/JesterReplay-v0": {"dim": 6}}
+
+WRAPPERS = {
+    "statistics": w.RecordEpisodeStatistics,
+    "time limit": lambda env: w.TimeLimit(env, 3),
+    "flat": w.FlattenObservation,
+    "normal observation": w.NormalizeObservation,
+    "normal reward": w.NormalizeReward,
+    "clipped reward": lambda env: w.ClipReward(env, 0.0, 0.5),
+    "stacked": lambda env: w.FrameStackObservation(env, 3),
+    "time aware": lambda env: w.TimeAwareObservation(w.TimeLimit(env, 5)),
+    "autoreset": w.Autoreset,
+    "frames": w.RenderCollection,
+    "picture observed": lambda env: w.AddRenderObservation(env, render_only=False),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_every_wrapper_on_every_id(env_id):
+    for wrap in WRAPPERS.values():
+        env = gym.make(env_id, horizon=5, render_mode="rgb_array", **SMALL.get(env_id, {}))
+        env = wrap(env)
+        observation, _ = env.reset(seed=3)
+        assert env.observation_space.contains(observation)
+        for _ in range(3):
+            observation = env.step(env.action_space.sample())[0]
+            assert env.observation_space.contains(observation)
+        env.close()
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_training_loop_over_synchronous_copies(env_id):
+    """Single files of CleanRL: thunks, episode statistics, and the last info of an episode."""
+
+    def thunk(seed):
+        def make():
+            env = gym.make(env_id, horizon=4, render_mode="rgb_array", **SMALL.get(env_id, {}))
+            env = w.RecordEpisodeStatistics(env)
+            env.action_space.seed(seed)
+            return env
+
+        return make
+
+    envs = gym.vector.SyncVectorEnv([thunk(i) for i in range(2)])
+    native = gym.make_vec(env_id, num_envs=2, horizon=4, **SMALL.get(env_id, {}))
+    native = gym.wrappers.vector.RecordEpisodeStatistics(native)
+    for batch in (envs, native):
+        batch.reset(seed=1)
+        returns = []
+        for _ in range(12):
+            _, reward, terminated, _, infos = batch.step(batch.action_space.sample())
+            assert reward.shape == (2,) and not terminated.any()
+            if "episode" in infos:
+                returns += infos["episode"]["r"][infos["_episode"]].tolist()
+                assert set(infos["episode"]["l"][infos["_episode"]]) == {4}
+        assert len(returns) == 4 and np.isfinite(returns).all()
+        batch.close()
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_pictures_and_tables(env_id):
+    kwargs = {"horizon": 4, **SMALL.get(env_id, {})}
+    for mode in ("ansi", "rgb_array"):
+        env = gym.make(env_id, render_mode=mode, **kwargs)
+        vec = gym.make_vec(env_id, num_envs=2, render_mode=mode, **kwargs)
+        bare = gym.make(env_id, **kwargs)
+        env.reset(seed=2), vec.reset(seed=2), bare.reset(seed=2)
+        before, regret = env.render(), 0.0
+        for t in range(4):
+            action = env.action_space.sample()
+            seen = env.step(action)
+            vec.step(np.stack([np.asarray(action)] * 2))
+            regret += seen[4]["regret"]
+            assert seen[1] == bare.step(action)[1], "looking changes nothing"
+            picture = env.render()
+            assert np.array_equal(picture, vec.render()[0])
+            if mode == "ansi":
+                assert f"round {t + 1} of 4" in picture and f"{regret:.3f}" in picture
+            else:
+                assert picture.dtype == np.uint8 and picture.shape == (320, 480, 3)
+                assert 0.01 < (picture != 255).mean() < 0.6
+            assert not np.array_equal(picture, before)
+            before = picture
+        vec.step(vec.action_space.sample())  # the next episode begins
+        assert mode != "ansi" or "waits" in vec.render()[0]
+
+
+def test_the_table_shows_the_offer_and_what_was_bought():
+    env = gym.make("DPB/Assortment-v0", n_items=20, capacity=3, render_mode="ansi", horizon=50)
+    env.reset(seed=0)
+    seen = set()
+    for _ in range(30):
+        slate = env.action_space.sample()
+        choice = env.step(slate)[4]["choice"]
+        lines = env.render().splitlines()[2:]
+        assert [line.split()[1] for line in lines] == [str(i) for i in slate]
+        bought = [k for k, line in enumerate(lines) if line.endswith("bought")]
+        assert bought == ([choice] if choice >= 0 else [])
+        seen.add(choice)
+    assert len(seen) > 2
+    assert not any("theta" in line or "utility" in line for line in lines)
+
+
+def test_a_list_of_frames_and_no_mode():
+    env = gym.make("DPB/Pricing-v0", render_mode="rgb_array_list", horizon=5)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(env.action_space.sample())
+    assert len(env.render()) == 4
+    silent = gym.make("DPB/Pricing-v0")
+    silent.reset()
+    with pytest.warns(UserWarning, match="render_mode"):
+        assert silent.unwrapped.render() is None
+
+
+def test_private_feedback_draws_no_picture():
+    env = gym.make("DPB/Pricing-v0", render_mode="rgb_array", horizon=5)
+    env = PrivateResponse(env, RandomizedResponse(1.0))
+    env.reset(seed=0)
+    with pytest.raises(ParameterError, match="raw response"):
+        env.render()
+
+
+def test_a_new_environment_is_drawn_too():
+    from dpb_gym.problems.recommendation import RecommendationProblem
+
+    dpb_gym.register_environment(
+        "Test/Drawn-v0", RecommendationProblem, kind="recommendation", dim=3, fresh=True
+    )
+    env = gym.make("Test/Drawn-v0", render_mode="ansi")
+    env.reset(seed=0)
+    env.step(2)
+    assert "candidate 2" in env.render()
