@@ -1,10 +1,12 @@
-"""Packages whose names are loaded on first use, so that importing them costs nothing."""
+"""Packages whose parts are loaded on first use, so that importing them costs nothing."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 
@@ -30,3 +32,15 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return load, listing
+
+
+def submodules(package: str) -> Callable[[str], ModuleType]:
+    """Makes the ``__getattr__`` of a package that imports its submodules when they are used."""
+
+    def load(name: str) -> ModuleType:
+        path = f"{package}.{name}"
+        if name.startswith("_") or importlib.util.find_spec(path) is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return importlib.import_module(path)
+
+    return load

@@ -11,7 +11,8 @@ import pkgutil
 
 def _register_all() -> None:
     for module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
-        importlib.import_module(module.name)
+        if module.name.split(".")[1] != "kernels":
+            importlib.import_module(module.name)
 
 
 _register_all()

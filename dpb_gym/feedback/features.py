@@ -153,7 +153,7 @@ class GaussianStatistics(LocalMechanism):
         r = np.clip(validation.array("rewards", rewards, (B,)), self.low, self.high)
         noise = self._noise(numbers, B)
         x = np.zeros((B, self.dim))
-        kernels.linear_bandit.take(
+        kernels.recommendation.take(
             given[:, None, :], np.zeros(B, np.int64), np.ones(B, np.bool_), x
         )
         packed = x[:, self._rows] * x[:, self._columns] * self._weights

@@ -256,7 +256,7 @@ def chosen_features(core: Any, action: Array) -> Array:
     """Features of the recommended candidates, ``(B, d)``, clipped to the unit ball."""
     features = core.instance.context().features
     out = np.empty((len(features), features.shape[2]))
-    kernels.linear_bandit.take(features, action, np.ones(len(features), np.bool_), out)
+    kernels.recommendation.take(features, action, np.ones(len(features), np.bool_), out)
     return out
 
 

@@ -45,3 +45,17 @@ def combine(coefficients, basis, out):
             for k in range(r):
                 s += np.float64(coefficients[i, k]) * basis[j, k]
             out[i, j] = s
+
+
+@jit
+def clipped_row(features, b, k, out):
+    """out = features[b, k] in double precision, moved into the unit ball."""
+    s = 0.0
+    for j in range(out.shape[0]):
+        x = np.float64(features[b, k, j])
+        out[j] = x
+        s += x * x
+    if s > 1.0:
+        factor = 1.0 / np.sqrt(s)
+        for j in range(out.shape[0]):
+            out[j] *= factor

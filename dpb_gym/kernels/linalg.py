@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.elementary import log
 
-MANY_ROWS = 16
 MAX_SWEEPS = 60
 # Of the largest entry: dropping such an off-diagonal one moves no eigenvalue by an ulp of it.
 NEGLIGIBLE = 2.0**-60
@@ -95,18 +95,8 @@ def logdet_cholesky_one(lower):
     """log det(L L')."""
     s = 0.0
     for i in range(lower.shape[0]):
-        s += np.log(lower[i, i])
+        s += log(lower[i, i])
     return 2.0 * s
-
-
-@jit
-def add_outer_one(matrix, vector, weight):
-    """matrix += weight vector vector', in place."""
-    d = matrix.shape[0]
-    for i in range(d):
-        w = weight * vector[i]
-        for j in range(d):
-            matrix[i, j] += w * vector[j]
 
 
 @jit
@@ -202,27 +192,6 @@ def cholesky(matrices, lower):
 
 
 @jit
-def solve_lower(lower, rhs, out):
-    """out[b] = L[b]^-1 rhs[b], ``(B, d)``; may work in place."""
-    for b in range(lower.shape[0]):
-        solve_lower_one(lower[b], rhs[b], out[b])
-
-
-@jit
-def solve_upper(lower, rhs, out):
-    """out[b] = L[b]'^-1 rhs[b], ``(B, d)``; may work in place."""
-    for b in range(lower.shape[0]):
-        solve_upper_one(lower[b], rhs[b], out[b])
-
-
-@jit
-def solve_cholesky(lower, rhs, out):
-    """out[b] = (L[b] L[b]')^-1 rhs[b], ``(B, d)``; may work in place."""
-    for b in range(lower.shape[0]):
-        solve_cholesky_one(lower[b], rhs[b], out[b])
-
-
-@jit
 def solve(matrices, rhs, out):
     """out[b] = matrices[b]^-1 rhs[b] for positive definite matrices.
 
@@ -266,13 +235,6 @@ def logdet(matrices, out):
 
 
 @jit
-def add_outer(matrices, vectors, weights):
-    """matrices[b] += weights[b] vectors[b] vectors[b]', in place."""
-    for b in range(matrices.shape[0]):
-        add_outer_one(matrices[b], vectors[b], weights[b])
-
-
-@jit
 def multiply(matrices, vectors, out):
     """out[b] = matrices[b] vectors[b] for symmetric matrices."""
     for b in range(matrices.shape[0]):
@@ -305,39 +267,6 @@ def cholesky_update(lower, vectors, weights):
         for i in range(d):
             scratch[i] = root * vectors[b, i]
         cholesky_update_one(lower[b], scratch)
-
-
-@jit
-def quadratic_forms(features, matrices, out):
-    """out[b, i] = x' matrices[b] x for the rows x of features[b] ``(N, d)``."""
-    B, N, d = features.shape
-    if N < MANY_ROWS:
-        row = np.empty(d)
-        scratch = np.empty(d)
-        for b in range(B):
-            for i in range(N):
-                for k in range(d):
-                    row[k] = features[b, i, k]
-                out[b, i] = quadratic_form_one(matrices[b], row, scratch)
-        return
-    # Many rows: the innermost loop runs over them, all at once in vector registers.
-    columns = np.empty((d, N))
-    product = np.empty(N)
-    for b in range(B):
-        for i in range(N):
-            out[b, i] = 0.0
-            for k in range(d):
-                columns[k, i] = features[b, i, k]
-        for j in range(d):
-            w = matrices[b, j, j]
-            for i in range(N):
-                product[i] = w * columns[j, i]
-            for k in range(j + 1, d):
-                w = 2.0 * matrices[b, j, k]
-                for i in range(N):
-                    product[i] += w * columns[k, i]
-            for i in range(N):
-                out[b, i] += columns[j, i] * product[i]
 
 
 @jit

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.elementary import exp, log
 
 
 @jit
@@ -68,10 +69,10 @@ def _revenue_of(picked, n, utility, revenues):
     for a in range(n):
         if utility[picked[a]] > top:
             top = utility[picked[a]]
-    denominator = np.exp(-top)
+    denominator = exp(-top)
     numerator = 0.0
     for a in range(n):
-        v = np.exp(utility[picked[a]] - top)
+        v = exp(utility[picked[a]] - top)
         denominator += v
         numerator += v * revenues[picked[a]]
     return numerator / denominator
@@ -115,7 +116,7 @@ def best_slates(utility, revenues, K, slates, values):
             if utility[b, i] > top:
                 top = utility[b, i]
         for i in range(N):
-            weight[i] = np.exp(utility[b, i] - top)
+            weight[i] = exp(utility[b, i] - top)
         z = 0.0
         for a in range(K):
             slates[b, a] = -1
@@ -189,11 +190,11 @@ def outcome(features, theta, revenues, slates, uniform, choice, reward, expected
             u[a] = s
             if s > top:
                 top = s
-        outside = np.exp(-top)
+        outside = exp(-top)
         denominator = outside
         numerator = 0.0
         for a in range(n):
-            v = np.exp(u[a] - top)
+            v = exp(u[a] - top)
             u[a] = v
             denominator += v
             numerator += v * revenues[b, items[a]]
@@ -212,85 +213,113 @@ def outcome(features, theta, revenues, slates, uniform, choice, reward, expected
 
 
 @jit
-def loss_terms(features, theta, slates, choice, loss, gradient, hessian):
-    """Negative log-likelihood, gradient and Hessian of one choice per replicate.
+def add_choice(x, n, bought, theta, gradient, hessian, p, mean):
+    """Adds gradient and lower Hessian of one choice's negative log-likelihood at theta.
 
-    With p the choice probabilities at theta, xbar = sum_i p_i x_i: the gradient is
-    xbar - x_choice (x_choice = 0 if nothing was bought), the Hessian
-    sum_i p_i x_i x_i' - xbar xbar'. Slates must not repeat items.
+    With p the choice probabilities, xbar = sum_i p_i x_i: the gradient is xbar - x_bought
+    (x_bought = 0 if nothing was), the Hessian sum_i p_i x_i x_i' - xbar xbar'.
+
+    Args:
+        x: ``(K, d)``; the first n rows are the offered items' features.
+        n: Number of offered items.
+        bought: Which of them was bought, or -1.
+        theta: ``(d,)``.
+        gradient: ``(d,)``, in place.
+        hessian: ``(d, d)``, in place.
+        p: Scratch ``(K,)``.
+        mean: Scratch ``(d,)``.
+
+    Returns:
+        The negative log-likelihood.
+    """
+    d = theta.shape[0]
+    top = 0.0
+    for a in range(n):
+        s = 0.0
+        for k in range(d):
+            s += x[a, k] * theta[k]
+        p[a] = s
+        top = max(top, s)
+    loss = top
+    if bought >= 0:
+        loss -= p[bought]
+        for k in range(d):
+            gradient[k] -= x[bought, k]
+    total = exp(-top)
+    for a in range(n):
+        p[a] = exp(p[a] - top)
+        total += p[a]
+    for k in range(d):
+        mean[k] = 0.0
+    for a in range(n):
+        w = p[a] / total
+        for j in range(d):
+            wx = w * x[a, j]
+            mean[j] += wx
+            for k in range(j + 1):
+                hessian[j, k] += wx * x[a, k]
+    for j in range(d):
+        gradient[j] += mean[j]
+        for k in range(j + 1):
+            hessian[j, k] -= mean[j] * mean[k]
+    return loss + log(total)
+
+
+@jit
+def loss_terms(features, theta, slates, choice, loss, gradient, hessian):
+    """`add_choice` of one record per replicate; slates must not repeat items.
+
+    Args:
+        features: ``(B, N, d)``.
+        theta: ``(B, d)``.
+        slates: ``(B, K)`` items; -1 leaves a place empty.
+        choice: ``(B,)``: position in the slate, or -1.
+        loss: Output ``(B,)``.
+        gradient: Output ``(B, d)``.
+        hessian: Output ``(B, d, d)``.
     """
     B, K = slates.shape
     d = features.shape[2]
-    p = np.empty(K)
+    x, p, mean = np.empty((K, d)), np.empty(K), np.empty(d)
     for b in range(B):
-        top = 0.0
-        for k in range(K):
-            if slates[b, k] < 0:
-                continue
-            s = 0.0
-            for j in range(d):
-                s += features[b, slates[b, k], j] * theta[b, j]
-            p[k] = s
-            if s > top:
-                top = s
-        denominator = np.exp(-top)
-        chosen = 0.0
+        n, bought = 0, -1
         for k in range(K):
             if slates[b, k] < 0:
                 continue
             if k == choice[b]:
-                chosen = p[k]
-            p[k] = np.exp(p[k] - top)
-            denominator += p[k]
-        loss[b] = top + np.log(denominator) - chosen
-        for j in range(d):
-            gradient[b, j] = 0.0
-            for i in range(d):
-                hessian[b, j, i] = 0.0
-        for k in range(K):
-            if slates[b, k] < 0:
-                continue
-            w = p[k] / denominator
+                bought = n
             for j in range(d):
-                xj = features[b, slates[b, k], j]
-                gradient[b, j] += w * xj
-                for i in range(j + 1):
-                    hessian[b, j, i] += w * xj * features[b, slates[b, k], i]
+                x[n, j] = features[b, slates[b, k], j]
+            n += 1
+        gradient[b] = 0.0
+        hessian[b] = 0.0
+        loss[b] = add_choice(x, n, bought, theta[b], gradient[b], hessian[b], p, mean)
         for j in range(d):
-            for i in range(j + 1):
-                hessian[b, j, i] -= gradient[b, j] * gradient[b, i]
-                hessian[b, i, j] = hessian[b, j, i]
-        if choice[b] >= 0:
-            for j in range(d):
-                gradient[b, j] -= features[b, slates[b, choice[b]], j]
+            for k in range(j):
+                hessian[b, k, j] = hessian[b, j, k]
 
 
 @jit
-def random_slates(uniforms, N, slates):
-    """Uniformly random K-subsets by a partial Fisher-Yates shuffle of N items.
+def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessian):
+    """Adds `add_choice` of every stored record, an objective of `newton.minimise`.
 
     Args:
-        uniforms: ``(B, K)`` on [0, 1).
-        N: Number of items.
-        slates: Output ``(B, K)``, ascending.
+        x: Features of the offered items, without gaps, ``(B, capacity, K, d)``.
+        offered: How many were offered, ``(B, capacity)``.
+        chosen: Which of them was bought, or -1, ``(B, capacity)``.
+        first: First record of each replicate that counts, ``(B,)``.
+        n: Number of records.
+        due: ``(B,)``: which replicates count.
+        theta: ``(B, d)``.
+        loss: ``(B,)``, in place.
+        gradient: ``(B, d)``, in place.
+        hessian: ``(B, d, d)``, in place; the lower triangle.
     """
-    B, K = slates.shape
-    pool = np.arange(N)
-    swapped = np.empty(K, np.int64)
-    for b in range(B):
-        for k in range(K):
-            j = k + min(int(uniforms[b, k] * (N - k)), N - k - 1)
-            swapped[k] = j
-            pool[k], pool[j] = pool[j], pool[k]
-        for k in range(K):
-            slates[b, k] = pool[k]
-        for k in range(K - 1, -1, -1):
-            j = swapped[k]
-            pool[k], pool[j] = pool[j], pool[k]
-        for a in range(1, K):
-            x = slates[b, a]
-            j = a
-            while j > 0 and slates[b, j - 1] > x:
-                slates[b, j] = slates[b, j - 1]
-                j -= 1
-            slates[b, j] = x
+    p, mean = np.empty(x.shape[2]), np.empty(theta.shape[1])
+    for b in range(theta.shape[0]):
+        if not due[b]:
+            continue
+        for r in range(first[b], n):
+            loss[b] += add_choice(
+                x[b, r], offered[b, r], chosen[b, r], theta[b], gradient[b], hessian[b], p, mean
+            )

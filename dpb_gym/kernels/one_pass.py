@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
-from dpb_gym.kernels.pricing import LOGISTIC, sigmoid
+from dpb_gym.kernels.elementary import sigmoid
+from dpb_gym.kernels.pricing import LOGISTIC
 
 ROOT2 = np.sqrt(2.0)
 

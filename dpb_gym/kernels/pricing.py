@@ -9,17 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.elementary import exp, log, log1p, normal_of, sigmoid
 
 LOGISTIC, GAUSSIAN = 0, 1
-
-
-@jit
-def sigmoid(z):
-    """1 / (1 + exp(-z)) without overflow."""
-    if z >= 0.0:
-        return 1.0 / (1.0 + np.exp(-z))
-    e = np.exp(z)
-    return e / (1.0 + e)
 
 
 @jit
@@ -30,13 +22,13 @@ def lambert_exp(z):
     exp(z) is never formed there.
     """
     if z < -20.0:
-        return np.exp(z)
+        return exp(z)
     if z < 1.0:
-        w = np.exp(z) / (1.0 + np.exp(z))
+        w = exp(z) / (1.0 + exp(z))
     else:
-        w = z - np.log(z) if z > 2.0 else 0.7 + 0.35 * (z - 1.0)
+        w = z - log(z) if z > 2.0 else 0.7 + 0.35 * (z - 1.0)
     for _ in range(20):
-        f = w + np.log(w) - z
+        f = w + log(w) - z
         step = f / (1.0 + 1.0 / w + f / (2.0 * w * (w + 1.0)))
         new = w - step
         if new <= 0.0:
@@ -93,11 +85,11 @@ def best_prices(features, theta, model, zeta, price, value):
 
 
 @jit
-def outcome(features, theta, price, model, zeta, uniform, quantile, demand, reward, expected):
+def outcome(features, theta, price, model, zeta, uniform, demand, reward, expected):
     """Demand, revenue and expected revenue of each replicate's price.
 
     Logistic demand is 1 when `uniform` is below its mean; Gaussian demand is its mean
-    plus the standard normal `quantile` of the uniform. Returns 0, or 1 + the first
+    plus the standard normal quantile of the uniform. Returns 0, or 1 + the first
     replicate whose price is outside [0, 1] or NaN.
     """
     B = features.shape[0]
@@ -111,39 +103,69 @@ def outcome(features, theta, price, model, zeta, uniform, quantile, demand, rewa
         if model == LOGISTIC:
             demand[i] = 1.0 if uniform[i] < sigmoid(zeta * z) else 0.0
         else:
-            demand[i] = z + quantile[i]
+            demand[i] = z + normal_of(uniform[i])
         reward[i] = p * demand[i]
     return 0
 
 
 @jit
-def loss_terms(features, theta, price, demand, model, zeta, loss, gradient, hessian):
-    """Negative log-likelihood of one demand per replicate, with gradient and Hessian.
+def add_demand(features, price, demand, model, zeta, theta, gradient, hessian, phi):
+    """Adds gradient and lower Hessian of one demand's negative log-likelihood at theta.
 
     Logistic: log(1 + exp(zeta z)) - y zeta z, gradient zeta (f - y) phi, Hessian
     zeta^2 f (1 - f) phi phi'. Gaussian: (y - z)^2 / 2 with unit variance.
+
+    Args:
+        features: x, ``(d - 1,)``.
+        price: p.
+        demand: y.
+        model: `LOGISTIC` or `GAUSSIAN`.
+        zeta: Link scale of the logistic model.
+        theta: ``(d,)``.
+        gradient: ``(d,)``, in place.
+        hessian: ``(d, d)``, in place.
+        phi: Scratch ``(d,)``.
+
+    Returns:
+        The negative log-likelihood.
     """
-    B, m = features.shape
+    m = features.shape[0]
     root = np.sqrt(m + 1.0)
+    z = 0.0
+    for k in range(m):
+        phi[k] = features[k] / root
+        z += phi[k] * theta[k]
+    phi[m] = -price / root
+    z += phi[m] * theta[m]
+    if model == LOGISTIC:
+        s = zeta * z
+        e = exp(-abs(s))
+        f = 1.0 / (1.0 + e) if s >= 0.0 else e / (1.0 + e)
+        loss = max(s, 0.0) + log1p(e) - demand * s
+        g = zeta * (f - demand)
+        h = zeta * zeta * f * (1.0 - f)
+    else:
+        g = z - demand
+        loss = 0.5 * g * g
+        h = 1.0
+    for j in range(m + 1):
+        gradient[j] += g * phi[j]
+        w = h * phi[j]
+        for k in range(j + 1):
+            hessian[j, k] += w * phi[k]
+    return loss
+
+
+@jit
+def loss_terms(features, theta, price, demand, model, zeta, loss, gradient, hessian):
+    """`add_demand` of one record per replicate, written to the last three arguments."""
+    B, m = features.shape
     phi = np.empty(m + 1)
-    for i in range(B):
-        z = 0.0
-        for k in range(m):
-            phi[k] = features[i, k] / root
-            z += phi[k] * theta[i, k]
-        phi[m] = -price[i] / root
-        z += phi[m] * theta[i, m]
-        if model == LOGISTIC:
-            s = zeta * z
-            f = sigmoid(s)
-            loss[i] = max(s, 0.0) + np.log1p(np.exp(-abs(s))) - demand[i] * s
-            g = zeta * (f - demand[i])
-            h = zeta * zeta * f * (1.0 - f)
-        else:
-            loss[i] = 0.5 * (demand[i] - z) ** 2
-            g = z - demand[i]
-            h = 1.0
+    for b in range(B):
+        gradient[b] = 0.0
+        hessian[b] = 0.0
+        terms = (theta[b], gradient[b], hessian[b], phi)
+        loss[b] = add_demand(features[b], price[b], demand[b], model, zeta, *terms)
         for j in range(m + 1):
-            gradient[i, j] = g * phi[j]
-            for k in range(m + 1):
-                hessian[i, j, k] = h * phi[j] * phi[k]
+            for k in range(j):
+                hessian[b, k, j] = hessian[b, j, k]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
-from dpb_gym.kernels.pricing import sigmoid
+from dpb_gym.kernels.contexts import clipped_row
+from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
 
 LOGISTIC, LINEAR, GAUSSIAN = 0, 1, 2
 
@@ -81,6 +80,24 @@ def gather(table, index, out):
 
 
 @jit
+def take(features, action, observed, out):
+    """out[b] = clipped features of the chosen candidate, or 0 where nothing was observed.
+
+    Returns 0, or 1 + the first replicate whose action is out of range.
+    """
+    B, m, d = features.shape
+    for b in range(B):
+        if action[b] < 0 or action[b] >= m:
+            return b + 1
+        if observed[b]:
+            clipped_row(features, b, action[b], out[b])
+        else:
+            for j in range(d):
+                out[b, j] = 0.0
+    return 0
+
+
+@jit
 def project_block(coefficients, basis, first, out):
     """Unit vectors in a block of columns of an orthonormal basis.
 
@@ -106,14 +123,9 @@ def project_block(coefficients, basis, first, out):
 @jit
 def _clipped_normal_mean(mean, sd):
     """E[min(1, max(0, mean + sd Z))], Z standard normal."""
-    lo = -mean / sd
-    hi = (1.0 - mean) / sd
-    cdf_lo = 0.5 * math.erfc(-lo / math.sqrt(2.0))
-    cdf_hi = 0.5 * math.erfc(-hi / math.sqrt(2.0))
-    root = math.sqrt(2.0 * math.pi)
-    pdf_lo = math.exp(-0.5 * lo * lo) / root
-    pdf_hi = math.exp(-0.5 * hi * hi) / root
-    return mean * (cdf_hi - cdf_lo) + sd * (pdf_lo - pdf_hi) + (1.0 - cdf_hi)
+    low, high = -mean / sd, (1.0 - mean) / sd
+    inside = normal_cdf(high) - normal_cdf(low)
+    return mean * inside + sd * (normal_density(low) - normal_density(high)) + normal_cdf(-high)
 
 
 @jit
@@ -162,7 +174,7 @@ def best_arms(features, theta, model, sd, arm, value):
 
 
 @jit
-def outcome(features, theta, arm, model, sd, uniform, quantile, reward, expected):
+def outcome(features, theta, arm, model, sd, uniform, reward, expected):
     """Reward and expected reward; returns 0, or 1 + the first replicate out of range."""
     B, m, _ = features.shape
     for b in range(B):
@@ -171,7 +183,7 @@ def outcome(features, theta, arm, model, sd, uniform, quantile, reward, expected
         score = _score(features, theta, b, arm[b])
         expected[b] = mean_reward(score, model, sd)
         if model == GAUSSIAN:
-            reward[b] = min(1.0, max(0.0, 0.5 + 0.25 * score + sd * quantile[b]))
+            reward[b] = min(1.0, max(0.0, 0.5 + 0.25 * score + sd * normal_of(uniform[b])))
         else:
             reward[b] = 1.0 if uniform[b] < expected[b] else 0.0
     return 0

@@ -211,20 +211,20 @@ def fit_hotel_model(data: Choices, features: PairFeatures, ridge: float = 1.0) -
     x[0, search, place] = rows
     theta, norm = np.zeros((1, d)), np.zeros(1)
     precision = 1e-10 * n
-    kernels.mnl_fit.newton(
-        x,
-        offered.astype(np.int32)[None],
-        data.choice.astype(np.int32)[None],
-        n,
+    bought, shown = data.choice.astype(np.int32)[None], offered.astype(np.int32)[None]
+
+    def losses(*arguments: Array) -> None:
+        kernels.mnl.add_choices(x, shown, bought, np.zeros(1, np.int64), n, *arguments)
+
+    kernels.newton.minimise(
+        losses,
         np.ones(1, np.bool_),
-        ridge,
-        np.zeros((1, d)),
-        0.0,
-        precision,
         theta,
-        np.zeros((1, d, d)),
-        np.zeros(1, np.int64),
         norm,
+        np.empty((1, d, d)),
+        ridge=ridge,
+        linear=np.zeros((1, d)),
+        precision=precision,
     )
     if not norm[0] <= 1e3 * precision:
         raise DataError(f"{data.name}: the fit of the choices stopped at gradient {norm[0]:.3g}")

@@ -147,21 +147,15 @@ class PricingProblem(Problem):
         return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        from scipy.special import ndtri
-
         B = len(action)
         demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
-        uniform = round_.uniform
-        # Half a grid step keeps a uniform of exactly 0 away from minus infinity.
-        quantile = ndtri(uniform + 2.0**-54) if self._model else uniform
         bad = kernels.pricing.outcome(
             round_.context.features,
             hidden["theta"],
             action,
             self._model,
             self.zeta,
-            uniform,
-            quantile,
+            round_.uniform,
             demand,
             reward,
             expected,

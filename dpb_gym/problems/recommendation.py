@@ -192,21 +192,15 @@ class RecommendationProblem(Problem):
         return Round(context, drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        from scipy.special import ndtri
-
         B = len(action)
         reward, expected = np.empty(B), np.empty(B)
-        uniform = round_.uniform
-        # Half a grid step keeps a uniform of exactly 0 away from minus infinity.
-        quantile = ndtri(uniform + 2.0**-54) if self.reward == "gaussian" else uniform
         bad = kernels.recommendation.outcome(
             round_.context.features,
             hidden["theta"],
             action,
             self._model,
             self.noise_std,
-            uniform,
-            quantile,
+            round_.uniform,
             reward,
             expected,
         )

@@ -6,12 +6,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpb_agents import kernels as zoo
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.kernels import reference
 from dpb_gym.problems.assortment import DESIGNS, AssortmentProblem
 from dpb_gym.problems.base import Context, Feedback
 
@@ -182,14 +183,14 @@ def test_random_slates_are_distinct_and_uniform_in_range(n, seed, data):
     k = data.draw(st.integers(1, n))
     uniforms = np.random.default_rng(seed).random((20, k))
     slates = np.empty((20, k), np.int64)
-    kernels.mnl.random_slates(uniforms, n, slates)
+    zoo.slates.random_slates(uniforms, n, slates)
     assert ((slates >= 0) & (slates < n)).all()
     assert (np.diff(slates, axis=1) > 0).all()
 
 
 def test_random_slates_hit_every_subset_equally():
     slates = np.empty((60_000, 2), np.int64)
-    kernels.mnl.random_slates(np.random.default_rng(0).random((60_000, 2)), 5, slates)
+    zoo.slates.random_slates(np.random.default_rng(0).random((60_000, 2)), 5, slates)
     counts = np.unique(slates, axis=0, return_counts=True)[1]
     assert len(counts) == 10
     assert ((counts - 6000.0) ** 2 / 6000.0).sum() < 35  # chi-square, 9 df, p about 6e-5

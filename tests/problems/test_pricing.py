@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import lambertw
 
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.kernels import reference
 from dpb_gym.problems.base import Context, Feedback, Round
 from dpb_gym.problems.pricing import PricingProblem
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.common.one_pass import Design, OnePassNewton
-from dpb_gym import kernels
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -93,12 +93,10 @@ class OnePassMNL(OnePassNewton):
         N, K = self._shape
         slates = np.empty((len(self.theta), K), np.int64)
         if self._equal and self.rounds < self.first_release:
-            kernels.mnl.random_slates(self._uniforms.next(), N, slates)
+            zoo.slates.random_slates(self._uniforms.next(), N, slates)
             return slates
-        from dpb_gym.kernels import mnl_slates
-
         assert context.revenues is not None
-        mnl_slates.optimistic_slates(
+        zoo.slates.optimistic_slates(
             context.features,
             context.revenues,
             self._equal,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import Estimator
-from dpb_gym import kernels, validation
+from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
@@ -115,24 +116,22 @@ class MNLPolicy(Agent):
         B, K = len(self._theta), self._capacity
         slates = np.empty((B, K), np.int64)
         if context.t <= self.explore:
-            kernels.mnl.random_slates(self._uniforms.next(), self._n_items, slates)
+            zoo.slates.random_slates(self._uniforms.next(), self._n_items, slates)
             return slates
-        from dpb_gym.kernels import mnl_slates
-
         assert context.revenues is not None
         width = 0.0 if self.rule == "greedy" else self.scale * self._curator.width(context.t)
         known = (context.features, context.revenues, self._equal, self._theta, self._root, width)
         if self.rule == "ts":
-            mnl_slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
+            zoo.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
         else:
-            mnl_slates.optimistic_slates(*known, self._utility, slates)
+            zoo.slates.optimistic_slates(*known, self._utility, slates)
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         curator = self._curator
         assert feedback.choice is not None
         curator.estimator.add(context.features, action, feedback.choice)
-        kernels.mnl_fit.slate_grams(context.features, action, curator.clip, self._grams)
+        zoo.choices.slate_grams(context.features, action, curator.clip, self._grams)
         curator.gram.add(self._grams)
         if context.t < self.explore:
             return
@@ -149,16 +148,14 @@ class MNLPolicy(Agent):
 
     def _refresh(self, gram: Array) -> None:
         """Takes a released Gram matrix: root and log-determinant of V."""
-        from dpb_gym.kernels import mnl_slates
-
         shift, floor = self._curator.shift, self._curator.floor
         state = (self._root, self._logdet, self._ok)
-        mnl_slates.roots(gram, shift, floor, *state)
+        zoo.slates.roots(gram, shift, floor, *state)
         if self._ok.all():
             return
         for b in np.flatnonzero(~self._ok):
             gram[b] = _raise_eigenvalues(gram[b], floor - shift)
-        mnl_slates.roots(gram, shift, 0.0, *state)
+        zoo.slates.roots(gram, shift, 0.0, *state)
 
 
 def optimistic_samples(capacity: int) -> int:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceRecords
 from dpb_agents.common.private_mle import PrivateEstimator
-from dpb_gym import kernels
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Ledger, NoiseSource
@@ -61,7 +61,7 @@ class PrivateMLE(PrivateEstimator):
 
     def _fit(self, due: Array, lanes: Array) -> None:
         records = self.records
-        kernels.mnl_fit.newton(
+        zoo.choices.newton(
             records.x,
             records.offered,
             records.chosen,

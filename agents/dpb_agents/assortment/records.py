@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import kernels
+from dpb_agents import kernels as zoo
 from dpb_gym.errors import HorizonExceeded, ParameterError
 
 Array = NDArray[Any]
@@ -62,7 +62,7 @@ class ChoiceRecords:
             raise HorizonExceeded(f"these records were declared for {self.horizon} rounds")
         if self.count == self.x.shape[1]:
             self._grow()
-        finite = kernels.mnl_fit.store(
+        finite = zoo.choices.store(
             features, slates, choice, self.clip, self.count, self.x, self.offered, self.chosen
         )
         if not finite:
@@ -119,7 +119,7 @@ class ExactMLE:
     def release(self, due: Array) -> Array:
         """Estimates ``(B, d)``, renewed by warm-started Newton steps where `due`."""
         records = self.records
-        kernels.mnl_fit.newton(
+        zoo.choices.newton(
             records.x,
             records.offered,
             records.chosen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym import kernels
+from dpb_agents import kernels as zoo
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -38,7 +38,7 @@ class RandomPolicy(Agent):
             index = (uniforms * problem.n_candidates).astype(np.int64)
             return np.minimum(index, problem.n_candidates - 1)
         slates = np.empty(uniforms.shape, np.int64)
-        kernels.mnl.random_slates(uniforms, problem.n_items, slates)
+        zoo.slates.random_slates(uniforms, problem.n_items, slates)
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.pricing.records import MODELS, Estimator
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent
@@ -108,7 +109,7 @@ class GLMPolicy(Agent):
                 context.features, self._theta, self._model, self._zeta, price, self._value
             )
         else:
-            kernels.price_search.optimistic_prices(
+            zoo.prices.optimistic_prices(
                 context.features,
                 self._theta,
                 self._inverse,
@@ -133,7 +134,7 @@ class GLMPolicy(Agent):
                 return
             due = np.ones(len(self._theta), bool)
         else:
-            kernels.glm_fit.grams(context.features, action, self._grams)
+            zoo.demand.grams(context.features, action, self._grams)
             curator.gram.add(self._grams)
             if self._rounds < started:
                 return
@@ -156,7 +157,7 @@ class GLMPolicy(Agent):
     def _grown(self, gram: Array, due: Array) -> bool:
         """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""
         rise = math.log(self.growth)
-        some: bool = kernels.demand_records.grown(
+        some: bool = zoo.demand.grown(
             gram, self._curator.shift, rise, self._sign, self._logdet, due
         )
         return some
@@ -167,7 +168,7 @@ class GLMPolicy(Agent):
         diagonal = np.arange(gram.shape[1])
         information[:, diagonal, diagonal] += self._curator.shift
         sign, logdet = np.empty(len(information)), np.empty(len(information))
-        kernels.demand_records.signed_logdet(information, sign, logdet)
+        zoo.demand.signed_logdet(information, sign, logdet)
         self._sign[due], self._logdet[due] = sign, logdet
         self._inverse[due] = self._inverted(information)
 

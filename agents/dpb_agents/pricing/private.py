@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import Curator, GLMPolicy
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_gym import kernels, validation
+from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -276,7 +277,7 @@ class PrivatePricing(GLMPolicy):
                 raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
             return
         curator.estimator.add(context.features, action, feedback.demand)
-        kernels.glm_fit.grams(context.features, action, self._grams)
+        zoo.demand.grams(context.features, action, self._grams)
         curator.gram.add(self._grams)
         self._rounds += 1
         if self._rounds < self._start.shape[1] or self._rounds % self._every:

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.common.private_mle import PrivateEstimator
 from dpb_agents.pricing.csw import RADIUS, Demand
 from dpb_agents.pricing.records import MODELS, DemandRecords
-from dpb_gym import kernels
 from dpb_gym.problems.base import Array
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Ledger, NoiseSource
     from dpb_gym.privacy.objective import ObjectivePerturbation
 
-ROUGH = 1e-5  # excess of the objective at which damped Newton steps end
-POLISHING = 12
 SEARCHING = 60
 SLACK = 100.0
 
@@ -86,7 +84,7 @@ class PrivateMLE(PrivateEstimator):
         return released
 
     def _fit(self, due: Array, lanes: Array) -> None:
-        self._minimise(due, self.plan.ridge, self._minimiser)
+        self._newton(due, self.plan.ridge, 0.0, self._minimiser)
         for b in lanes[_norms(self._minimiser[lanes]) > RADIUS]:
             self._search_sphere(int(b))
 
@@ -96,9 +94,9 @@ class PrivateMLE(PrivateEstimator):
         )
         return shrunk
 
-    def _newton(self, due: Array, ridge: float, tolerance: float, theta: Array) -> None:
+    def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
         records = self.records
-        kernels.glm_fit.newton(
+        zoo.demand.newton(
             records.features,
             records.price,
             records.demand,
@@ -110,25 +108,11 @@ class PrivateMLE(PrivateEstimator):
             ridge,
             self._curvature,
             self._linear,
-            tolerance,
+            decrement,
+            0.5 * self.plan.tolerance,
             theta,
             self._norm,
         )
-
-    def _minimise(self, due: Array, ridge: float, theta: Array) -> None:
-        """Unconstrained minimisers where `due`, and their gradient norms."""
-        self._newton(due, ridge, ROUGH, theta)
-        left = due.copy()
-        for _ in range(POLISHING):
-            before = theta.copy()
-            # one undamped step; the norm is that of the point before it
-            self._newton(left, ridge, math.inf, theta)
-            done = left & (self._norm <= 0.5 * self.plan.tolerance)
-            theta[done] = before[done]
-            left &= ~done
-            if not left.any():
-                return
-        self._newton(left, ridge, math.inf, theta.copy())
 
     def _search_sphere(self, b: int) -> None:
         """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.
@@ -142,7 +126,7 @@ class PrivateMLE(PrivateEstimator):
         last, size = ridge, _size(theta[b])
         guess = ridge * size / RADIUS
         for _ in range(SEARCHING):
-            self._minimise(due, guess, theta)
+            self._newton(due, guess, 0.0, theta)
             found = _size(theta[b])
             if abs(found - RADIUS) <= 1e-13 * RADIUS:
                 break

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpb_gym import kernels
+from dpb_agents import kernels as zoo
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array
 
@@ -81,7 +81,7 @@ class DemandRecords:
             return
         if self.count == self.price.shape[1]:
             self._resize(min(self.horizon, 2 * self.count))
-        bad = kernels.demand_records.store(
+        bad = zoo.demand.store(
             features,
             price,
             demand,
@@ -93,7 +93,7 @@ class DemandRecords:
             self.price,
             self.demand,
         )
-        if bad == kernels.demand_records.SHAPE:
+        if bad == zoo.demand.SHAPE:
             B, _, m = self.features.shape
             raise ParameterError(
                 f"features, price and demand must have shapes {(B, m)}, {(B,)} and {(B,)}, got "
@@ -190,7 +190,7 @@ class ExactMLE:
 
     def _fit(self, due: Array, theta: Array) -> None:
         records = self.records
-        kernels.glm_fit.newton(
+        zoo.demand.newton(
             records.features,
             records.price,
             records.demand,
@@ -202,7 +202,8 @@ class ExactMLE:
             self.ridge,
             self._curvature,
             self._linear,
-            self.tolerance,
+            2.0 * self.tolerance,
+            0.0,
             theta,
             self._norm,
         )
@@ -211,7 +212,7 @@ class ExactMLE:
         records = self.records
         anchor = self._theta.copy()
         self._fit(np.ones(len(anchor), bool), anchor)
-        kernels.glm_fit.fold(
+        zoo.demand.fold(
             records.features,
             records.price,
             records.demand,

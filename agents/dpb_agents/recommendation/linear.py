@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
@@ -198,14 +199,10 @@ class LinearPolicy(Agent):
             assert draws is not None
             xi = draws if not self._exploration else np.ascontiguousarray(draws[:, : self._dim])
             width = self._width * self.decay ** (self._rounds // self._interval)
-            kernels.linear_bandit.choose_sampled(
-                features, self._factor, self._response, width, xi, action
-            )
+            zoo.linear.choose_sampled(features, self._factor, self._response, width, xi, action)
         else:
             alpha = self.alpha if self.rule == "ucb" else 0.0
-            kernels.linear_bandit.choose_optimistic(
-                features, self._inverse, self._response, alpha, action
-            )
+            zoo.linear.choose_optimistic(features, self._inverse, self._response, alpha, action)
         if self._exploration and draws is not None:
             self._explore(draws[:, -2:], features.shape[1], action)
         return action
@@ -228,7 +225,7 @@ class LinearPolicy(Agent):
         shape = (*features.shape[:2], self._dim)
         if self._stretched is None or self._stretched.shape != shape:
             self._stretched = np.empty(shape)
-        kernels.linear_bandit.append_constant(features, self.intercept, self._stretched)
+        zoo.linear.append_constant(features, self.intercept, self._stretched)
         return self._stretched
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
@@ -242,7 +239,7 @@ class LinearPolicy(Agent):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         admitted = self._admitted(context, feedback)
         features = self._features(context)
-        bad = kernels.linear_bandit.take(features, action, admitted, self._chosen)
+        bad = kernels.recommendation.take(features, action, admitted, self._chosen)
         if bad:
             raise ActionError(
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError
@@ -62,7 +63,7 @@ class Statistics:
         """
         B = len(action)
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
-        bad = kernels.linear_bandit.take(context.features, action, observed, self._chosen)
+        bad = kernels.recommendation.take(context.features, action, observed, self._chosen)
         if bad:
             raise ActionError(
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
@@ -140,9 +141,7 @@ class LocalLinear(Agent):
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)
         alpha = self.alpha if self.rule == "ucb" else 0.0
-        kernels.linear_bandit.choose_optimistic(
-            context.features, self._inverse, self._trusted, alpha, action
-        )
+        zoo.linear.choose_optimistic(context.features, self._inverse, self._trusted, alpha, action)
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

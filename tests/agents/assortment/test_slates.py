@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dpb_agents import kernels
 from dpb_agents.assortment.policy import optimistic_samples
-from dpb_gym.kernels import mnl_slates
 
 Array = NDArray[Any]
 
@@ -29,7 +29,7 @@ def draw(seed: int, B: int, N: int, d: int) -> tuple[Array, Array, Array, Array]
 def roots(gram: Array, shift: float = 1.0, floor: float = 0.0) -> tuple[Array, Array, Array]:
     B, d = gram.shape[:2]
     root, logdet, ok = np.zeros((B, d, d)), np.zeros(B), np.zeros(B, bool)
-    mnl_slates.roots(gram, shift, floor, root, logdet, ok)
+    kernels.slates.roots(gram, shift, floor, root, logdet, ok)
     return root, logdet, ok
 
 
@@ -67,7 +67,7 @@ def test_optimistic_slates(seed: int, d: int, width: float, K: int) -> None:
     root = roots(gram)[0]
     utility, slates = np.empty((2, 7)), np.empty((2, K), np.int64)
     args = (features, revenues, False, theta, root, width, utility, slates)
-    mnl_slates.optimistic_slates(*args)
+    kernels.slates.optimistic_slates(*args)
     for b in range(2):
         x = features[b].astype(float)
         V = gram[b] + np.eye(d)
@@ -77,7 +77,7 @@ def test_optimistic_slates(seed: int, d: int, width: float, K: int) -> None:
         v = np.exp(utility[b, items])
         value = v @ revenues[b, items].astype(float) / (1 + v.sum())
         assert value == pytest.approx(best_by_enumeration(utility[b], revenues[b], K), rel=1e-12)
-    mnl_slates.optimistic_slates(*args[:2], True, *args[3:])
+    kernels.slates.optimistic_slates(*args[:2], True, *args[3:])
     for b in range(2):
         assert sorted(np.argsort(-utility[b], kind="stable")[:K]) == slates[b].tolist()
 
@@ -90,7 +90,7 @@ def test_sampled_slates(seed: int, d: int, width: float, M: int) -> None:
     normals = np.random.default_rng(seed).normal(size=(2, M, d))
     utility, slates = np.empty((2, 7)), np.empty((2, 3), np.int64)
     args = (features, revenues, True, theta, root, width, normals, utility, slates)
-    mnl_slates.sampled_slates(*args)
+    kernels.slates.sampled_slates(*args)
     for b in range(2):
         L = np.linalg.cholesky(gram[b] + np.eye(d))
         samples = theta[b] + width * np.linalg.solve(L.T, normals[b].T).T

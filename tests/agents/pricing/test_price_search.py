@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpb_agents import kernels as zoo
 from dpb_gym import kernels
 
-search = kernels.price_search
+search = zoo.prices
 LOGISTIC, GAUSSIAN = kernels.pricing.LOGISTIC, kernels.pricing.GAUSSIAN
 TOLERANCE = 1e-6
 GRID = np.linspace(0.0, 1.0, 100_001)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, BudgetError, ParameterError
@@ -102,14 +103,12 @@ class LinearRival(Agent):
 
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._theta), np.int64)
-        kernels.linear_rivals.choose(
-            context.features, self._theta, self._inverse, self._width, action
-        )
+        zoo.linear.choose(context.features, self._theta, self._inverse, self._width, action)
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        bad = kernels.linear_bandit.take(context.features, action, observed, self._chosen)
+        bad = kernels.recommendation.take(context.features, action, observed, self._chosen)
         if bad:
             raise ActionError(
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "

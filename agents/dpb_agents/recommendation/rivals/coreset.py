@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
 from dpb_gym import kernels, validation
 from dpb_gym.agent import register_agent
@@ -88,20 +89,18 @@ class CoresetElimination(RewardRival):
         B, m, _ = context.features.shape
         if self._pool:
             assert context.arms is not None
-            kernels.linear_rivals.remember(context.features, context.arms, self._table, self._seen)
+            zoo.linear.remember(context.features, context.arms, self._table, self._seen)
             active = np.take_along_axis(self._active, context.arms, axis=1)
         else:
             active = np.ones((B, m), bool)
             if self._estimated:
                 self._eliminate(context.features, active)
         action = np.empty(B, np.int64)
-        kernels.linear_rivals.choose_widest(
-            context.features, active, self._theta, self._phase, action
-        )
+        zoo.linear.choose_widest(context.features, active, self._theta, self._phase, action)
         return action
 
     def _eliminate(self, features: Array, active: Array) -> None:
-        kernels.linear_rivals.eliminate(
+        zoo.linear.eliminate(
             features, self._theta, self._inverse, self._spread, self._noise, active
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_gym import kernels, validation
 from dpb_gym.problems.base import Array, ProblemInfo
@@ -78,16 +79,14 @@ class JointLinUCB(LinearRival):
     def _learn(self, reward: Array) -> None:
         inside = np.clip(reward, self._low, self._high)
         self._outside += inside != reward
-        kernels.linear_rivals.outer_with_reward(self._chosen, inside, self._records)
+        zoo.linear.outer_with_reward(self._chosen, inside, self._records)
         self.releaser.add(self._records)
         if self._rounds % self._interval == 0:
             self._refresh(self.releaser.release())
 
     def _refresh(self, noisy: Array) -> None:
         shift = self.ridge + self.shift * self._noise_norm()
-        kernels.linear_rivals.shifted_inverse(
-            noisy, shift, self._inverse, self._theta, self._logdet
-        )
+        zoo.linear.shifted_inverse(noisy, shift, self._inverse, self._theta, self._logdet)
         for b in np.flatnonzero(np.isnan(self._logdet)):
             self._repair(int(b), noisy[b], shift)
         self._width = self._widths()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpb_gym import kernels
+from dpb_agents import kernels as zoo
 from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.privacy.releasers.base import Intake
 from dpb_gym.privacy.releasers.shapes import RecordShape
@@ -107,7 +107,7 @@ class RewardSums:
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
             self._source.generators[b].standard_normal(out=self._normals[b])
             self._cursor[b] = 0
-        kernels.linear_rivals.release(
+        zoo.linear.release(
             self._sums,
             self._normals,
             self._cursor,

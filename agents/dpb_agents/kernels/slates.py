@@ -1,4 +1,4 @@
-"""Best slates under optimistic or sampled utilities.
+"""Slates: best under optimistic or sampled utilities, and random.
 
 Arrays lead with the replicate axis. V is a Gram matrix with a shift; its Cholesky factor
 is L, and `root` is the inverse of L, so that ||x||_{V^-1} = ||root x||.
@@ -12,10 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.linalg import cholesky_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slates, top_indices
-from dpb_gym.kernels.mnl_fit import cholesky
 
 Array = NDArray[Any]
+
+
+@jit
+def _shifted_cholesky(matrix: Array, shift: float, factor: Array) -> bool:
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i):
+            factor[i, j] = matrix[i, j]
+        factor[i, i] = matrix[i, i] + shift
+    return bool(cholesky_one(factor, factor))
 
 
 @jit
@@ -36,17 +46,11 @@ def roots(
     B, d, _ = matrices.shape
     factor = np.empty((d, d))
     for b in range(B):
-        ok[b] = True
-        if floor > 0.0 and not cholesky(matrices[b], shift - floor, factor):
-            ok[b] = False
+        ok[b] = floor <= 0.0 or _shifted_cholesky(matrices[b], shift - floor, factor)
+        ok[b] = ok[b] and _shifted_cholesky(matrices[b], shift, factor)
+        if not ok[b]:
             continue
-        if not cholesky(matrices[b], shift, factor):
-            ok[b] = False
-            continue
-        s = 0.0
-        for i in range(d):
-            s += np.log(factor[i, i])
-        logdet[b] = 2.0 * s
+        logdet[b] = logdet_cholesky_one(factor)
         for j in range(d):
             root[b, j, j] = 1.0 / factor[j, j]
             for i in range(j + 1, d):
@@ -178,3 +182,34 @@ def sampled_slates(
         _slate_of(
             utility[b : b + 1], revenues[b : b + 1], equal, K, slates[b : b + 1], scratch, value
         )
+
+
+@jit
+def random_slates(uniforms, N, slates):
+    """Uniformly random K-subsets by a partial Fisher-Yates shuffle of N items.
+
+    Args:
+        uniforms: ``(B, K)`` on [0, 1).
+        N: Number of items.
+        slates: Output ``(B, K)``, ascending.
+    """
+    B, K = slates.shape
+    pool = np.arange(N)
+    swapped = np.empty(K, np.int64)
+    for b in range(B):
+        for k in range(K):
+            j = k + min(int(uniforms[b, k] * (N - k)), N - k - 1)
+            swapped[k] = j
+            pool[k], pool[j] = pool[j], pool[k]
+        for k in range(K):
+            slates[b, k] = pool[k]
+        for k in range(K - 1, -1, -1):
+            j = swapped[k]
+            pool[k], pool[j] = pool[j], pool[k]
+        for a in range(1, K):
+            x = slates[b, a]
+            j = a
+            while j > 0 and slates[b, j - 1] > x:
+                slates[b, j] = slates[b, j - 1]
+                j -= 1
+            slates[b, j] = x

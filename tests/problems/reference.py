@@ -1,6 +1,6 @@
 """Plain NumPy twins of the problem kernels, written for reading rather than speed.
 
-The tests compare every kernel with its twin; nothing else imports this module.
+The tests compare every kernel with its twin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels of the private linear bandits that RU compares with.
+"""Choices and records of the linear bandits.
 
 Candidates are clipped to the unit ball on the fly, x / max(1, ||x||). Ties go to the lower
 index. Arrays lead with the replicate axis; replicates are handled one by one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.linalg import (
     cholesky_one,
     dot_one,
@@ -16,8 +17,54 @@ from dpb_gym.kernels.linalg import (
     logdet_cholesky_one,
     multiply_one,
     quadratic_form_one,
+    solve_lower_one,
+    solve_upper_one,
 )
-from dpb_gym.kernels.linear_bandit import _clipped_row
+
+
+@jit
+def append_constant(features, constant, out):
+    """out = (clipped x, constant) / sqrt(1 + constant^2): again in the unit ball.
+
+    Args:
+        features: ``(B, m, d)``.
+        constant: Value of the extra feature, >= 0.
+        out: Output ``(B, m, d + 1)``.
+    """
+    B, m, d = features.shape
+    scale = 1.0 / np.sqrt(1.0 + constant * constant)
+    for b in range(B):
+        for k in range(m):
+            row = out[b, k]
+            clipped_row(features, b, k, row[:d])
+            for j in range(d):
+                row[j] *= scale
+            row[d] = constant * scale
+
+
+@jit
+def _quadratic_forms(matrix, rows, out):
+    """out[k] = x_k' matrix x_k. A function of its own compiles to better loops."""
+    scratch = np.empty(rows.shape[1])
+    for k in range(rows.shape[0]):
+        out[k] = quadratic_form_one(matrix, rows[k], scratch)
+
+
+@jit
+def _best(features, b, theta, inverse, width, rows, forms):
+    m = rows.shape[0]
+    for k in range(m):
+        clipped_row(features, b, k, rows[k])
+    if width > 0.0:
+        _quadratic_forms(inverse, rows, forms)
+    highest, best = -np.inf, 0
+    for k in range(m):
+        score = dot_one(rows[k], theta)
+        if width > 0.0:
+            score += width * np.sqrt(max(0.0, forms[k]))
+        if score > highest:
+            highest, best = score, k
+    return best
 
 
 @jit
@@ -32,16 +79,56 @@ def choose(features, theta, inverse, width, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    row, scratch = np.empty(d), np.empty(d)
+    rows, forms = np.empty((m, d)), np.empty(m)
     for b in range(B):
+        action[b] = _best(features, b, theta[b], inverse[b], width[b], rows, forms)
+
+
+@jit
+def choose_optimistic(features, inverse, response, width, action):
+    """`choose` with theta = inverse response, and one width for all.
+
+    Args:
+        features: ``(B, m, d)``.
+        inverse: ``(B, d, d)``.
+        response: ``(B, d)``.
+        width: >= 0; 0 is greedy.
+        action: Output ``(B,)``.
+    """
+    B, m, d = features.shape
+    theta, rows, forms = np.empty(d), np.empty((m, d)), np.empty(m)
+    for b in range(B):
+        multiply_one(inverse[b], response[b], theta)
+        action[b] = _best(features, b, theta, inverse[b], width, rows, forms)
+
+
+@jit
+def choose_sampled(features, lower, response, v, normals, action):
+    """argmax_k <x_k, theta> with theta = L'^-1 (L^-1 b + v xi), where A = L L'.
+
+    theta is a draw from N(A^-1 b, v^2 A^-1) (RU, Algorithm 1, line 8).
+
+    Args:
+        features: ``(B, m, d)``.
+        lower: L, ``(B, d, d)``.
+        response: b, ``(B, d)``.
+        v: Width of the draw.
+        normals: xi, ``(B, d)``.
+        action: Output ``(B,)``.
+    """
+    B, m, d = features.shape
+    theta = np.empty(d)
+    row = np.empty(d)
+    for b in range(B):
+        solve_lower_one(lower[b], response[b], theta)
+        for j in range(d):
+            theta[j] += v * normals[b, j]
+        solve_upper_one(lower[b], theta, theta)
         best = -np.inf
         action[b] = 0
         for k in range(m):
-            _clipped_row(features, b, k, row)
-            score = dot_one(row, theta[b])
-            if width[b] > 0.0:
-                form = quadratic_form_one(inverse[b], row, scratch)
-                score += width[b] * np.sqrt(max(0.0, form))
+            clipped_row(features, b, k, row)
+            score = dot_one(row, theta)
             if score > best:
                 best = score
                 action[b] = k
@@ -69,7 +156,7 @@ def choose_widest(features, active, theta, inverse, action):
         for k in range(m):
             if left and not active[b, k]:
                 continue
-            _clipped_row(features, b, k, row)
+            clipped_row(features, b, k, row)
             if left:
                 score = quadratic_form_one(inverse[b], row, scratch)
             else:
@@ -101,7 +188,7 @@ def eliminate(features, theta, inverse, spread, noise, active):
         for k in range(n):
             if not active[b, k]:
                 continue
-            _clipped_row(features, b, k, row)
+            clipped_row(features, b, k, row)
             form = max(0.0, quadratic_form_one(inverse[b], row, image))
             width = spread * np.sqrt(form) + noise * np.sqrt(dot_one(image, image))
             mean = dot_one(row, theta[b])

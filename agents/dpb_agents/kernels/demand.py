@@ -1,10 +1,17 @@
-"""A store of priced demand, and when its Gram matrix has grown enough."""
+"""Priced demand: stored records, their losses and fits, and when their Gram matrix has grown.
+
+phi(x, p) = [x; -p] / sqrt(d). Arrays lead with the replicate axis.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.elementary import log
+from dpb_gym.kernels.linalg import dot_one
+from dpb_gym.kernels.newton import minimise
+from dpb_gym.kernels.pricing import add_demand
 
 FEATURES, PRICE, DEMAND, SHAPE = 1, 2, 3, 4
 INSIDE = 1.0 - 1e-6
@@ -81,7 +88,7 @@ def signed_logdet_one(matrix, work):
                 work[j, k], work[pivot, k] = work[pivot, k], work[j, k]
         if work[j, j] < 0.0:
             sign = -sign
-        total += np.log(abs(work[j, j]))
+        total += log(abs(work[j, j]))
         for i in range(j + 1, d):
             factor = work[i, j] / work[j, j]
             for k in range(j, d):
@@ -125,3 +132,122 @@ def signed_logdet(matrices, sign, logdet):
     work = np.empty((d, d))
     for b in range(matrices.shape[0]):
         sign[b], logdet[b] = signed_logdet_one(matrices[b], work)
+
+
+@jit
+def grams(features, price, out):
+    """out[b] = phi phi' with phi = [x; -p] / sqrt(d).
+
+    Args:
+        features: x, ``(B, d - 1)``.
+        price: p, ``(B,)``.
+        out: Output ``(B, d, d)``.
+    """
+    B, m = features.shape
+    phi = np.empty(m + 1)
+    root = np.sqrt(m + 1.0)
+    for b in range(B):
+        for k in range(m):
+            phi[k] = features[b, k] / root
+        phi[m] = -price[b] / root
+        for j in range(m + 1):
+            for k in range(m + 1):
+                out[b, j, k] = phi[j] * phi[k]
+
+
+@jit
+def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss, gradient, hessian):
+    """Adds the losses of the first n records, an objective of `minimise`.
+
+    Args:
+        features: x of the records, ``(B, capacity, d - 1)``.
+        price: ``(B, capacity)``.
+        demand: ``(B, capacity)``, times `unit`.
+        unit: 1, or the integer that stands for a demand of 1.
+        n: Number of records, <= capacity.
+        model: `pricing.LOGISTIC` or `pricing.GAUSSIAN`.
+        zeta: Link scale of the logistic model.
+        due: ``(B,)``: which replicates count.
+        theta: ``(B, d)``.
+        loss: ``(B,)``, in place.
+        gradient: ``(B, d)``, in place.
+        hessian: ``(B, d, d)``, in place; the lower triangle.
+    """
+    B, d = theta.shape
+    phi = np.empty(d)
+    for b in range(B):
+        if not due[b]:
+            continue
+        for i in range(n):
+            terms = (theta[b], gradient[b], hessian[b], phi)
+            y = demand[b, i] / unit
+            loss[b] += add_demand(features[b, i], price[b, i], y, model, zeta, *terms)
+
+
+def newton(
+    features,
+    price,
+    demand,
+    unit,
+    n,
+    due,
+    model,
+    zeta,
+    ridge,
+    curvature,
+    linear,
+    decrement,
+    precision,
+    theta,
+    norm,
+):
+    """Minimises the losses of `add_demands` + a fixed quadratic; see `newton.minimise`."""
+
+    def losses(*arguments):
+        add_demands(features, price, demand, unit, n, model, zeta, *arguments)
+
+    minimise(
+        losses,
+        due,
+        theta,
+        norm,
+        np.empty_like(curvature),
+        ridge=ridge,
+        linear=linear,
+        curvature=curvature,
+        decrement=decrement,
+        precision=precision,
+    )
+
+
+@jit
+def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear):
+    """Replaces n records' losses by their second-order expansions at theta.
+
+    Up to a constant these are <g, t> + 1/2 t' H t with H the Hessian and
+    g the gradient at theta minus H theta: added to `curvature` and `linear`.
+
+    Args:
+        features: See `add_demands`.
+        price: The same.
+        demand: The same.
+        unit: The same.
+        n: The same.
+        model: The same.
+        zeta: The same.
+        theta: Where to expand, ``(B, d)``.
+        curvature: In and out, ``(B, d, d)``.
+        linear: In and out, ``(B, d)``.
+    """
+    B, d = theta.shape
+    loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+    terms = (theta, loss, gradient, hessian)
+    add_demands(features, price, demand, unit, n, model, zeta, np.ones(B, np.bool_), *terms)
+    for b in range(B):
+        for j in range(d):
+            for k in range(j):
+                hessian[b, k, j] = hessian[b, j, k]
+        for j in range(d):
+            linear[b, j] += gradient[b, j] - dot_one(hessian[b, j], theta[b])
+            for k in range(d):
+                curvature[b, j, k] += hessian[b, j, k]

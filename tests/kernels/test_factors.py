@@ -1,4 +1,4 @@
-"""The small linear algebra of the agents against numpy.linalg."""
+"""Factors, solutions and rank-one updates against numpy.linalg."""
 
 from __future__ import annotations
 
@@ -42,13 +42,6 @@ def test_factor_solve_inverse_logdet_agree_with_numpy(shape: tuple[int, int, int
     scale = np.abs(expected).max()
     assert L.solve(A, v, out) == 0
     np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-11 * scale)
-    L.solve_cholesky(lower, v, out)
-    np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-11 * scale)
-    L.solve_lower(lower, v, out)
-    np.testing.assert_allclose((lower @ out[..., None])[..., 0], v, atol=1e-10)
-    L.solve_upper(lower, v, out)
-    np.testing.assert_allclose((lower.transpose(0, 2, 1) @ out[..., None])[..., 0], v, atol=1e-10)
-
     assert L.inverse(A, inv) == 0
     np.testing.assert_allclose(inv, np.linalg.inv(A), rtol=1e-8, atol=1e-10 * np.abs(inv).max())
     assert (inv == inv.transpose(0, 2, 1)).all()
@@ -66,10 +59,6 @@ def test_rank_one_updates_agree_with_recomputation(
     rng = np.random.default_rng(seed + 1)
     v, w = rng.standard_normal((B, d)), np.full(B, weight)
     updated = A + weight * v[:, :, None] * v[:, None, :]
-
-    added = A.copy()
-    L.add_outer(added, v, w)
-    np.testing.assert_allclose(added, updated, rtol=1e-14, atol=1e-14)
 
     inv, growth = np.linalg.inv(A), np.empty(B)
     inv = 0.5 * (inv + inv.transpose(0, 2, 1))
@@ -91,20 +80,19 @@ def test_rank_one_updates_agree_with_recomputation(
 
 
 @settings(max_examples=40, deadline=None)
-@given(shapes, st.sampled_from([1, 3, L.MANY_ROWS - 1, L.MANY_ROWS, 40]))
-def test_forms_and_products_agree_with_numpy(shape: tuple[int, int, int], rows: int) -> None:
+@given(shapes)
+def test_products_agree_with_numpy(shape: tuple[int, int, int]) -> None:
     seed, B, d = shape
     rng = np.random.default_rng(seed)
     M = rng.standard_normal((B, d, d))
     M = M + M.transpose(0, 2, 1)
     v = rng.standard_normal((B, d))
-    features = rng.standard_normal((B, rows, d)).astype(np.float32)
-    out, forms = np.empty((B, d)), np.empty((B, rows))
+    out = np.empty((B, d))
     L.multiply(M, v, out)
     np.testing.assert_allclose(out, (M @ v[..., None])[..., 0], atol=1e-11)
-    L.quadratic_forms(features, M, forms)
-    x = features.astype(np.float64)
-    np.testing.assert_allclose(forms, np.einsum("bni,bij,bnj->bn", x, M, x), atol=1e-10)
+    for b in range(B):
+        form = L.quadratic_form_one(M[b], v[b], out[b])
+        assert form == pytest.approx(v[b] @ M[b] @ v[b], abs=1e-10)
 
 
 def test_bits_do_not_depend_on_the_batch() -> None:
@@ -113,31 +101,25 @@ def test_bits_do_not_depend_on_the_batch() -> None:
     rng = np.random.default_rng(4)
     v, w = rng.standard_normal((B, d)), rng.random(B)
 
-    for rows in (5, 40):
-        features = rng.standard_normal((B, rows, d)).astype(np.float32)
+    def everything(lanes: slice) -> list[np.ndarray]:
+        M, x, weight = A[lanes].copy(), v[lanes].copy(), w[lanes].copy()
+        n = len(M)
+        lower, inv, out = np.empty_like(M), np.empty_like(M), np.empty_like(x)
+        growth, logdet = np.empty(n), np.empty(n)
+        L.cholesky(M, lower)
+        L.inverse(M, inv)
+        L.logdet(M, logdet)
+        L.solve(M, x, out)
+        L.sherman_morrison(inv, x, weight, growth)
+        L.cholesky_update(lower, x, weight)
+        return [lower, inv, out, growth, logdet]
 
-        def everything(
-            lanes: slice, features: np.ndarray = features, rows: int = rows
-        ) -> list[np.ndarray]:
-            M, x, weight = A[lanes].copy(), v[lanes].copy(), w[lanes].copy()
-            n = len(M)
-            lower, inv, out = np.empty_like(M), np.empty_like(M), np.empty_like(x)
-            growth, logdet, forms = np.empty(n), np.empty(n), np.empty((n, rows))
-            L.cholesky(M, lower)
-            L.inverse(M, inv)
-            L.logdet(M, logdet)
-            L.solve(M, x, out)
-            L.sherman_morrison(inv, x, weight, growth)
-            L.cholesky_update(lower, x, weight)
-            L.quadratic_forms(features[lanes].copy(), inv, forms)
-            return [lower, inv, out, growth, logdet, forms]
-
-        full = everything(slice(None))
-        for size in (1, 3):
-            for start in range(0, B, size):
-                lanes = slice(start, start + size)
-                for whole, part in zip(full, everything(lanes)):
-                    assert (whole[lanes] == part).all()
+    full = everything(slice(None))
+    for size in (1, 3):
+        for start in range(0, B, size):
+            lanes = slice(start, start + size)
+            for whole, part in zip(full, everything(lanes)):
+                assert (whole[lanes] == part).all()
 
 
 @pytest.mark.parametrize("bad", ["indefinite", "zero", "nan", "inf"])
@@ -165,7 +147,7 @@ def test_updates_in_place_stay_exact_over_a_hundred_thousand_rounds() -> None:
     scales = np.array([1.0, 1.0, 0.3, 0.1, 0.03, 0.01])
     for _ in range(100_000):
         v = (rng.standard_normal(d) * scales)[None] / 3.0
-        L.add_outer(A, v, one)
+        A += v[:, :, None] * v[:, None, :]
         L.sherman_morrison(inv, v, one, growth)
         L.cholesky_update(lower, v, one)
         log_growth += float(np.log(growth[0]))

@@ -1,0 +1,163 @@
+"""Learning the multinomial-logit parameter: choice records, Gram matrices, Newton's method.
+
+Arrays lead with the replicate axis.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.mnl import add_choices
+from dpb_gym.kernels.newton import minimise, step
+
+Array = NDArray[Any]
+
+UNIT = 1.0 - 2.0**-22  # a row scaled to this length is inside the ball in float32 too
+
+
+@jit
+def _clip_factor(row: Array, clip: bool) -> float:
+    """What to multiply a feature row with so that it lies in the unit ball."""
+    if not clip:
+        return 1.0
+    s = 0.0
+    for k in range(row.shape[0]):
+        s += np.float64(row[k]) * np.float64(row[k])
+    if s <= UNIT * UNIT:
+        return 1.0
+    factor: float = UNIT / np.sqrt(s)
+    return factor
+
+
+@jit
+def slate_grams(features: Array, slates: Array, clip: bool, grams: Array) -> None:
+    """grams[b] = sum of x x' over the slate; `clip` moves each x into the unit ball."""
+    B, K = slates.shape
+    d = features.shape[2]
+    x = np.empty(d)
+    for b in range(B):
+        for i in range(d):
+            for j in range(d):
+                grams[b, i, j] = 0.0
+        for a in range(K):
+            if slates[b, a] < 0:
+                continue
+            row = features[b, slates[b, a]]
+            factor = _clip_factor(row, clip)
+            for k in range(d):
+                x[k] = row[k] * factor
+            for i in range(d):
+                for j in range(i + 1):
+                    grams[b, i, j] += x[i] * x[j]
+        for i in range(d):
+            for j in range(i):
+                grams[b, j, i] = grams[b, i, j]
+
+
+@jit
+def store(
+    features: Array,
+    slates: Array,
+    choice: Array,
+    clip: bool,
+    at: int,
+    x: Array,
+    offered: Array,
+    chosen: Array,
+) -> bool:
+    """Writes one record per replicate at position `at`.
+
+    Args:
+        features: ``(B, N, d)``.
+        slates: ``(B, K)`` without repeated items; -1 leaves a place empty.
+        choice: ``(B,)`` position in the slate, -1 for no purchase.
+        clip: Whether to move every feature row into the unit ball.
+        at: Position.
+        x: Output ``(B, capacity, K, d)``: features of the offered items, without gaps.
+        offered: Output ``(B, capacity)``: how many were offered.
+        chosen: Output ``(B, capacity)``: which of them was bought, -1 for none.
+
+    Returns:
+        Whether all stored features are finite.
+    """
+    B, K = slates.shape
+    d = features.shape[2]
+    finite = True
+    for b in range(B):
+        n = 0
+        chosen[b, at] = -1
+        for a in range(K):
+            if slates[b, a] < 0:
+                continue
+            row = features[b, slates[b, a]]
+            factor = _clip_factor(row, clip)
+            for k in range(d):
+                x[b, at, n, k] = row[k] * factor
+                finite = finite and np.isfinite(x[b, at, n, k])
+            if choice[b] == a:
+                chosen[b, at] = n
+            n += 1
+        offered[b, at] = n
+    return finite
+
+
+def newton(
+    x: Array,
+    offered: Array,
+    chosen: Array,
+    n: int,
+    due: Array,
+    ridge: float,
+    linear: Array,
+    decrement: float,
+    precision: float,
+    theta: Array,
+    hessian: Array,
+    seen: Array,
+    norm: Array,
+) -> None:
+    """Minimises sum of losses + ridge/2 ||theta||^2 + <linear, theta>; see `minimise`.
+
+    A warm start costs a pass over the new records only: where `seen` > 0, theta must be
+    the minimiser over the first `seen` records and `hessian` their curvature near it, so
+    the first step needs nothing else.
+
+    Args:
+        x, offered, chosen: Records as `store` writes them.
+        n: Number of records.
+        due: ``(B,)``: which replicates to fit.
+        ridge: Positive.
+        linear: ``(B, d)``.
+        decrement: See `minimise`.
+        precision: See there.
+        theta: In and out, ``(B, d)``.
+        hessian: In and out, ``(B, d, d)``: lower triangle of the records' curvature.
+        seen: In and out, ``(B,)``: records that theta and hessian cover; 0 = cold start.
+        norm: Output ``(B,)``: norm of the gradient at the last point evaluated.
+    """
+
+    def losses(first: Array, which: Array, point: Array, *terms: Array) -> None:
+        add_choices(x, offered, chosen, first, n, which, point, *terms)
+
+    warm = due & (seen > 0)
+    if warm.any():
+        loss, gradient = np.zeros(len(due)), np.zeros_like(theta)
+        losses(seen, warm, theta, loss, gradient, hessian)
+        step(hessian, ridge, gradient, warm, theta)
+    minimise(
+        partial(losses, np.zeros_like(seen)),
+        due,
+        theta,
+        norm,
+        hessian,
+        ridge=ridge,
+        linear=linear,
+        decrement=decrement,
+        precision=precision,
+    )
+    seen[due] = n

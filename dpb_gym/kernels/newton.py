@@ -1,0 +1,158 @@
+"""The one damped Newton method: convex objectives of B replicates, minimised together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.linalg import cholesky_one, dot_one, solve_cholesky_one
+
+Array = NDArray[Any]
+Losses = Callable[[Array, Array, Array, Array, Array], None]
+
+MAX_PASSES = 400
+SHORTEST = 1e-12
+ENOUGH = 1e-4  # of the fall that the slope promises
+RESOLVED = 1e-13  # a smaller fall is lost in the objective's rounding
+
+
+@jit
+def _direction(hessian, curvature, ridge, gradient, factor, step):
+    """Newton's step, to be subtracted; False if the Hessian is not positive definite."""
+    d = len(gradient)
+    for j in range(d):
+        for k in range(j + 1):
+            factor[j, k] = hessian[j, k] + curvature[j, k]
+        factor[j, j] += ridge
+    if not cholesky_one(factor, factor):
+        return False
+    solve_cholesky_one(factor, gradient, step)
+    return True
+
+
+@jit
+def _advance(
+    loss,
+    gradient,
+    hessian,
+    curvature,
+    ridge,
+    linear,
+    decrement,
+    precision,
+    best,
+    scale,
+    slope,
+    step,
+    point,
+    theta,
+    norm,
+    active,
+):
+    """Judges the losses at `point` and moves to the next one; clears them for it."""
+    B, d = theta.shape
+    factor = np.empty((d, d))
+    some = False
+    for b in range(B):
+        if not active[b]:
+            continue
+        value = loss[b]
+        for j in range(d):
+            bent = ridge * point[b, j] + dot_one(curvature[b, j], point[b])
+            value += point[b, j] * (linear[b, j] + 0.5 * bent)
+            gradient[b, j] += linear[b, j] + bent
+        length = np.sqrt(dot_one(gradient[b], gradient[b]))
+        # near the minimum values no longer tell, gradients still do
+        falls = value <= best[b] - ENOUGH * scale[b] * slope[b] or length <= 0.9 * norm[b]
+        active[b] = False
+        if falls:
+            best[b], norm[b], scale[b] = value, length, 1.0
+            theta[b] = point[b]
+            if length <= precision:
+                continue
+            if not _direction(hessian[b], curvature[b], ridge, gradient[b], factor, step[b]):
+                continue
+            slope[b] = dot_one(gradient[b], step[b])
+            if slope[b] <= decrement:
+                theta[b] -= step[b]
+                continue
+        else:
+            scale[b] *= 0.5
+            # also where the very first value is NaN, when the slope is 0
+            if scale[b] < SHORTEST or slope[b] <= RESOLVED * abs(best[b]):
+                continue
+        for k in range(d):
+            point[b, k] = theta[b, k] - scale[b] * step[b, k]
+        loss[b] = 0.0
+        gradient[b] = 0.0
+        hessian[b] = 0.0
+        some = active[b] = True
+    return some
+
+
+def minimise(
+    losses: Losses,
+    due: Array,
+    theta: Array,
+    norm: Array,
+    hessian: Array,
+    *,
+    ridge: float,
+    linear: Array,
+    curvature: Array | None = None,
+    decrement: float = 0.0,
+    precision: float = 0.0,
+) -> None:
+    """Minimises losses + ridge/2 ||theta||^2 + 1/2 theta' curvature theta + <linear, theta>.
+
+    Newton steps, each halved until the objective falls enough (Armijo) or the gradient does;
+    the objective is strongly convex, so this converges from anywhere. What is computed for
+    one replicate does not depend on the others.
+
+    Args:
+        losses: ``losses(which, points, loss, gradient, hessian)`` adds the losses ``(B,)``,
+            their gradients ``(B, d)`` and Hessians ``(B, d, d)``, of which the lower triangle
+            is read, at points ``(B, d)``, for the replicates of the mask `which`.
+        due: ``(B,)``: which replicates to fit; the others are left alone.
+        theta: In: starts; out: minimisers, ``(B, d)``.
+        norm: Output ``(B,)``: norm of the gradient at the last point that was accepted. Where
+            the Hessian is not positive definite or rounding ends the search, it is above
+            `precision`.
+        hessian: Output ``(B, d, d)``: the losses' Hessian at the last point evaluated.
+        ridge: Positive.
+        linear: ``(B, d)``.
+        curvature: Symmetric ``(B, d, d)``; None for none.
+        decrement: Stops after an undamped step, not evaluated, whose squared Newton decrement
+            (about twice the excess over the minimum before it) is at most this.
+        precision: Stops where the gradient's norm is at most this.
+    """
+    shape = theta.shape
+    loss, gradient, step = np.zeros(shape[0]), np.zeros(shape), np.zeros(shape)
+    best, scale, slope = np.full(shape[0], np.inf), np.ones(shape[0]), np.zeros(shape[0])
+    bend = np.zeros((*shape, shape[1])) if curvature is None else curvature
+    active, point = due.copy(), theta.copy()
+    norm[due] = np.inf
+    hessian[due] = 0.0
+    moving = bool(due.any())
+    passes = 0
+    while moving and passes < MAX_PASSES:
+        losses(active, point, loss, gradient, hessian)
+        moving = _advance(
+            loss, gradient, hessian, bend, ridge, linear, decrement, precision,
+            best, scale, slope, step, point, theta, norm, active,
+        )  # fmt: skip
+        passes += 1
+
+
+@jit
+def step(hessian, ridge, gradient, due, theta):
+    """theta -= (hessian + ridge I)^-1 gradient where due, for lower triangles ``(B, d, d)``."""
+    B, d = theta.shape
+    factor, move, none = np.empty((d, d)), np.empty(d), np.zeros((d, d))
+    for b in range(B):
+        if due[b] and _direction(hessian[b], none, ridge, gradient[b], factor, move):
+            theta[b] -= move
