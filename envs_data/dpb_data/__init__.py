@@ -13,8 +13,8 @@ from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture
 from dpb_data.formats import FORMATS, RatingFormat
+from dpb_data.loading import load_ratings, ratings
 from dpb_data.places import cache_dir, find, path
-from dpb_data.ratings import load_ratings
 from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.table import RatingTable
 from dpb_gym.errors import DataError
@@ -40,6 +40,7 @@ __all__ = [
     "load_ratings",
     "load_searches",
     "path",
+    "ratings",
     "register_dataset",
     "synthetic",
     "write_fixture",

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dpb_data.loading import claimed_dataset, load_with_counts
 from dpb_data.places import Source, existing_path
 from dpb_data.places import path as locate
-from dpb_data.ratings import claimed_dataset, load_with_counts
 from dpb_data.registry import Counts, DataSet, find_dataset
 from dpb_gym.errors import DataError, MissingExtraError
 

@@ -69,6 +69,8 @@ def write_fixture(
 
 
 def _require_scale(table: RatingTable, fmt: RatingFormat) -> None:
+    if "U" in (table.user_ids.dtype.kind, table.item_ids.dtype.kind):
+        raise ParameterError(f"format {fmt.name!r} wants whole numbers as ids; this table has text")
     if fmt.rating.wrong(table.ratings).any():
         raise ParameterError(
             f"format {fmt.name!r} wants every rating to be {fmt.rating.allowed}; this table has "

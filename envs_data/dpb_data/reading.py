@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Sequence
@@ -138,10 +139,10 @@ def read_columns(
         missing = chunked.is_null().to_numpy() if chunked.null_count else None
         values = chunked.to_numpy()
         if missing is not None and column.kind == "integer":
-            values = np.where(missing, column.low - 1, values).astype(np.int64)
+            values = np.where(missing, 0, values).astype(np.int64)
         wrong = column.wrong(values)
-        if missing is not None and column.nullable:
-            wrong &= ~missing
+        if missing is not None:
+            wrong = wrong & ~missing if column.nullable else wrong | missing
         if wrong.any():
             raise DataError(f"{where}: {reader.bad_value(column, int(wrong.argmax()))}")
         read[column.name] = values
@@ -203,7 +204,7 @@ class _Reader:
             ),
             convert_options=pa_csv.ConvertOptions(
                 column_types=types, include_columns=list(types), null_values=list(self.nulls),
-                strings_can_be_null=False,
+                strings_can_be_null=True,
             ),
         )  # fmt: skip
 
@@ -222,6 +223,12 @@ class _Reader:
         plain = self.raw if self.raw.isascii() else self.raw.decode("latin-1").encode()
         reader = replace(self, raw=plain)
         try:
+            self.raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = self.raw.count(b"\n", 0, error.start) + 1
+            if any(column.kind == "text" for column in columns):
+                return f"line {line}: expected UTF-8 text, found {shorten(self._line(line))}"
+        try:
             table = reader.read({c.name: pa.binary() for c in columns}, threads=False, odd=note)
         except pa.ArrowInvalid:
             return None
@@ -230,9 +237,8 @@ class _Reader:
             pattern = _INTEGER if column.kind == "integer" else _NUMBER
             if column.kind == "text":
                 continue
-            if column.nullable:
-                pattern = "|".join([pattern, *(f"^{null}$" for null in self.nulls)])
-            good = pc.match_substring_regex(table.column(column.name), pattern).to_numpy()
+            fits = pc.match_substring_regex(table.column(column.name), pattern)
+            good = pc.fill_null(fits, column.nullable).to_numpy()
             if not good.all():
                 row = int(good.argmin())
                 found.append((row + 1 + self.header, self.bad_value(column, row)))
@@ -249,8 +255,9 @@ class _Reader:
     def bad_value(self, column: Column, row: int) -> str:
         """Says what is wrong with one column's value in a row of the file (from 0)."""
         line = row + 1 + self.header
-        text = self._line(line)
-        fields = text.split(UNIT if len(self.delimiter) > 1 else self.delimiter.encode())
+        text = self._line(line).decode("utf-8", errors="backslashreplace")
+        mark = UNIT.decode() if len(self.delimiter) > 1 else self.delimiter
+        fields = next(csv.reader([text], delimiter=mark)) if self.quoted else text.split(mark)
         at = self.names.index(column.name)
         value = shorten(fields[at].strip()) if at < len(fields) else "a short line"
         if value.strip("'") in self.nulls:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +14,6 @@ from dpb_gym.errors import ParameterError
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-
-_LOOKUP_SLACK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,8 +31,8 @@ class RatingTable:
         ratings: float64, shape (n,), in the data set's own units, within `rating_range`.
         timestamps: int64, shape (n,), Unix seconds; None where the source has none.
         rating_range: Lowest and highest possible rating.
-        user_ids: int64, shape (n_users,), original ids, ascending.
-        item_ids: int64, shape (n_items,), original ids, ascending.
+        user_ids: int64 or text, shape (n_users,), original ids, ascending.
+        item_ids: int64 or text, shape (n_items,), original ids, ascending.
         titles: One title per item index, or None.
 
     Raises:
@@ -45,23 +45,23 @@ class RatingTable:
     ratings: FloatArray
     timestamps: IntArray | None
     rating_range: tuple[float, float]
-    user_ids: IntArray
-    item_ids: IntArray
+    user_ids: NDArray[Any]
+    item_ids: NDArray[Any]
     titles: list[str] | None = None
 
     def __post_init__(self) -> None:
-        for field in ("users", "items", "user_ids", "item_ids", "timestamps"):
-            value = getattr(self, field)
-            if field != "timestamps" or value is not None:
-                object.__setattr__(self, field, _column(field, value, np.dtype(np.int64)))
-        object.__setattr__(self, "ratings", _column("ratings", self.ratings, np.dtype(np.float64)))
+        kinds = {"users": "i", "items": "i", "ratings": "f", "user_ids": "id", "item_ids": "id"}
+        if self.timestamps is not None:
+            kinds["timestamps"] = "i"
+        for field, kind in kinds.items():
+            object.__setattr__(self, field, _column(field, getattr(self, field), kind))
         n = len(self.ratings)
         if n == 0:
             raise ParameterError("a rating table needs at least one rating")
-        for field in ("users", "items", "timestamps"):
-            value = getattr(self, field)
-            if value is not None and len(value) != n:
-                raise ParameterError(f"{field} has {len(value)} rows, ratings has {n}")
+        for field in kinds:
+            rows = len(getattr(self, field))
+            if not field.endswith("_ids") and rows != n:
+                raise ParameterError(f"{field} has {rows} rows, ratings has {n}")
         for field, ids in (("users", self.user_ids), ("items", self.item_ids)):
             index = getattr(self, field)
             if index.min() < 0 or index.max() >= len(ids):
@@ -95,14 +95,14 @@ class RatingTable:
         *,
         rating_range: tuple[float, float],
         timestamps: ArrayLike | None = None,
-        titles: Mapping[int, str] | None = None,
+        titles: Mapping[Any, str] | None = None,
     ) -> RatingTable:
         """Builds a table from original ids, one entry per rating.
 
         Args:
             name: Name of the table.
-            user_ids: Non-negative integers, shape (n,).
-            item_ids: Non-negative integers, shape (n,).
+            user_ids: Non-negative integers or text, shape (n,).
+            item_ids: Non-negative integers or text, shape (n,).
             ratings: Numbers, shape (n,).
             rating_range: Lowest and highest possible rating.
             timestamps: Unix seconds, shape (n,), or None.
@@ -115,21 +115,15 @@ class RatingTable:
         items, known_items = renumber("item_ids", item_ids)
         listing = None
         if titles is not None:
-            missing = [int(item) for item in known_items if int(item) not in titles]
+            missing = [item for item in known_items.tolist() if item not in titles]
             if missing:
                 raise ParameterError(f"titles has no entry for item id {missing[0]}")
-            listing = [titles[int(item)] for item in known_items]
+            listing = [titles[item] for item in known_items.tolist()]
+        stamps = None if timestamps is None else np.asarray(timestamps)
         return cls(
-            name=name,
-            users=users,
-            items=items,
-            ratings=np.asarray(ratings),
-            timestamps=None if timestamps is None else np.asarray(timestamps),
-            rating_range=rating_range,
-            user_ids=known_users,
-            item_ids=known_items,
-            titles=listing,
-        )
+            name, users, items, np.asarray(ratings), stamps, rating_range, known_users,
+            known_items, listing,
+        )  # fmt: skip
 
     @property
     def n_users(self) -> int:
@@ -157,39 +151,49 @@ class RatingTable:
         unit: FloatArray = (self.ratings - low) / (high - low)
         return unit
 
+    def digest(self) -> str:
+        """Hexadecimal digest of who rated what how, and on which scale; names do not count."""
+        digest = hashlib.sha256()
+        scale = np.array(self.rating_range)
+        for values, dtype in (
+            (self.users, "<i8"), (self.items, "<i8"), (self.ratings, "<f8"), (scale, "<f8"),
+        ):  # fmt: skip
+            digest.update(np.ascontiguousarray(values, dtype=dtype).tobytes())
+        return digest.hexdigest()[:32]
 
-def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, IntArray]:
+
+def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, NDArray[Any]]:
     """Renumbers ids 0..k-1 in ascending order of the ids.
-
-    Linear in the number of rows when the ids are not much larger than it, as in every public
-    rating data set; sorting 32 million rows would take most of the loading time.
 
     Args:
         field: Name for messages.
-        ids: Non-negative integers, shape (n,).
+        ids: Non-negative integers or text, shape (n,).
 
     Returns:
-        The index of each row, int64 (n,), and the distinct ids, int64 (k,), ascending.
+        The index of each row, int64 (n,), and the distinct ids, int64 or text (k,), ascending.
 
     Raises:
-        ParameterError: Not a one-dimensional array of non-negative integers, or empty.
+        ParameterError: Not a one-dimensional array of non-negative integers or text, or empty.
     """
+    import pyarrow as pa
+
     values = np.asarray(ids)
-    if values.ndim != 1 or values.size == 0 or not np.issubdtype(values.dtype, np.integer):
+    text = values.dtype.kind in "UO" and all(isinstance(v, str) for v in values.flat)
+    if values.ndim != 1 or values.size == 0 or not (text or values.dtype.kind in "iu"):
         raise ParameterError(
-            f"{field} must be a non-empty one-dimensional array of integers, "
+            f"{field} must be a non-empty one-dimensional array of integers or text, "
             f"not shape {values.shape} of {values.dtype}"
         )
-    if values.min() < 0:
+    if not text and values.min() < 0:
         raise ParameterError(f"{field} must be non-negative, found {values.min()}")
-    largest = int(values.max())
-    if largest > 4 * values.size + _LOOKUP_SLACK:
-        distinct, index = np.unique(values, return_inverse=True)
-        return index.astype(np.int64, copy=False), distinct.astype(np.int64, copy=False)
-    seen = np.zeros(largest + 1, dtype=np.bool_)
-    seen[values] = True
-    lookup = np.cumsum(seen, dtype=np.int64) - 1
-    return lookup[values], np.flatnonzero(seen).astype(np.int64, copy=False)
+    # By hash: sorting 32 million rows would take most of the loading time.
+    encoded = pa.array(values if text else values.astype(np.int64)).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(distinct, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    known = distinct[order].astype(str if text else np.int64)
+    return rank[encoded.indices.to_numpy()], known
 
 
 def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int, int] | None:
@@ -214,17 +218,16 @@ def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int
     return int(rows[0]), int(rows[1])
 
 
-def _column(
-    field: str, value: NDArray[np.generic] | Sequence[float], dtype: np.dtype[np.generic]
-) -> NDArray[np.generic]:
+def _column(field: str, value: NDArray[Any] | Sequence[Any], kind: str) -> NDArray[Any]:
     """Returns a read-only one-dimensional view (a copy only where the type must change)."""
     array = np.asarray(value)
     if array.ndim != 1:
         raise ParameterError(f"{field} must be one-dimensional, not of shape {array.shape}")
-    wanted = np.integer if np.issubdtype(dtype, np.integer) else np.number
-    if not np.issubdtype(array.dtype, wanted) or np.issubdtype(array.dtype, np.complexfloating):
-        kind = "integers" if wanted is np.integer else "real numbers"
-        raise ParameterError(f"{field} must hold {kind}, not {array.dtype}")
-    view = array.astype(dtype, copy=False).view()
+    if array.dtype.kind not in {"i": "iu", "f": "iuf", "id": "iuU"}[kind]:
+        wanted = {"i": "integers", "f": "real numbers", "id": "integers or text"}[kind]
+        raise ParameterError(f"{field} must hold {wanted}, not {array.dtype}")
+    if array.dtype.kind != "U":
+        array = array.astype(np.float64 if kind == "f" else np.int64, copy=False)
+    view = array.view()
     view.setflags(write=False)
     return view

@@ -42,7 +42,7 @@ def test_renumber_agrees_with_unique(ids: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    "ids", [[], [[1, 2]], [1.0, 2.0], [-1, 3], ["a"], np.array([np.nan])], ids=repr
+    "ids", [[], [[1, 2]], [1.0, 2.0], [-1, 3], ["a", None], np.array([np.nan])], ids=repr
 )
 def test_renumber_refuses(ids: object) -> None:
     with pytest.raises(ParameterError, match="ids"):

@@ -1,10 +1,9 @@
-"""`load_ratings`: from a name or a path to a checked table."""
+"""From a name, a path or a frame to a checked table of ratings."""
 
 from __future__ import annotations
 
-import importlib
-import io
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data.formats import RatingFormat, detect
+from dpb_data.frames import take_columns
+from dpb_data.jester import read_jester
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.places import path as locate
-from dpb_data.reading import Column, first_line, header_of, read_columns, shorten
+from dpb_data.reading import Column, first_line, read_columns, shorten
 from dpb_data.registry import Counts, DataSet, find_dataset
 from dpb_data.table import RatingTable, first_duplicate, renumber
 from dpb_data.titles import read_titles
-from dpb_gym.errors import DataError, MissingExtraError, ParameterError
+from dpb_gym.errors import DataError, ParameterError
 
-MISSING = 99.0
-_FEWEST_JOKES = 10
 # MovieLens went on line in 1995. A ten-digit timestamp that lost its last digit falls before 1976,
 # so this bound also catches a file cut inside its last timestamp.
 _STAMPS = (788_918_400, 4_102_444_800)  # 1995 to 2100
@@ -92,6 +91,104 @@ def load_ratings(
     return loaded.table
 
 
+def ratings(
+    source: Any,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    time: str | None = None,
+    title: str | None = None,
+    rating_range: Sequence[float] | None = None,
+    name: str | None = None,
+) -> RatingTable:
+    """Makes a table of any ratings: of a known data set, or of yours by the names of its columns.
+
+    Args:
+        source: What `load_ratings` takes, if no column is named. Else a frame (pandas, polars,
+            pyarrow), a mapping of arrays, or the path of a CSV or Parquet file, see
+            `dpb_data.frames.take_columns`. A `RatingTable` comes back as it is; a mapping with the
+            key ``"source"`` gives all arguments at once, as in a suite file.
+        user: Column of user ids, integers or text.
+        item: Column of item ids, integers or text.
+        rating: Column of ratings.
+        time: Column of Unix seconds or dates.
+        title: Column of the items' titles; the first of each item counts.
+        rating_range: Lowest and highest possible rating. It cannot be guessed: a sample need not
+            hold both ends, and rewards are the ratings mapped from it to [0, 1].
+        name: Name of the table, the file's by default.
+
+    Raises:
+        DataError: Something is missing or not allowed; or a user rates an item twice.
+        ParameterError: Columns are named but not all that are needed.
+
+    Example:
+        >>> import dpb_data
+        >>> shop = {"who": ["ann", "bob", "ann"], "what": ["tea", "tea", "jam"], "stars": [7, 3, 9]}
+        >>> dpb_data.ratings(shop, user="who", item="what", rating="stars", rating_range=(1, 10))
+        RatingTable('frame': 3 ratings in [1, 10], 2 users, 2 items)
+    """
+    if isinstance(source, RatingTable):
+        return source
+    if isinstance(source, Mapping) and ("source" in source or "digest" in source):
+        return _from_mapping(source)
+    needed = {"user": user, "item": item, "rating": rating, "rating_range": rating_range}
+    missing = [key for key, value in needed.items() if value is None]
+    if len(missing) == 4 and isinstance(source, (str, os.PathLike)):
+        return load_ratings(source)
+    if user is None or item is None or rating is None or rating_range is None:
+        raise ParameterError(
+            f"ratings of your own need {', '.join(missing)}: dpb_data.ratings(source, "
+            'user="...", item="...", rating="...", rating_range=(lowest, highest)) names the '
+            "columns and declares the scale"
+        )
+    low, high = (float(bound) for bound in rating_range)
+    columns = [
+        Column(user, kind="text"),
+        Column(item, kind="text"),
+        Column(rating, low, high),
+        *([Column(time, kind="integer")] if time is not None else []),
+        *([Column(title, kind="text", nullable=True)] if title is not None else []),
+    ]
+    label, read = take_columns(source, columns)
+    items, item_ids = renumber(item, _as_ids(read[item]))
+    users, user_ids = renumber(user, _as_ids(read[user]))
+    twice = first_duplicate(users, items, len(item_ids))
+    if twice is not None:
+        raise DataError(
+            f"{label}: rows {twice[0]} and {twice[1]}: expected each user to rate an item once, "
+            f"found {user} {user_ids[users[twice[0]]]} rating {item} {item_ids[items[twice[0]]]} "
+            "twice: keep one of them"
+        )
+    titles = None
+    if title is not None:
+        titles = [str(t or "") for t in read[title][np.unique(items, return_index=True)[1]]]
+    return RatingTable(
+        name or label, users, items, read[rating], read.get(time or ""), (low, high), user_ids,
+        item_ids, titles,
+    )  # fmt: skip
+
+
+def _from_mapping(arguments: Mapping[str, Any]) -> RatingTable:
+    if "digest" in arguments:
+        raise DataError(
+            f"the ratings {arguments.get('name')!r} (digest {arguments['digest']}) were given in "
+            "memory and are not stored: pass them again"
+        )
+    try:
+        return ratings(**arguments)
+    except TypeError as error:
+        raise ParameterError(f"data: {error}") from None
+
+
+def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
+    """Ids as text, or as integers where all of them are."""
+    if values.dtype.kind == "i":
+        return values
+    plain = all(v.isascii() and v.isdigit() and len(v) < 19 for v in values)
+    return values.astype(np.int64) if plain else values
+
+
 def load_with_counts(
     source: str | os.PathLike[str], *, format: str | None = None, strict: bool = True
 ) -> tuple[Loaded, DataSet | None]:
@@ -115,7 +212,7 @@ def load_with_counts(
     place = location.absolute()
     name = known.name if known else place.name if place.is_dir() else place.stem
     if fmt.is_jester:
-        table, titles = _read_jester(opened, fmt, member, name, strict), None
+        table, titles = read_jester(opened, fmt, member, name, strict=strict), None
     else:
         table, titles = _read_movielens(opened, fmt, member, name, strict)
     counts = Counts(len(table), table.n_users, table.n_items, titles)
@@ -208,94 +305,3 @@ def _read_movielens(
         item_ids, titles,
     )  # fmt: skip
     return table, catalogue
-
-
-def _read_jester(
-    source: Source, fmt: RatingFormat, member: str, name: str, strict: bool
-) -> RatingTable:
-    """Reads a Jester matrix: a count, then one column per joke, one row per user.
-
-    Original user ids are row numbers, item ids joke numbers, from 1. The count is checked against
-    the row: it is a check sum that the data set brings along.
-    """
-    where = source.where(member)
-    raw = source.read(member)
-    matrix = _sheet(raw, where) if fmt.name == "jester-xls" else _text_matrix(raw, where, strict)
-    rated = matrix[:, 1:] != MISSING
-    unit = "row" if fmt.name == "jester-xls" else "line"
-    wrong = np.array([fmt.rating.wrong(column) for column in matrix[:, 1:].T]).T
-    if wrong.any():
-        row = int(wrong.any(axis=1).argmax())
-        joke = int(wrong[row].argmax())
-        raise DataError(
-            f"{where}: {unit} {row + 1}: expected every rating to be {fmt.rating.allowed} for "
-            f"none, found {matrix[row, joke + 1]:g} for joke {joke + 1}"
-        )
-    miscounted = matrix[:, 0] != rated.sum(axis=1)
-    if miscounted.any():
-        row = int(miscounted.argmax())
-        raise DataError(
-            f"{where}: {unit} {row + 1}: expected the first column to count the row's ratings "
-            f"({int(rated[row].sum())}), found {matrix[row, 0]:g}"
-        )
-    users, jokes = np.nonzero(rated)
-    if users.size == 0:
-        raise DataError(f"{where}: expected ratings, found only missing ones (99)")
-    ratings = matrix[users, jokes + 1]
-    if strict and ratings.min() >= 0.0 and users.size > 1:
-        raise DataError(
-            f"{where}: expected ratings from -10 to 10, found none below 0 (from "
-            f"{ratings.min():g} to {ratings.max():g}): rewards would be wrong. "
-            "If the scale is Jester's, pass strict=False; a table on a scale of its own loads "
-            "with dpb_data.ratings(..., rating_range=(lowest, highest))"
-        )
-    return RatingTable.from_columns(
-        name, users + 1, jokes + 1, ratings, rating_range=fmt.rating_range
-    )
-
-
-def _text_matrix(raw: bytes, where: str, strict: bool) -> NDArray[np.float64]:
-    """Parses the whole matrix, shape (users, 1 + jokes), missing ratings as 99."""
-    width = len(header_of(raw, where))
-    if width <= _FEWEST_JOKES:
-        raise DataError(
-            f"{where}: line 1: expected a count and at least {_FEWEST_JOKES} ratings separated "
-            f"by ',', found {width} fields"
-        )
-    names = ["the count", *(f"joke {joke}" for joke in range(1, width))]
-    columns = [Column(name) for name in names]  # bounds: on the whole matrix, with the counts
-    read = read_columns(raw, where, columns, names, header=0, strict=strict)
-    return np.column_stack(list(read.values()))
-
-
-def _sheet(raw: bytes, where: str) -> NDArray[np.float64]:
-    """Parses the first sheet of an Excel 97 workbook."""
-    try:
-        xlrd = importlib.import_module("xlrd")  # by name: it ships no type information
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{where}: the official Jester files are Excel 97 workbooks, and reading them needs "
-            "xlrd: pip install 'dpb-gym[data]' (or use a CSV export of the same matrix)"
-        ) from error
-    try:
-        book = xlrd.open_workbook(file_contents=raw, logfile=io.StringIO())
-        sheet: Any = book.sheet_by_index(0)
-        rows = [sheet.row_values(index) for index in range(sheet.nrows)]
-    except Exception as error:  # xlrd lets struct, index and assertion errors of bad files through
-        raise DataError(
-            f"{where}: expected a complete Excel 97 (.xls) workbook, found a damaged one ({error})"
-        ) from error
-    width = len(rows[0]) if rows else 0
-    if width <= _FEWEST_JOKES:
-        raise DataError(
-            f"{where}: expected a sheet with a count and at least {_FEWEST_JOKES} ratings in each "
-            f"row, found {len(rows)} rows of {width} cells"
-        )
-    for number, row in enumerate(rows, 1):
-        for joke, value in enumerate(row):
-            if not isinstance(value, float):
-                column = "the count" if joke == 0 else f"joke {joke}"
-                raise DataError(
-                    f"{where}: row {number}: expected a number for {column}, found {value!r}"
-                )
-    return np.array(rows, dtype=np.float64)
