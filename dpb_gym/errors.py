@@ -65,6 +65,15 @@ class MissingExtraError(DPBError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 
 
+def shown(value: object) -> str:
+    """`value` for a message: never too long, whatever its own text does."""
+    try:
+        text = repr(value)
+    except Exception:  # a stranger's object, or an integer of more than 4300 digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
 def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """Builds an `UnknownNameError` that offers close matches.
 
@@ -74,7 +83,7 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameEr
         known: The registered names.
     """
     options = sorted(known)
-    close = difflib.get_close_matches(str(name), options, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(shown(name).strip("'"), options, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
     listing = ", ".join(options) if len(options) <= 40 else ", ".join(options[:40]) + ", ..."
-    return UnknownNameError(f"unknown {what} {name!r}{hint} Known: {listing or 'none'}")
+    return UnknownNameError(f"unknown {what} {shown(name)}{hint} Known: {listing or 'none'}")

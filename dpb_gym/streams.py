@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 
 BLOCK_BYTES = 1 << 21
 MAX_BLOCK_ROUNDS = 512
@@ -50,7 +50,7 @@ def generator(seed: int, stream: Stream, episode: int = 0) -> np.random.Generato
 def check_seed(seed: object, name: str = "seed") -> int:
     """Validates a non-negative integer seed."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ParameterError(f"{name} must be a non-negative integer, got {seed!r}")
+        raise ParameterError(f"{name} must be a non-negative integer, got {shown(seed)}")
     return int(seed)
 
 

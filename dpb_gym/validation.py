@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
+
+LARGEST = 2**53
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """Returns `value` as an int in ``low..high`` or raises `ParameterError`."""
     ok = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not ok or value < low or (high is not None and value > high):
+    if not ok or value < low or value > (LARGEST if high is None else high):
         allowed = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
-        raise ParameterError(f"{name} must be {allowed}, got {value!r}")
+        raise ParameterError(f"{name} must be {allowed}, got {shown(value)}")
     return int(value)
 
 
@@ -33,7 +35,10 @@ def real(
     """Returns `value` as a finite float in the interval or raises `ParameterError`."""
     ok = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if ok:
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
         ok = math.isfinite(number) and low <= number <= high
         ok = ok and not (open_low and number == low) and not (open_high and number == high)
         if ok:
@@ -42,13 +47,13 @@ def real(
     interval = (
         "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
     )
-    raise ParameterError(f"{name} must be a finite number {interval}, got {value!r}")
+    raise ParameterError(f"{name} must be a finite number {interval}, got {shown(value)}")
 
 
 def flag(name: str, value: Any) -> bool:
     """Returns `value` as a bool or raises `ParameterError`."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} must be True or False, got {value!r}")
+        raise ParameterError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
@@ -57,7 +62,7 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
     allowed = tuple(options)
     if not isinstance(value, str) or value not in allowed:
         raise ParameterError(
-            f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}"
+            f"{name} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}"
         )
     return value
 
@@ -70,10 +75,7 @@ def array(
     high: float = math.inf,
 ) -> NDArray[np.float64]:
     """Returns a finite float64 array of the given shape (None = any length)."""
-    try:
-        result = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} must be an array of numbers: {error}") from None
+    result = numbers(name, value)
     wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
     if result.ndim != len(shape) or any(
         s is not None and s != n for s, n in zip(shape, result.shape, strict=True)
@@ -85,4 +87,22 @@ def array(
         raise ParameterError(
             f"{name} must lie in [{low}, {high}], got values in [{result.min()}, {result.max()}]"
         )
+    return result
+
+
+def numbers(name: str, value: Any) -> NDArray[np.float64]:
+    """Returns `value` as a float64 array; text, complex and masked values are no numbers.
+
+    Raises:
+        ParameterError: If it holds anything but real numbers.
+    """
+    try:
+        given = np.asanyarray(value)
+    except Exception:  # rows of unequal length, or a stranger's object
+        raise ParameterError(f"{name} must be an array of numbers, got {shown(value)}") from None
+    if isinstance(given, np.ma.MaskedArray) or given.dtype.kind not in "biuf":
+        what = "a masked array" if isinstance(given, np.ma.MaskedArray) else str(given.dtype)
+        raise ParameterError(f"{name} must be an array of numbers, got {what}: {shown(value)}")
+    with np.errstate(over="ignore"):
+        result: NDArray[np.float64] = np.asarray(given, dtype=np.float64)
     return result

@@ -47,11 +47,12 @@ class ActionMode(ABC):
         shape: tuple[int, ...],
         integral: bool,
         what: str,
+        bits: bool = False,
     ) -> Array:
-        """Actions as a well-typed array ``(replicates or 1, *shape)``."""
+        """Actions as a well-typed array ``(replicates or 1, *shape)``; see `action_array`."""
         if replicates is None:
-            return action_array(actions, shape, integral, what)[None]
-        return action_array(actions, (replicates, *shape), integral, what)
+            return action_array(actions, shape, integral, what, bits)[None]
+        return action_array(actions, (replicates, *shape), integral, what, bits)
 
 
 class Slate(ActionMode):
@@ -98,13 +99,10 @@ class Mask(ActionMode):
         self.idle = np.arange(capacity)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        bits = np.asarray(actions)
-        if bits.dtype.kind == "b":
-            bits = bits.astype(np.int8)
         shape = self.space.shape
         assert shape is not None
         # Some learners give their bits as floats.
-        masks = self.batch(bits, replicates, shape, False, "mask")
+        masks = self.batch(actions, replicates, shape, False, "mask", bits=True)
         if not ((masks == 0) | (masks == 1)).all():
             raise ActionError("mask must hold 0 and 1 only")
         slates = np.full((len(masks), len(self.idle)), -1, np.int64)
@@ -179,7 +177,9 @@ def assortments(n_items: int, capacity: int) -> Array:
 
 def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
     """``"slate"`` (default), ``"scores"``, ``"mask"`` or ``"index"``."""
-    mode = validation.choice("action_mode", action_mode or "slate", ASSORTMENT_MODES)
+    mode = validation.choice(
+        "action_mode", "slate" if action_mode is None else action_mode, ASSORTMENT_MODES
+    )
     assert info.n_items is not None and info.capacity is not None
     if mode == "index":
         return Choice(assortments(info.n_items, info.capacity), "assortment index")

@@ -150,7 +150,7 @@ def environment(env_id: str) -> Environment:
     Raises:
         UnknownNameError: If the id is not ours; the message offers close matches.
     """
-    key = env_id.partition(":")[2] if str(env_id).startswith("dpb_gym:") else env_id
+    key = env_id.removeprefix("dpb_gym:") if isinstance(env_id, str) else None
     if key not in ENVIRONMENTS:
         raise unknown_name("environment", env_id, ENVIRONMENTS)
     return ENVIRONMENTS[key]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.expedia import ExpediaProblem
 from dpb_gym.problems.expedia_model import (
     FEATURE_SETS,
@@ -77,15 +78,18 @@ def expedia_problem(
         DataError: If the data are missing or damaged.
         ParameterError: If a parameter is out of range.
     """
-    if destination is not None and destination != "all":
-        if isinstance(destination, str):
+    if not isinstance(data, (str, os.PathLike)):
+        raise ParameterError(f"data must be the name of a data set or a path, got {shown(data)}")
+    if isinstance(destination, str):
+        if destination != "all":
             raise ParameterError(f"destination must be an id, 'all' or None, got {destination!r}")
+    elif destination is not None:
         destination = validation.integer("destination", destination, 1)
     if repair is not None:
         validation.choice("repair", repair, ("drop-last-search",))
     validation.choice("choice", choice, ("booking", "click"))
     share = validation.real("max_missing", max_missing, 0.0, 1.0)
-    encoding = (str(data), repair, destination, choice, share)
+    encoding = (os.fspath(data), repair, destination, choice, share)
     model = _model(
         encoding,
         validation.choice("feature_set", feature_set, FEATURE_SETS),

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import ENV_ID_RE
 
 from dpb_gym import validation
 from dpb_gym.envs.catalogue import ENVIRONMENTS, Environment
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.kinds import kinds
 
@@ -54,6 +55,13 @@ def register_environment(
         ParameterError: If the id is taken by another problem or the kind is unknown.
     """
     validation.choice("kind", kind, kinds())
+    if not (isinstance(env_id, str) and ENV_ID_RE.fullmatch(env_id)):
+        raise ParameterError(f"env_id must look like 'MyShop/Name-v0', got {shown(env_id)}")
+    if not callable(problem) and not (isinstance(problem, str) and ":" in problem):
+        raise ParameterError(
+            f"problem must be a Problem class, a function or 'module:callable', "
+            f"got {shown(problem)}"
+        )
     entry = Environment(env_id, kind, problem, defaults, summary)
     taken = ENVIRONMENTS.get(env_id)
     if taken not in (None, entry) or (taken is None and env_id in gymnasium.registry):

@@ -16,7 +16,7 @@ from dpb_gym.envs.actions import ActionMode, make_action_mode
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.observations import Observations, lane
 from dpb_gym.envs.rendering import MODES, Screen, draw
-from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Array, Instance, Outcome, Problem
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import check_seed
@@ -196,13 +196,9 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         **kwargs: Any,
     ) -> None:
         self.num_envs = validation.integer("num_envs", num_envs, 1)
-        try:
-            self.autoreset_mode = AutoresetMode(autoreset_mode)
-        except ValueError:
-            allowed = ", ".join(repr(mode.value) for mode in AutoresetMode)
-            raise ParameterError(
-                f"autoreset_mode must be one of {allowed}, got {autoreset_mode!r}"
-            ) from None
+        mode = getattr(autoreset_mode, "value", autoreset_mode)
+        modes = [known.value for known in AutoresetMode]
+        self.autoreset_mode = AutoresetMode(validation.choice("autoreset_mode", mode, modes))
         self.metadata = {**BanditEnv.metadata, "autoreset_mode": self.autoreset_mode}
         self.core = Core(env_id, self.num_envs, render_mode, kwargs)
         self.render_mode = render_mode
@@ -229,10 +225,11 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             return [None] * self.num_envs
         if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
             return [check_seed(seed) + i for i in range(self.num_envs)]
-        seeds = list(seed) if not isinstance(seed, (bool, str)) else []
+        listed = isinstance(seed, (list, tuple, range)) or getattr(seed, "ndim", 0) == 1
+        seeds = list(seed) if listed else []  # type: ignore[arg-type]
         if len(seeds) != self.num_envs:
             raise ParameterError(
-                f"seed must be an integer or {self.num_envs} integers or None, got {seed!r}"
+                f"seed must be an integer or {self.num_envs} integers or None, got {shown(seed)}"
             )
         return [None if s is None else check_seed(s) for s in seeds]
 
@@ -265,13 +262,15 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         """
         seeds = self._choose_seeds(seed)
         lanes: Sequence[int] = range(self.num_envs)
+        if options is not None and not isinstance(options, dict):
+            raise ParameterError(f"options must be a dictionary or None, got {shown(options)}")
         if options is not None and "reset_mask" in options:
             mask = options["reset_mask"]
             valid = isinstance(mask, np.ndarray) and mask.dtype == np.bool_
             if not valid or mask.shape != (self.num_envs,) or not mask.any():
                 raise ParameterError(
                     f"reset_mask must be a boolean array of shape ({self.num_envs},) with at "
-                    f"least one True, got {mask!r}"
+                    f"least one True, got {shown(mask)}"
                 )
             if self.core.instance is None and not mask.all():
                 raise ParameterError("the first reset must start every lane")
@@ -338,16 +337,17 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         Raises:
             ActionError: If an action that counts has a wrong shape, dtype or range.
         """
-        actions = np.asarray(actions)
         if not ignored.any():
             return self.core.actions.decode(actions, self.num_envs)
         idle = self.core.actions.idle
         decoded = np.empty((self.num_envs, *idle.shape), idle.dtype)
         decoded[:] = idle
         if not ignored.all():
-            if len(actions) != self.num_envs:
+            rows = len(actions) if isinstance(actions, (list, tuple, np.ndarray)) else -1
+            if rows != self.num_envs:
                 self.core.actions.decode(actions, self.num_envs)
-            kept = self.core.actions.decode(actions[~ignored], int((~ignored).sum()))
+            playing = np.flatnonzero(~ignored)
+            kept = self.core.actions.decode([actions[i] for i in playing], len(playing))
             decoded = decoded.astype(kept.dtype)
             decoded[~ignored] = kept
         return decoded

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.mechanisms import (
     GaussianResponse,
     LaplaceResponse,
@@ -59,7 +59,7 @@ class ResponseChannel:
         if not isinstance(mechanism, ResponseMechanism):
             raise ParameterError(
                 "a response needs RandomizedResponse, GaussianResponse or LaplaceResponse, "
-                f"got {mechanism!r}"
+                f"got {shown(mechanism)}"
             )
         self.mechanism = mechanism
         self.problem = problem

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.feedback.layers import (
     Layer,
     SingleLayer,
@@ -26,7 +26,7 @@ from dpb_gym.privacy import (
     Segment,
     calibrate,
 )
-from dpb_gym.problems.base import Array, Feedback
+from dpb_gym.problems.base import Array, Feedback, ProblemInfo
 
 
 class _Curated(Layer):
@@ -34,13 +34,16 @@ class _Curated(Layer):
     covers = ("response", "context")
 
     def __init__(self, env: Any, budget: Budget, batch: int = 300) -> None:
+        if not isinstance(budget, Budget):
+            raise BudgetError(f"a central curator needs a budget, got {shown(budget)}")
+        self._budget, self._batch = budget, validation.integer("batch", batch, 1)
         self._wrap(env, budget=budget, batch=batch)
-        info = self._core.problem.info
+
+    def _fit(self, info: ProblemInfo) -> None:
         if info.kind != "recommendation":
             raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
-        self._budget, self._batch = budget, validation.integer("batch", batch, 1)
         self._bound = Segment(*info.reward_range)
-        (self._sigma,) = calibrate(budget, Release(self._bound.sensitivity()))
+        (self._sigma,) = calibrate(self._budget, Release(self._bound.sensitivity()))
         self.ledgers = [self._ledger() for _ in range(self._lanes)]
         self._sums = [self._sum(0, 0, ledger) for ledger in self.ledgers]
         self._rounds = np.zeros(self._lanes, np.int64)

@@ -61,7 +61,8 @@ class GaussianContexts(LocalMechanism):
         Raises:
             ParameterError: On a wrong shape, NaN or infinity.
         """
-        given = np.asarray(features, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            given = validation.numbers("features", features).astype(np.float32)
         B = len(given) if given.ndim else 0
         if given.size != B * self.width or given.shape[-1:] != (self.dim,):
             raise ParameterError(

@@ -19,10 +19,10 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 
 from dpb_gym import kernels
 from dpb_gym.envs.observations import lane
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.mechanisms import NORMAL, LocalMechanism
 from dpb_gym.privacy import Composition, Guarantee
-from dpb_gym.problems.base import Array, Feedback
+from dpb_gym.problems.base import Array, Feedback, ProblemInfo
 from dpb_gym.streams import Stream, generator
 
 Infos = dict[str, Any]
@@ -78,6 +78,11 @@ class Layer:
                     f"{type(other).__name__} beneath already covers the {' and '.join(both)}; "
                     f"{type(self).__name__} cannot be put on top of it"
                 )
+        self._fit(core.problem.info)
+
+    def _fit(self, info: ProblemInfo) -> None:
+        """Raises `ParameterError` unless the mechanism fits the problem."""
+        raise NotImplementedError
 
     def _follow(self, restarted: Sequence[int] = ()) -> None:
         """Opens the lanes whose replicate or episode is new, or that were restarted."""
@@ -143,10 +148,10 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
     """A layer with one lane over a single environment."""
 
     def _wrap(self, env: Any, **arguments: Any) -> None:
-        RecordConstructorArgs.__init__(self, **arguments)
         core = core_of(env, gymnasium.Env)
         gymnasium.Wrapper.__init__(self, env)
         self._set_up(core, 1)
+        RecordConstructorArgs.__init__(self, **arguments)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -243,11 +248,13 @@ def core_of(env: Any, base: type) -> Any:
     other = gymnasium.vector.VectorEnv if base is gymnasium.Env else gymnasium.Env
     if isinstance(env, other):
         twin = "with" if base is gymnasium.Env else "without"
-        raise ParameterError(f"{env} needs the twin of this wrapper {twin} Vector in its name")
+        raise ParameterError(
+            f"{shown(env)} needs the twin of this wrapper {twin} Vector in its name"
+        )
     core = getattr(getattr(env, "unwrapped", None), "core", None)
     if core is None or not hasattr(core, "problem"):
         raise ParameterError(
-            f"private feedback wraps dpb-gym's environments, single or vector; got {env}"
+            f"private feedback wraps dpb-gym's environments, single or vector; got {shown(env)}"
         )
     return core
 

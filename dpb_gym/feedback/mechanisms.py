@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy import (
     Budget,
     Composition,
@@ -133,15 +133,15 @@ class RandomizedResponse(ResponseMechanism):
         Raises:
             ParameterError: If an answer is none of 0..k-1, or the numbers have a wrong shape.
         """
-        given = np.asarray(values)
-        if given.ndim != 1 or given.dtype.kind not in "biuf":
-            raise ParameterError(f"answers must be a vector of integers, got {values!r}")
+        given = validation.numbers("answers", values)
+        if given.ndim != 1:
+            raise ParameterError(f"answers must be a vector of integers, got {shown(values)}")
         truth = np.clip(np.nan_to_num(given), 0, self.categories - 1).astype(np.int64)
         if (truth != given).any():
             i = int(np.argmax(truth != given))
             raise ParameterError(
                 f"answers must be whole numbers in 0..{self.categories - 1}, "
-                f"got {given[i]} in replicate {i}"
+                f"got {given[i]:g} in replicate {i}"
             )
         uniform = self._noise(numbers, len(truth))
         wrong = np.minimum(uniform[:, 1] * (self.categories - 1), self.categories - 2)

@@ -6,6 +6,7 @@ layer with one lane and with B; see `dpb_gym.feedback.layers`.
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from typing import Any
 
@@ -14,22 +15,26 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.envs.observations import lane
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.layers import Infos, Layer, SingleLayer, VectorLayer, chosen_features
 from dpb_gym.feedback.mechanisms import ResponseMechanism
-from dpb_gym.problems.base import Array, Feedback
+from dpb_gym.problems.base import Array, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 
 
 class _Responses(Layer):
     covers = ("response",)
     withheld = ("choice", "demand")
+    mechanism: ResponseMechanism
 
     def __init__(self, env: Any, mechanism: ResponseMechanism, debias: bool = False) -> None:
         self.mechanism, self.debias = mechanism, validation.flag("debias", debias)
         self._wrap(env, mechanism=mechanism, debias=debias)
-        self._channel = ResponseChannel(mechanism, self._core.problem.info)
+
+    def _fit(self, info: ProblemInfo) -> None:
+        self._channel = ResponseChannel(self.mechanism, info)
 
     def _look(self, decoded: Array) -> tuple[Array | None, Array]:
         revenues = self._core.instance.context().revenues
@@ -79,24 +84,26 @@ class _Contexts(Layer):
     def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
         self.mechanism = mechanism
         self._wrap(env, mechanism=mechanism)
-        info = self._core.problem.info
-        vectors = {"assortment": info.n_items, "recommendation": info.n_candidates}
-        wanted = (vectors.get(info.kind, 1), info.dim - (info.kind == "pricing"))
+        self._features: Array | None = None
+        self._known = np.full(self._lanes, -1)
+        self._last: Any = None
+
+    def _fit(self, info: ProblemInfo) -> None:
+        mechanism = self.mechanism
+        *count, dim = kind_of(info.kind).feature_shape(info)
+        wanted = (math.prod(count), dim)
         if not isinstance(mechanism, GaussianContexts) or (
             (mechanism.vectors, mechanism.dim) != wanted
         ):
             raise ParameterError(
                 f"this problem needs GaussianContexts with vectors={wanted[0]}, "
-                f"dim={wanted[1]}, got {mechanism!r}"
+                f"dim={wanted[1]}, got {shown(mechanism)}"
             )
         if info.partial_feedback:
             raise ParameterError(
                 "whether a round of a replay is observed tells the logged item, so private "
                 "contexts could not hide it; use protocol='matrix' or PrivateStatistics"
             )
-        self._features: Array | None = None
-        self._known = np.full(self._lanes, -1)
-        self._last: Any = None
 
     def _open(self, i: int, seed: int, episode: int) -> None:
         super()._open(i, seed, episode)
@@ -175,12 +182,14 @@ class _Statistics(Layer):
     def __init__(self, env: Any, mechanism: GaussianStatistics) -> None:
         self.mechanism = mechanism
         self._wrap(env, mechanism=mechanism)
-        info = self._core.problem.info
+
+    def _fit(self, info: ProblemInfo) -> None:
+        mechanism = self.mechanism
         if info.kind != "recommendation":
             raise ParameterError(f"statistics x x', r x exist for recommendation, not {info.kind}")
         if not isinstance(mechanism, GaussianStatistics) or mechanism.dim != info.dim:
             raise ParameterError(
-                f"this problem needs GaussianStatistics with dim={info.dim}, got {mechanism!r}"
+                f"this problem needs GaussianStatistics with dim={info.dim}, got {shown(mechanism)}"
             )
 
     def _look(self, decoded: Array) -> Array:

@@ -77,8 +77,10 @@ class AssortmentProblem(Problem):
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.design = validation.choice("design", design, DESIGNS)
         if rank is not None and design != "low-rank":
-            raise ParameterError(f"rank applies to design='low-rank' only, got {design!r}")
-        self.rank = validation.integer("rank", rank or max(1, self.dim // 2), 1, self.dim)
+            raise ParameterError("rank applies to design='low-rank' only")
+        self.rank = validation.integer(
+            "rank", max(1, self.dim // 2) if rank is None else rank, 1, self.dim
+        )
         self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
         self.random_revenues = isinstance(revenues, str) and revenues == "random"
         if isinstance(revenues, str):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_gym import kernels
-from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import (
     Array,
@@ -173,11 +173,14 @@ class Instance:
     def __init__(
         self, problem: Problem, seeds: Sequence[int], episodes: Sequence[int] | None = None
     ) -> None:
-        if len(seeds) == 0:
+        try:
+            self.seeds = [check_seed(s) for s in seeds]
+        except TypeError:
+            raise ParameterError(f"seeds must be a sequence, got {shown(seeds)}") from None
+        if not self.seeds:
             raise ParameterError("an instance needs at least one replicate seed")
         self.problem = problem
-        self.seeds = [check_seed(s) for s in seeds]
-        self.episodes = list(episodes) if episodes is not None else [0] * len(seeds)
+        self.episodes = list(episodes) if episodes is not None else [0] * len(self.seeds)
         if len(self.episodes) != len(self.seeds):
             raise ParameterError(f"got {len(self.episodes)} episodes for {len(self.seeds)} seeds")
         B = len(self.seeds)

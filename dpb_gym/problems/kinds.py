@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_gym import kernels
-from dpb_gym.errors import ActionError, AgentError, ParameterError, unknown_name
+from dpb_gym.errors import ActionError, AgentError, ParameterError, shown, unknown_name
 from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 
 
@@ -140,7 +140,7 @@ class Assortment(Kind):
             if slate.ndim != 1 or len(slate) > slates.shape[1] or slate.dtype.kind not in "iu":
                 raise AgentError(
                     f"{agent}.act must return at most {slates.shape[1]} integer item indices, "
-                    f"got {action!r}"
+                    f"got {shown(action)}"
                 )
             slates[i, : len(slate)] = slate
         return slates
@@ -247,25 +247,34 @@ def register_kind(kind: Kind) -> None:
         ParameterError: If it is no `Kind` or the name is taken by another one.
     """
     if not isinstance(kind, Kind):
-        raise ParameterError(f"kind must be an instance of a Kind, got {kind!r}")
+        raise ParameterError(f"kind must be an instance of a Kind, got {shown(kind)}")
     taken = _KINDS.get(kind.name)
     if taken is not None and type(taken) is not type(kind):
         raise ParameterError(f"the kind {kind.name!r} is taken by {type(taken).__name__}")
     _KINDS[kind.name] = kind
 
 
-def action_array(action: Any, shape: tuple[int, ...], integral: bool, what: str) -> Array:
-    """Returns `action` with the wanted shape and kind or raises `ActionError`."""
+def action_array(
+    action: Any, shape: tuple[int, ...], integral: bool, what: str, bits: bool = False
+) -> Array:
+    """Returns `action` with the wanted shape and kind or raises `ActionError`.
+
+    Args:
+        action: Anything.
+        shape: What its shape must be.
+        integral: Whether it must be integers (returned as int64), not numbers (float64).
+        what: What it is called in messages.
+        bits: Whether booleans will do.
+    """
     try:
-        result = np.asarray(action)
-    except ValueError:
-        raise ActionError(f"{what} must have shape {shape}, got rows of unequal length") from None
+        result = np.asanyarray(action)
+    except Exception:  # rows of unequal length, or a stranger's object
+        raise ActionError(f"{what} must have shape {shape}, got {shown(action)}") from None
     if result.shape != shape:
         raise ActionError(f"{what} must have shape {shape}, got {result.shape}")
-    if integral:
-        if result.dtype.kind not in "iu":
-            raise ActionError(f"{what} must be integers, got dtype {result.dtype}")
-        return np.asarray(result, dtype=np.int64, order="C")
-    if result.dtype.kind not in "iuf":
-        raise ActionError(f"{what} must be numbers, got dtype {result.dtype}")
-    return np.asarray(result, dtype=np.float64, order="C")
+    masked = isinstance(result, np.ma.MaskedArray)
+    if masked or result.dtype.kind not in ("iu" if integral else "iuf") + "b" * bits:
+        found = "a masked array" if masked else f"dtype {result.dtype}"
+        raise ActionError(f"{what} must be {'integers' if integral else 'numbers'}, got {found}")
+    with np.errstate(over="ignore"):
+        return np.asarray(result, np.int64 if integral else np.float64, order="C")

@@ -92,7 +92,9 @@ class RecommendationProblem(Problem):
         self.fresh = validation.flag("fresh", fresh) or design == "blocks"
         if rank is not None and design == "sphere":
             raise ParameterError("rank applies to design='low-rank' and 'blocks' only")
-        self.rank = validation.integer("rank", rank or max(1, self.dim // 2), 1, self.dim)
+        self.rank = validation.integer(
+            "rank", max(1, self.dim // 2) if rank is None else rank, 1, self.dim
+        )
         self.block_rounds = validation.integer("block_rounds", block_rounds, 1)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.user_order = validation.choice("user_order", user_order, ("consecutive", "shuffled"))
