@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 from dpb_gym.evaluation.costs import costs
-from dpb_gym.evaluation.planning import plan_suite
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import load_suite
 
 

@@ -186,7 +186,7 @@ class BatchedSingle(Agent):
             name = type(self._copies[i]).__name__
             raise AgentError(
                 f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
-            ) from error
+            ).at(i) from error
 
 
 Batch = TypeVar("Batch", Context, Feedback)
@@ -407,6 +407,9 @@ def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None
     if problem.partial_feedback and not spec.partial_feedback:
         raise AgentError(f"agent {spec.name!r} needs feedback in every round (protocol='matrix')")
     if spec.budget == "required" and budget is None:
-        raise AgentError(f"agent {spec.name!r} is private and needs a budget")
+        raise AgentError(
+            f"agent {spec.name!r} is private and needs a budget: --budget rho=1, "
+            "budgets=['rho=1'], or eps=1,delta=1e-5"
+        )
     if spec.budget == "never" and budget is not None:
         raise AgentError(f"agent {spec.name!r} is non-private and takes no budget")

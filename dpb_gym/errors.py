@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 
 class DPBError(Exception):
-    """Base of all errors raised on purpose by dpb-gym."""
+    """Base of all errors raised on purpose by dpb-gym.
+
+    Attributes:
+        replicate: Which replicate of a batch is at fault, None if it is not known.
+    """
+
+    replicate: int | None = None
+
+    def at(self, replicate: int) -> Self:
+        """The error, naming the replicate at fault."""
+        self.replicate = int(replicate)
+        return self
 
 
 class ParameterError(DPBError, ValueError):

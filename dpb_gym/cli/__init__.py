@@ -14,6 +14,11 @@ from typing import Any, NoReturn
 INTERRUPTED = 130
 BAD_INPUT = 2
 FAILURE = 1
+RETIRED = {
+    "--rho": "--budget rho={}",
+    "--epsilon": "--budget eps={},delta=1e-5",
+    "--delta": "--budget eps=VALUE,delta={}",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -43,6 +48,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             from dpb_gym.cli.app import app
 
+            _refuse_retired(words)
             status = get_command(app).main(words, prog_name="dpb", standalone_mode=False)
             sys.stdout.flush()
             # Typer turns Ctrl-C into this status, click into an exception.
@@ -53,6 +59,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
                 traceback.print_exc()
             return _status(error, words)
+
+
+def _refuse_retired(words: list[str]) -> None:
+    """Names the option that took the place of one that went away."""
+    from dpb_gym.errors import BudgetError
+
+    for word, following in zip(words, [*words[1:], ""]):
+        option, _, value = word.partition("=")
+        value = value or following
+        if option in RETIRED and words[0] in ("run", "audit"):
+            raise BudgetError(f"{option} is now {RETIRED[option].format(value or 'VALUE')}")
 
 
 def _status(error: BaseException, words: list[str]) -> int:

@@ -18,6 +18,7 @@ app = typer.Typer(
 data = typer.Typer(help="Data sets: list, fetch, find and check them.", add_completion=False)
 app.add_typer(data, name="data")
 
+BUDGET = "rho=R|eps=E,delta=D|none"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -92,9 +93,12 @@ def run(
     agent: Annotated[
         list[str] | None, typer.Option(help="Agent to run on --env; may be repeated.")
     ] = None,
-    rho: Annotated[float | None, typer.Option(help="zCDP budget, with --env.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="DP budget, with --delta.")] = None,
-    delta: Annotated[float | None, typer.Option(help="DP budget, with --epsilon.")] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=BUDGET, help="With --env: budget of the agents that take one; may be repeated."
+        ),
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds T, with --env.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of replicate 0, with --env.")] = None,
     set_: Annotated[
@@ -115,13 +119,17 @@ def run(
     """
     from dpb_gym.cli import running
 
-    ad_hoc = running.AdHoc(
-        env, tuple(agent or ()), rho, epsilon, delta, horizon, seed, tuple(set_ or ())
-    )
-    options = running.RunOptions(
-        agents, tasks, replicates, workers, backend, scheduler, out, not quiet, html
-    )
-    status = running.run(suite, ad_hoc, options)
+    ad_hoc = {
+        "agent": tuple(agent or ()),
+        "budget": tuple(budget or ()),
+        "horizon": horizon,
+        "seed": seed,
+        "set": tuple(set_ or ()),
+    }
+    status = running.run(
+        suite, env, ad_hoc, agents, tasks, html, out, replicates=replicates, workers=workers,
+        backend=backend, scheduler=scheduler, show=not quiet,
+    )  # fmt: skip
     if status:
         raise typer.Exit(status)
 
@@ -225,7 +233,7 @@ def tune(
     env: Annotated[str, typer.Option(help="Environment id.")],
     budget: Annotated[
         list[str] | None,
-        typer.Option(help="'zcdp RHO' or 'approx EPSILON DELTA'; may be repeated."),
+        typer.Option(metavar=BUDGET, help="Budget to tune at; may be repeated."),
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds T.")] = None,
     set_: Annotated[
@@ -265,11 +273,11 @@ def tune(
     """
     from dpb_gym.cli import tuning
 
-    options = tuning.TuneOptions(
-        env, tuple(budget or ()), horizon, tuple(set_ or ()), tuple(grid or ()), points,
-        replicates, seed, out, recipes, workers, quiet, json,
+    status = tuning.run(
+        agents, env, budget or (), set_ or (), grid or (), json, horizon=horizon,
+        points=points or None, replicates=replicates, seed=seed, out=out, recipes=recipes,
+        workers=workers, progress=False if quiet else None,
     )  # fmt: skip
-    status = tuning.run(agents, options)
     if status:
         raise typer.Exit(status)
 
@@ -296,7 +304,7 @@ def reproduce(
         typer.Option(
             "--set",
             metavar="[TASK.]KEY=VALUE",
-            help="Parameter of the environments, or of one task's, e.g. data=FILE; may be repeated.",
+            help="Parameter of the environments, or of one task's (data=FILE); may be repeated.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
@@ -315,9 +323,9 @@ def reproduce(
 @app.command()
 def audit(
     agent: Annotated[str, typer.Argument(help="A registered agent.")],
-    rho: Annotated[float | None, typer.Option(help="zCDP budget; 0.5 by default.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="DP budget, with --delta.")] = None,
-    delta: Annotated[float | None, typer.Option(help="DP budget, with --epsilon.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar=BUDGET, help="Budget; rho=0.5 by default.")
+    ] = None,
     runs: Annotated[int, typer.Option(help="Runs in each of the two worlds.")] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of customers and agents.")] = 0,
     env: Annotated[
@@ -333,11 +341,10 @@ def audit(
 
     Exit status 1 if the claim is refuted. Audit where there is something to see, rho 0.5 to 2.
 
-    Example: dpb audit adaprivate-ts --rho 0.5 --runs 2000
+    Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
-    from dpb_gym.cli import auditing, options
+    from dpb_gym.cli import auditing
 
-    budget = options.read_budget(rho, epsilon, delta)
     if not auditing.audit(agent, budget, runs, seed, env, set_ or [], json):
         raise typer.Exit(1)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from dpb_gym.cli.options import read_settings
+from dpb_gym.cli.options import read_budgets, read_settings
 from dpb_gym.cli.output import print_json, print_text
-from dpb_gym.privacy import Budget
 
 
 def audit(
     agent: str,
-    budget: Budget | None,
+    budget: str | None,
     runs: int,
     seed: int,
     env: str | None,
@@ -24,11 +23,12 @@ def audit(
     from dpb_gym.evaluation.audit import audit as run
     from dpb_gym.evaluation.audits import AUDIT_BUDGET
 
-    spec = agent_spec(agent)
+    private = agent_spec(agent).budget != "never"
+    (asked,) = read_budgets([budget]) if budget is not None else [AUDIT_BUDGET if private else None]
     print(f"auditing {agent}: 2 x {runs} runs ...", file=sys.stderr, flush=True)
     report = run(
         agent,
-        None if spec.budget == "never" else budget or AUDIT_BUDGET,
+        asked,
         runs,
         params=read_settings(parameters),
         env_id=env,

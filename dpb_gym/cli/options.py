@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.yamlfile import parse_yaml
 from dpb_gym.privacy import Budget
 
+USUAL_DELTA = "1e-5"
 
-def read_budget(rho: float | None, epsilon: float | None, delta: float | None) -> Budget | None:
-    """The budget that the options name, None if they name none.
+
+def read_budgets(given: Sequence[str]) -> list[Budget | None]:
+    """Budgets as typed; an epsilon alone takes delta=1e-5, and says so.
 
     Raises:
-        BudgetError: If they contradict each other, or a number is out of range.
+        BudgetError: If one has another form, or a number is out of range.
     """
-    if rho is not None:
-        if epsilon is not None or delta is not None:
-            raise BudgetError("give either --rho, or --epsilon and --delta")
-        return Budget.zcdp(rho)
-    if (epsilon is None) != (delta is None):
-        raise BudgetError("--epsilon and --delta belong together")
-    if epsilon is None or delta is None:
-        return None
-    return Budget.approx(epsilon, delta)
+    found = []
+    for text in given:
+        if re.fullmatch(r"\s*eps(ilon)?\s*=[^,]*", text):
+            text = f"{text.strip()},delta={USUAL_DELTA}"
+            print(f"dpb: note: taking delta={USUAL_DELTA}: --budget {text}", file=sys.stderr)
+        found.append(Budget.parse(text))
+    return found
 
 
-def read_settings(given: Sequence[str]) -> dict[str, Any]:
+def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """KEY=VALUE settings; values are read as YAML.
 
     Raises:
@@ -37,9 +39,34 @@ def read_settings(given: Sequence[str]) -> dict[str, Any]:
     for setting in given:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():
-            raise ParameterError(f"--set wants KEY=VALUE or AGENT.KEY=VALUE, got {setting!r}")
+            raise ParameterError(f"{option} wants KEY=VALUE or AGENT.KEY=VALUE, got {setting!r}")
         try:
             found[key.strip()] = parse_yaml(text)
         except ValueError as error:
-            raise ParameterError(f"--set {setting!r}: not a value: {error}") from None
+            raise ParameterError(f"{option} {setting!r}: not a value: {error}") from None
     return found
+
+
+def settings_of(
+    given: Sequence[str], agents: Sequence[str], option: str = "--set"
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Splits settings into those without an owner and those of an agent.
+
+    Raises:
+        ParameterError: If one has another form, or belongs to none of the agents.
+    """
+    alone: dict[str, Any] = {}
+    owned: dict[str, dict[str, Any]] = {}
+    for key, value in read_settings(given, option).items():
+        owner, dot, name = key.rpartition(".")
+        if dot and owner not in agents:
+            raise ParameterError(
+                f"{option} {key!r}: {owner!r} is not among the agents {', '.join(agents)}"
+            )
+        (owned.setdefault(owner, {}) if dot else alone)[name] = value
+    return alone, owned
+
+
+def names(text: str | None) -> list[str] | None:
+    """A comma-separated list, None if it is not given."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

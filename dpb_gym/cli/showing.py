@@ -105,7 +105,7 @@ def _agent(name: str, as_json: bool) -> None:
 
 
 def _suite(name: str, as_json: bool) -> None:
-    from dpb_gym.evaluation.planning import plan_suite
+    from dpb_gym.evaluation.plan import plan_suite
     from dpb_gym.evaluation.suite import load_suite
 
     suite = load_suite(name)
@@ -114,15 +114,11 @@ def _suite(name: str, as_json: bool) -> None:
         task = plan.task
         tasks.append(
             {
-                **task.to_dict(),
+                **task.model_dump(exclude={"block"}),
                 "problem": task.kind,
-                "track": suite.task(task.name).track,
-                "requires": task.requires,
                 "missing": plan.missing,
-                "replicates": suite.task(task.name).replicates or suite.replicates,
-                "description": task.description,
-                "normalisation": task.normalisation,
-                "runs": [entry.title for entry in plan.entries],
+                "replicates": task.replicates or suite.replicates,
+                "runs": [run.title for run in plan.runs],
                 "skipped": dict(plan.skipped),
             }
         )
@@ -151,7 +147,7 @@ def _suite(name: str, as_json: bool) -> None:
         print_fields(
             f"\n{entry['name']}",
             {
-                "environment": f"{entry['env_id']}  {parameters}".strip(),
+                "environment": f"{entry['env']}  {parameters}".strip(),
                 "horizon": f"{entry['horizon']:,}",
                 "track": entry["track"] or "none",
                 "replicates": entry["replicates"],

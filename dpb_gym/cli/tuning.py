@@ -5,68 +5,57 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from dpb_gym.cli.options import read_settings
+from dpb_gym.cli.options import read_budgets, settings_of
 from dpb_gym.cli.output import print_json, print_table
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.progress import duration
 from dpb_gym.evaluation.tuning import tune
 from dpb_gym.evaluation.tuning.results import Point, Tuning
-from dpb_gym.privacy import Budget
 
 
-@dataclass(frozen=True)
-class TuneOptions:
-    """Options of the command, as typed."""
-
-    env: str
-    budgets: tuple[str, ...]
-    horizon: int | None
-    settings: tuple[str, ...]
-    grids: tuple[str, ...]
-    points: int
-    replicates: int
-    seed: int
-    out: str | None
-    recipes: str | None
-    workers: int | None
-    quiet: bool
-    json: bool
-
-
-def run(agents: Sequence[str], options: TuneOptions) -> int:
+def run(
+    agents: Sequence[str],
+    env: str,
+    budgets: Sequence[str],
+    settings: Sequence[str],
+    grids: Sequence[str],
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Tunes, prints the table and says where the recipes are.
+
+    Args:
+        agents: Registered names.
+        env: Environment id.
+        budgets: Budgets as typed.
+        settings: KEY=VALUE settings.
+        grids: KEY=[...] grids.
+        as_json: Print JSON instead of the table.
+        options: The others of `tune`.
 
     Returns:
         Exit status: 1 if a point failed, else 0.
     """
-    env_kwargs, fixed = split(read_settings(options.settings), agents, "--set")
-    alone, grids = split(read_settings(options.grids), agents, "--grid")
+    env_kwargs, fixed = settings_of(settings, agents)
+    alone, owned = settings_of(grids, agents, "--grid")
     if alone:
         if len(agents) != 1:
             raise ParameterError(
                 f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
             )
-        grids[agents[0]] = {**alone, **grids.get(agents[0], {})}
+        owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
     done = tune(
-        options.env,
+        env,
         agents,
-        [read_budget_text(text) for text in options.budgets],
-        horizon=options.horizon,
+        read_budgets(budgets),
         env_kwargs=env_kwargs,
-        grids=grids,
+        grids=owned,
         params=fixed,
-        points=options.points or None,
-        replicates=options.replicates,
-        seed=options.seed,
-        out=options.out,
-        recipes=options.recipes,
-        workers=options.workers,
-        progress=False if options.quiet else None,
+        **options,
     )
-    if options.json:
+    if as_json:
         print_json(done.to_dict())
     else:
         show(done)
@@ -106,37 +95,3 @@ def _regret(point: Point) -> str:
     if math.isnan(point.error):
         return f"{point.regret:.4g}"
     return f"{point.regret:.4g} +- {point.error:.2g}"
-
-
-def read_budget_text(text: str) -> Budget:
-    """A budget as recipes write it: ``zcdp RHO`` or ``approx EPSILON DELTA``.
-
-    Raises:
-        BudgetError: If it has another form, or a number is out of range.
-    """
-    kind, *words = text.replace(",", " ").split() or [""]
-    try:
-        numbers = [float(word) for word in words]
-    except ValueError:
-        numbers = []
-    if kind == "zcdp" and len(numbers) == 1:
-        return Budget.zcdp(numbers[0])
-    if kind == "approx" and len(numbers) == 2:
-        return Budget.approx(*numbers)
-    raise BudgetError(f"--budget wants 'zcdp RHO' or 'approx EPSILON DELTA', got {text!r}")
-
-
-def split(
-    settings: dict[str, Any], agents: Sequence[str], option: str
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Splits settings into those without an owner and those of an agent."""
-    alone: dict[str, Any] = {}
-    owned: dict[str, dict[str, Any]] = {}
-    for key, value in settings.items():
-        owner, dot, name = key.rpartition(".")
-        if dot and owner not in agents:
-            raise ParameterError(
-                f"{option} {key!r}: {owner!r} is not among the agents {', '.join(agents)}"
-            )
-        (owned.setdefault(owner, {}) if dot else alone)[name] = value
-    return alone, owned

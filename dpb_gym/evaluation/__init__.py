@@ -11,7 +11,6 @@ from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.api import evaluate
-    from dpb_gym.evaluation.queries import query
     from dpb_gym.evaluation.result import Result
     from dpb_gym.evaluation.runner import run_block
     from dpb_gym.evaluation.store import Store
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "api": ("evaluate",),
-    "queries": ("query",),
     "result": ("Result",),
     "runner": ("run_block",),
     "store": ("Store",),
@@ -32,7 +30,6 @@ __all__ = [
     "Suite",
     "evaluate",
     "load_suite",
-    "query",
     "run_block",
     "suite_names",
 ]

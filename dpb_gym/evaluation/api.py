@@ -7,18 +7,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import DPBError, ParameterError, SuiteError
+from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.cells import CellResult, plain
 from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
-from dpb_gym.evaluation.entries import resolve_agents, slug
-from dpb_gym.evaluation.parallel import check_workers
-from dpb_gym.evaluation.planning import plan_entries
-from dpb_gym.evaluation.result import Result, raise_if_all_failed
-from dpb_gym.evaluation.session import run_in_memory
-from dpb_gym.evaluation.suite import SEED_SPAN, Suite, SuiteTask
+from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents, slug
+from dpb_gym.evaluation.result import Result
+from dpb_gym.evaluation.run import check_backend, check_workers, execute, raise_if_all_failed
+from dpb_gym.evaluation.spec import Task, raised
+from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def evaluate(
     seed: int = 0,
     checkpoints: Checkpoints = "log",
     env_kwargs: Mapping[str, Any] | None = None,
-    budgets: Sequence[Budget] | Budget | None = None,
+    budgets: Sequence[Budget | str] | Budget | str | None = None,
     workers: int | None = 1,
     progress: bool | Callable[[int, int], Any] | None = None,
     backend: str = "loky",
@@ -55,8 +55,9 @@ def evaluate(
         checkpoints: Recorded rounds: ``"log"``, ``"all"``, a number, or a list of rounds;
             the last round is always recorded.
         env_kwargs: Parameters of the environment.
-        budgets: Budgets of the agents that need one and were given none: each of them
-            runs once per budget.
+        budgets: Budgets, as `Budget` or text (``"rho=0.5"``, ``"eps=1,delta=1e-5"``), of all
+            agents that can take one and were given none: each of them runs once per budget.
+            ``"none"`` among them adds a run without, where an agent can do without.
         workers: Processes; None for one per core. The results are the same for any number.
         progress: True for progress bars, False for silence, or a function of (rounds done,
             rounds in all). By default bars on a terminal, after two seconds.
@@ -87,41 +88,32 @@ def evaluate(
     kwargs = dict(env_kwargs or {})
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
     workers = check_workers(workers)
-    if horizon is None and "horizon" not in kwargs:
-        horizon = int(environment(env_id).parameters()["horizon"])
-    elif horizon is None:
-        horizon = kwargs.pop("horizon")
-    elif "horizon" in kwargs:
+    check_backend(backend, scheduler)
+    if "horizon" in kwargs and horizon is not None:
         raise ParameterError("give the horizon once: as horizon= or in env_kwargs")
+    horizon = kwargs.pop("horizon", horizon)
     block = min(LARGEST_BLOCK, -(-replicates // workers))
-    suite = ad_hoc_suite(env_id, kwargs, horizon, replicates, seed, checkpoints, block)
-    task = suite.task_list[0]
-    task.problem()
-    entries = resolve_agents(agents, task.kind, budgets)  # type: ignore[arg-type]
-    plan = plan_entries(task, entries)
+    suite = one_task_suite(env_id, kwargs, horizon, replicates, seed, checkpoints, block)
+    (task,) = suite.tasks
+    problem = task.problem()
+    runs = read_agents(agents, problem.info.kind, budgets)
+    jobs = make_jobs(suite, [plan_runs(task, runs, problem)])
     show = sys.stderr.isatty() if progress is None else progress
-    results, failures = run_in_memory(
-        suite, [plan], workers=workers, backend=backend, scheduler=scheduler, show=show
-    )
-    broken = {failure.entry.title for _, failure in failures}
+    outcomes = execute(jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show)
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
-    results = [r for r in results if _title(r) not in broken]
+    results = [r for outcome in outcomes for r in outcome.results if r.cell.row not in broken]
     raise_if_all_failed(failures, len(results))
-    for title in sorted(broken):
-        first = next(f for _, f in failures if f.entry.title == title)
-        warnings.warn(first.message, RuntimeWarning, stacklevel=2)
+    for failure in broken.values():
+        warnings.warn(failure.message, RuntimeWarning, stacklevel=2)
     return Result(suite, results, failures, revision=origin.revision())
 
 
-def _title(result: CellResult) -> str:
-    cell = result.cell
-    return cell.agent if cell.config["budget"] is None else f"{cell.agent} ({cell.budget})"
-
-
-def ad_hoc_suite(
+def one_task_suite(
     env_id: str,
     env_kwargs: Mapping[str, Any],
-    horizon: int,
+    horizon: int | None,
     replicates: int,
     seed: int = 0,
     checkpoints: Checkpoints = "log",
@@ -129,21 +121,31 @@ def ad_hoc_suite(
 ) -> Suite:
     """A suite of one task, for comparisons that are not kept as a file.
 
+    Args:
+        env_id: Environment id.
+        env_kwargs: Its parameters, without the horizon.
+        horizon: T; the environment's default if None.
+        replicates: Number of replicates.
+        seed: Replicate i has seed ``seed + i``.
+        checkpoints: See `resolve_checkpoints`.
+        block: Replicates that run together.
+
     Raises:
         UnknownNameError: If the environment is unknown.
         ParameterError: If a parameter is out of range.
     """
     known = environment(env_id)
+    horizon = known.parameters()["horizon"] if horizon is None else horizon
     horizon = validation.integer("horizon", horizon, 2)
     seed = check_seed(seed)
-    rounds = resolve_checkpoints(checkpoints, horizon)
-    stored = checkpoints if isinstance(checkpoints, (str, int)) else rounds
-    kwargs = plain(dict(env_kwargs), "env_kwargs")
+    stored = checkpoints
+    if not isinstance(checkpoints, (str, int)):
+        stored = resolve_checkpoints(checkpoints, horizon)
     try:
-        task = SuiteTask(
+        task = Task(
             name=slug(known.id.removeprefix("DPB/").removesuffix("-v0")),
             env=known.id,
-            env_kwargs=kwargs,
+            env_kwargs=dict(env_kwargs),
             horizon=horizon,
             description=known.summary,
         )
@@ -155,10 +157,8 @@ def ad_hoc_suite(
             normalisation_seed=seed + 2 * SEED_SPAN,
             replicates=replicates,
             block=block,
-            checkpoints=stored,
+            checkpoints=stored,  # type: ignore[arg-type]
             tasks=(task,),
         )
-    except (ValueError, SuiteError) as error:
-        if isinstance(error, DPBError):
-            raise
-        raise ParameterError(f"not a valid run: {error}") from error
+    except ValidationError as error:
+        raise raised(error) from None

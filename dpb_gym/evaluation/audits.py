@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import DPBError, ResultError
 from dpb_gym.evaluation.filesystem import write_json
 from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import Budget
 
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ FILE = "audits.json"
 # calibrated by the same code.
 AUDIT_BUDGET = Budget.zcdp(0.5)
 AUDIT_NOTE = (
-    f"Audits run each agent at {AUDIT_BUDGET.label} on a small environment of its kind: claimed "
+    f"Audits run each agent at {AUDIT_BUDGET} on a small environment of its kind: claimed "
     "and lower bound are epsilon at delta=1e-05 there, whatever the budget of the row."
 )
 
 
-def audit_key(agent: Mapping[str, Any], kind: str) -> str:
+def audit_key(agent: AgentRun, kind: str) -> str:
     """Names what one audit speaks of: an agent with its parameters on a problem kind."""
-    return json.dumps([agent["name"], agent["params"], kind], sort_keys=True)
+    return json.dumps([agent.name, agent.identity["params"], kind], sort_keys=True)
 
 
 def audit_series(
@@ -59,16 +60,16 @@ def audit_series(
     for row, kind in series:
         if row.guarantee is None:
             continue
-        agent = row.config["agent"]
+        agent = row.cell.agent
         key = audit_key(agent, kind)
         known = reports.get(key, {})
         if known.get("runs", 0) >= runs:
             continue
         if say is not None:
-            say(f"auditing {agent['name']} on {kind}: 2 x {runs} runs")
+            say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
         try:
             reports[key] = audit(
-                agent["name"], AUDIT_BUDGET, runs, params=agent["params"], **_place(kind)
+                agent.name, AUDIT_BUDGET, runs, params=agent.params, **_place(kind)
             ).to_dict()
         except DPBError as error:
             # An imported report stays where the agent is not installed.

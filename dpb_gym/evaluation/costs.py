@@ -111,7 +111,7 @@ def costs(path: str | os.PathLike[str]) -> Costs:
         timing = result.timing
         if timing is None:
             continue
-        total = totals.setdefault((result.cell.task, result.cell.agent), [0, 0.0, 0.0, 0, 0])
+        total = totals.setdefault(result.cell.row[:2], [0, 0.0, 0.0, 0, 0])
         own = timing.agent_seconds + timing.response_seconds
         shared = timing.environment_seconds / timing.companions
         for k, more in enumerate((timing.rounds, own, shared, 1, shard.stat().st_size)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.evaluation.cells import Task
+from dpb_gym.evaluation.spec import Task
 
 REPLAY = "dpb_gym.envs.replay:replay_problem"
 
@@ -13,10 +13,10 @@ def data_notes(task: Task) -> list[str]:
 
     Computed from the task's parameters alone, so that stored results need no data.
     """
-    found = environment(task.env_id)
+    found = environment(task.env)
     if found.problem != REPLAY:
         return []
-    parameters = {**found.parameters(), **task.env_kwargs}
+    parameters = task.parameters
     epsilon, delta = parameters["feature_epsilon"], parameters["feature_delta"]
     if epsilon is None:
         return [

@@ -11,8 +11,9 @@ import numpy as np
 from dpb_gym.agent import agent_specs
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.cells import CellResult, Task
 from dpb_gym.evaluation.data_notes import data_notes
+from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.spec import Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.evaluation.track_scores import track_results
 from dpb_gym.problems.base import Array
@@ -33,26 +34,24 @@ class Series:
         task: Name of the task.
         agent: Label.
         budget: Budget in short, ``"none"`` without one.
-        config: Configuration shared by its cells.
+        cell: Its first cell; all share the rest of the specification.
         replicates: Their numbers ``(n,)``, increasing.
         rounds: Recorded rounds ``(C,)``.
         regret: Cumulative pseudo-regret ``(n, C)``.
         reward: Cumulative reward ``(n, C)``.
         guarantee: The weakest guarantee of its cells, None if one of them has none.
-        clipped: Clipped records in all, None if not counted.
         rounds_per_second: Agent rounds per second over all timed cells, None if unknown.
     """
 
     task: str
     agent: str
     budget: str
-    config: Mapping[str, Any]
+    cell: Cell
     replicates: Array
     rounds: Array
     regret: Array
     reward: Array
     guarantee: dict[str, Any] | None
-    clipped: int | None
     rounds_per_second: float | None
 
     @property
@@ -69,8 +68,7 @@ def collect(results: Iterable[CellResult]) -> list[Series]:
     """
     rows: dict[tuple[str, str, str], list[CellResult]] = {}
     for result in results:
-        cell = result.cell
-        rows.setdefault((cell.task, cell.agent, cell.budget), []).append(result)
+        rows.setdefault(result.cell.row, []).append(result)
     return [_join(key, cells) for key, cells in rows.items()]
 
 
@@ -87,22 +85,17 @@ def _join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
         for row, replicate in enumerate(result.cell.replicates):
             taken.setdefault(replicate, (result, row))
     order = sorted(taken)
-    counts = [result.clipped for result in cells]
-    clipped = None
-    if all(count is not None for count in counts):
-        clipped = sum((taken[i][0].clipped or ())[taken[i][1]] for i in order)
     timings = [result.timing for result in cells if result.timing is not None]
     seconds = sum(timing.seconds for timing in timings)
     rounds = sum(timing.rounds for timing in timings)
     return Series(
         *key,
-        identity,
+        cells[0].cell,
         np.asarray(order),
         np.asarray(cells[0].cell.checkpoints),
         np.stack([taken[i][0].regret[taken[i][1]] for i in order]),
         np.stack([taken[i][0].reward[taken[i][1]] for i in order]),
         _weakest([result.guarantee for result in cells]),
-        clipped,
         rounds / seconds if seconds > 0 and rounds > 0 else None,
     )
 
@@ -145,7 +138,7 @@ def to_leaderboard(
     """
     tasks = []
     remarks = list(notes)
-    for task in suite.task_list:
+    for task in suite.tasks:
         rows = [s for s in series if s.task == task.name]
         if not rows:
             continue
@@ -158,8 +151,7 @@ def to_leaderboard(
                     f"Incomplete: {title} on {task.name} has {len(s.replicates)} of {most} "
                     "replicates."
                 )
-        track = suite.task(task.name).track or ""
-        tasks.append(_task(task, rows, most, audits or {}, track))
+        tasks.append(_task(task, rows, most, audits or {}))
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
@@ -178,7 +170,6 @@ def _task(
     series: Sequence[Series],
     replicates: int,
     audits: Mapping[tuple[str, str, str], Mapping[str, Any]],
-    track: str,
 ) -> TaskResult:
     finals = [s.final_regret for s in series]
     rows = [_row(task, s, audits.get((s.task, s.agent, s.budget))) for s in series]
@@ -192,14 +183,14 @@ def _task(
         improved.append(_with_improvement(row, others))
     return TaskResult(
         task=task.name,
-        env_id=task.env_id,
+        env_id=task.env,
         problem=task.kind,
         description=task.description,
         horizon=task.horizon,
         replicates=replicates,
-        normalisation=task.normalisation,
+        normalisation=None if task.normalisation is None else task.normalisation.model_dump(),
         rows=tuple(improved),
-        track=track,
+        track=task.track or "",
     )
 
 
@@ -214,11 +205,11 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     score: Interval | None = None
     if task.normalisation is not None:
         score = metrics.bootstrap(
-            metrics.normalised_score(series.regret[:, -1], task.normalisation)
+            metrics.normalised_score(series.regret[:, -1], task.normalisation.model_dump())
         )
     return Row(
         agent=series.agent,
-        name=series.config["agent"]["name"],
+        name=series.cell.agent.name,
         budget=series.budget,
         guarantee=text,
         notion=notion,
@@ -231,8 +222,7 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         curve=tuple(
             (int(t), band.mean, band.low, band.high) for t, band in zip(series.rounds, curve)
         ),
-        params=series.config["agent"]["params"],
-        clipped=series.clipped,
+        params=series.cell.agent.identity["params"],
         audit=audit,
         replicates=len(series.replicates),
     )

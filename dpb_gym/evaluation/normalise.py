@@ -14,9 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpb_gym.errors import DPBError
-from dpb_gym.evaluation.cells import Task
-from dpb_gym.evaluation.entries import named_entry
-from dpb_gym.evaluation.runner import Failure, run_block
+from dpb_gym.evaluation.api import one_task_suite
+from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents
+from dpb_gym.evaluation.run import execute, raise_if_all_failed
+from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import load_suite
 
 REFERENCES = ("random", "oracle")
@@ -37,20 +38,19 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
     Raises:
         AgentError: If one of the two agents fails.
     """
-    problem = task.problem()
-    entries = [named_entry(name, name) for name in REFERENCES]
-    rewards: dict[str, list[float]] = {name: [] for name in REFERENCES}
-    for start in range(0, replicates, block):
-        stop = min(start + block, replicates)
-        seeds = range(first_seed + start, first_seed + stop)
-        for lane in run_block(problem, entries, seeds, [task.horizon]):
-            if isinstance(lane, Failure):
-                raise lane.error()
-            rewards[lane.entry.label] += lane.reward[:, -1].tolist()
-    found = {name: float(np.mean(values)) for name, values in rewards.items()}
-    for name, values in rewards.items():
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        found[f"{name}_se"] = spread / len(values) ** 0.5
+    suite = one_task_suite(
+        task.env, task.env_kwargs, task.horizon, replicates, first_seed, 1, block
+    )
+    plan = plan_runs(suite.tasks[0], read_agents(REFERENCES, task.kind))
+    outcomes = execute(make_jobs(suite, [plan]), None, workers=1)
+    raise_if_all_failed([f for o in outcomes for f in o.failures], 0)
+    found = {}
+    for name in REFERENCES:
+        values = [r.reward[:, -1] for o in outcomes for r in o.results if r.cell.agent.name == name]
+        rewards = np.concatenate(values)
+        found[name] = float(np.mean(rewards))
+        spread = float(np.std(rewards, ddof=1)) if len(rewards) > 1 else 0.0
+        found[f"{name}_se"] = spread / len(rewards) ** 0.5
     return found
 
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         suite = load_suite(chosen.suite)
-        for task in suite.task_list:
+        for task in suite.tasks:
             found = measure(task, suite.normalisation_seed, chosen.replicates)
             print(
                 f"{task.name}: normalisation: {{random: {found['random']:.2f}, "

@@ -11,11 +11,11 @@ from typing import Any
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit, read_audits
-from dpb_gym.evaluation.cells import CellResult
 from dpb_gym.evaluation.leaderboard import Series, collect, to_leaderboard
-from dpb_gym.evaluation.runner import Failure
+from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
+from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import LeaderboardData
 
@@ -26,7 +26,7 @@ class Result:
     Attributes:
         suite: What was run.
         cells: One `CellResult` per task, agent, budget and block of replicates.
-        failures: Task and `Failure` of every agent that broke down.
+        failures: A `Failure` per cell that broke down.
         created: ISO 8601 time.
         command: Command that computed them.
         revision: Source revision, None if unknown.
@@ -38,7 +38,7 @@ class Result:
         self,
         suite: Suite,
         cells: Sequence[CellResult],
-        failures: Sequence[tuple[str, Failure]] = (),
+        failures: Sequence[Failure] = (),
         *,
         created: str | None = None,
         command: str | None = None,
@@ -68,12 +68,12 @@ class Result:
         return list(dict.fromkeys(s.agent for s in self.series))
 
     def _find(self, label: str, budget: Any, task: str | None) -> Series:
-        failed = {failure.entry.label: failure for _, failure in self.failures}
+        failed = {failure.cell.agent.label: failure for failure in self.failures}
         if label not in self.labels:
             if label in failed:
-                raise failed[label].error()
+                raise AgentError(failed[label].message)
             raise unknown_name("agent label", label, self.labels)
-        wanted = None if budget is None else getattr(budget, "label", str(budget))
+        wanted = None if budget is None else Budget.text(Budget.parse(budget))
         found = [
             s
             for s in self.series
@@ -97,7 +97,7 @@ class Result:
 
         Args:
             label: The agent's label.
-            budget: Budget or its label, needed only if the agent ran with several.
+            budget: Budget or its text, needed only if the agent ran with several.
             task: Name of the task, needed only if there are several.
 
         Raises:
@@ -126,7 +126,7 @@ class Result:
                             "agent": s.agent,
                             "budget": s.budget,
                             "replicate": replicate,
-                            "seed": s.config["seed"] + replicate,
+                            "seed": s.cell.seed + replicate,
                             "round": t,
                             "regret": float(s.regret[i, c]),
                             "reward": float(s.reward[i, c]),
@@ -141,7 +141,7 @@ class Result:
 
     def to_leaderboard(self) -> LeaderboardData:
         """The rows with intervals and scores, as the report room draws them."""
-        failed = [f"Failed: {task}: {failure.message}" for task, failure in self.failures]
+        failed = [f"Failed: {failure}" for failure in self.failures]
         audits = self._row_audits()
         if audits:
             failed.append(AUDIT_NOTE)
@@ -159,12 +159,12 @@ class Result:
     @property
     def kinds(self) -> dict[str, str]:
         """Problem kind of each task."""
-        return {task.name: task.kind for task in self.suite.task_list}
+        return {task.name: task.kind for task in self.suite.tasks}
 
     def _row_audits(self) -> dict[tuple[str, str, str], dict[str, Any]]:
         kinds, found = self.kinds, {}
         for s in self.series:
-            report = self.audits.get(audit_key(s.config["agent"], kinds[s.task]))
+            report = self.audits.get(audit_key(s.cell.agent, kinds[s.task]))
             row = None if s.guarantee is None else leaderboard_audit(report)
             if row is not None:
                 found[s.task, s.agent, s.budget] = row
@@ -205,7 +205,7 @@ class Result:
             "command": self.command,
             "agents": self.labels,
             "computed": len(self.cells),
-            "failures": [f"{task}: {failure.message}" for task, failure in self.failures],
+            "failures": [str(failure) for failure in self.failures],
         }
         with store.writing(run):
             missing = {cell.key for cell in store.prepare([r.cell for r in self.cells])}
@@ -256,15 +256,10 @@ def _order(suite: Suite, labels: Sequence[str]) -> Callable[[CellResult], Any]:
 
     def key(result: CellResult) -> tuple[Any, ...]:
         cell = result.cell
-        budget = cell.config["budget"] or {}
-        size = (budget.get("kind", ""), budget.get("rho") or budget.get("epsilon") or 0.0)
-        place = agents.get(cell.agent, len(agents))
-        return tasks.get(cell.task, len(tasks)), place, cell.agent, size, cell.replicates.start
+        task, label, _ = cell.row
+        budget = cell.agent.budget
+        size = ("", 0.0) if budget is None else (budget.kind, budget.limit)
+        place = agents.get(label, len(agents))
+        return tasks.get(task, len(tasks)), place, label, size, cell.start
 
     return key
-
-
-def raise_if_all_failed(failures: Sequence[tuple[str, Failure]], results: int) -> None:
-    """Raises the first failure if nothing succeeded."""
-    if failures and not results:
-        raise AgentError(failures[0][1].message)

@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.cells import SCHEMA_VERSION, Cell, CellResult, canonical
-from dpb_gym.evaluation.entries import slug
+from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.plan import slug
+from dpb_gym.evaluation.spec import Cell, canonical
 
 COLUMNS = ("task", "agent", "budget", "replicate", "seed", "round", "regret", "reward")
 _META = "dpb."
+SCHEMA_VERSION = 2
+"""Version of the shard format."""
 
 
 class DamagedShard(ResultError):
@@ -29,9 +32,10 @@ class DamagedShard(ResultError):
 def shard_name(cell: Cell) -> str:
     """Path of a cell's shard below the shard folder: readable, and unique by the key."""
     first, last = cell.replicates[0], cell.replicates[-1]
-    budget = "" if cell.config["budget"] is None else f"-{slug(cell.budget)[:40]}"
-    name = f"{slug(cell.agent)[:60]}{budget}-r{first:04d}-{last:04d}-{cell.key[:16]}.parquet"
-    return f"{slug(cell.task)}/{name}"
+    task, label, budget = cell.row
+    budget = "" if cell.agent.budget is None else f"-{slug(budget)[:40]}"
+    name = f"{slug(label)[:60]}{budget}-r{first:04d}-{last:04d}-{cell.key[:16]}.parquet"
+    return f"{slug(task)}/{name}"
 
 
 def shard_bytes(result: CellResult) -> bytes:
@@ -49,9 +53,7 @@ def shard_bytes(result: CellResult) -> bytes:
         )
     size = shape[0] * shape[1]
     columns = [
-        pa.array([cell.task] * size, pa.string()),
-        pa.array([cell.agent] * size, pa.string()),
-        pa.array([cell.budget] * size, pa.string()),
+        *(pa.array([text] * size, pa.string()) for text in cell.row),
         pa.array(np.repeat(replicates, shape[1]), pa.int32()),
         pa.array(np.repeat(np.asarray(cell.seeds), shape[1]), pa.int64()),
         pa.array(np.tile(rounds, shape[0]), pa.int64()),
@@ -75,7 +77,6 @@ def shard_bytes(result: CellResult) -> bytes:
                 _META + "schema": str(SCHEMA_VERSION),
                 _META + "cell": cell.text,
                 _META + "guarantee": canonical(result.guarantee),
-                _META + "clipped": canonical(result.clipped),
                 _META + "sha256": result.digest,
             }
         )
@@ -102,7 +103,10 @@ def read_shard(path: Path) -> CellResult:
         first = str(error).strip().split("\n")[0]
         raise DamagedShard(f"{path}: not a readable Parquet file ({first})") from error
     meta = _metadata(path, raw)
-    cell = Cell(meta["cell"])
+    try:
+        cell = Cell.read(meta["cell"])
+    except ValueError as error:
+        raise DamagedShard(f"{path}: its metadata are damaged ({error})") from error
     if tuple(table.column_names) != COLUMNS:
         raise DamagedShard(f"{path}: columns must be {COLUMNS}, found {table.column_names}")
     try:
@@ -112,13 +116,8 @@ def read_shard(path: Path) -> CellResult:
             _matrix(table, "regret", shape),
             _matrix(table, "reward", shape),
             meta["guarantee"],
-            None if meta["clipped"] is None else tuple(meta["clipped"]),
         )
-        expected = {
-            "task": {cell.task},
-            "agent": {cell.agent},
-            "budget": {cell.budget},
-        }
+        expected = {k: {text} for k, text in zip(COLUMNS, cell.row)}
         labels = {k: set(table.column(k).unique().to_pylist()) for k in expected}
         grid = (
             _matrix(table, "replicate", shape) == np.asarray(cell.replicates)[:, None],
@@ -145,8 +144,9 @@ def _metadata(path: Path, raw: dict[bytes, bytes] | None) -> dict[str, Any]:
     if schema != str(SCHEMA_VERSION):
         raise DamagedShard(f"{path}: has schema version {schema}, expected {SCHEMA_VERSION}")
     try:
-        meta = {key: json.loads(found[_META + key]) for key in ("cell", "guarantee", "clipped")}
-        return {**meta, "sha256": found[_META + "sha256"]}
+        guarantee = json.loads(found[_META + "guarantee"])
+        own = {key: found[_META + key] for key in ("cell", "sha256")}
+        return {**own, "guarantee": guarantee}
     except (KeyError, ValueError) as error:
         raise DamagedShard(f"{path}: its metadata are damaged ({error!r})") from error
 

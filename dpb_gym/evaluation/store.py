@@ -21,7 +21,6 @@ from typing import Any
 
 from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell, CellResult
 from dpb_gym.evaluation.filesystem import (
     exclusive,
     remove_temporaries,
@@ -29,8 +28,9 @@ from dpb_gym.evaluation.filesystem import (
     write_file,
     write_json,
 )
-from dpb_gym.evaluation.runner import Timing
+from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.shards import DamagedShard, read_shard, shard_bytes, shard_name
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.files import TEMPORARY
 
@@ -207,12 +207,8 @@ class Store:
     def _guarantees(self) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for result in self.results(strict=False):
-            row = {
-                "task": result.cell.task,
-                "agent": result.cell.agent,
-                "budget": result.cell.budget,
-                "guarantee": result.guarantee,
-            }
+            task, label, budget = result.cell.row
+            row = {"task": task, "agent": label, "budget": budget, "guarantee": result.guarantee}
             found.setdefault(json.dumps(row, sort_keys=True), row)
         return list(found.values())
 
@@ -254,7 +250,7 @@ class Store:
             ResultError: If the directory holds a row of the same task, label and budget
                 that was computed with other parameters.
         """
-        wanted = {(c.task, c.agent, c.budget): c.identity for c in cells}
+        wanted = {c.row: c.identity for c in cells}
         keys = {cell.key for cell in cells}
         for path in self.shard_files():
             try:
@@ -262,7 +258,7 @@ class Store:
             except DamagedShard as error:
                 _warn(f"{error}; moved to {_set_aside(self.path, path)}")
                 continue
-            identity = wanted.get((cell.task, cell.agent, cell.budget))
+            identity = wanted.get(cell.row)
             if cell.key in keys or identity is None or identity == cell.identity:
                 continue
             self._replace_or_refuse(path, cell, identity)
@@ -272,9 +268,7 @@ class Store:
         old = cell.identity
         changed = [name for name in old if old[name] != wanted.get(name)]
         agent_changed = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
-        outdated = set(changed) <= {"schema", "algorithm", "agent"} and (
-            set(agent_changed) <= {"version"}
-        )
+        outdated = set(changed) <= {"algorithm", "agent"} and set(agent_changed) <= {"source"}
         if outdated:
             aside = _set_aside(self.path, path)
             _warn(f"{cell}: computed by another version of the code; moved to {aside}")
@@ -305,7 +299,7 @@ class Store:
         for path in self.shard_files():
             try:
                 result = read_shard(path)
-                if result.cell.config["protocol"] != self.manifest["protocol"]:
+                if result.cell.protocol != self.manifest["protocol"]:
                     raise ResultError(f"{path} belongs to another suite than {self._describe()}")
             except DamagedShard as error:
                 if strict:

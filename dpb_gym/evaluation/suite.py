@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from dpb_gym.errors import DPBError, SuiteError, unknown_name
-from dpb_gym.evaluation.cells import Task, canonical
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.suite_parts import (
+from dpb_gym.evaluation.spec import (
+    AnyBudget,
+    Label,
     Slug,
-    Strict,
-    SuiteAgent,
-    SuiteBudget,
-    SuiteTask,
-    SuiteTrack,
+    Spec,
+    Task,
+    canonical,
+    problems,
     tuples,
 )
 from dpb_gym.evaluation.yamlfile import parse_yaml
-from dpb_gym.privacy import Budget
-
-__all__ = [
-    "DEFAULT_GRID",
-    "SEED_SPAN",
-    "TRACK_GRID",
-    "Slug",
-    "Suite",
-    "SuiteAgent",
-    "SuiteBudget",
-    "SuiteTask",
-    "SuiteTrack",
-    "load_suite",
-    "parse_suite",
-    "suite_names",
-    "suite_text",
-]
 
 SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
@@ -49,8 +31,71 @@ DEFAULT_GRID = "default"
 TRACK_GRID = "track"
 """As an agent's budgets: the grid of the task's track, else the default one."""
 
+Reason = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^\S(.*\S)?$")]
+Grid = tuple[AnyBudget, ...]
 
-class Suite(Strict):
+
+class Track(Spec):
+    """Tasks that are read together; the leaderboard adds up their scores.
+
+    Attributes:
+        title: Heading.
+        description: What its tasks have in common.
+        budgets: Grid of the agents that need a budget and name none, instead of ``default``.
+    """
+
+    title: Label
+    description: str = ""
+    budgets: str | Grid | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        return tuples(data, "budgets")
+
+
+class Participant(Spec):
+    """An agent of a suite, run once per budget on every task that it supports.
+
+    Attributes:
+        name: Registered name.
+        label: Display label, the name by default.
+        params: Parameters over the registered ones.
+        budgets: Name of a grid of the suite, or budgets; ``track`` is the grid of the
+            task's track, else the one called ``default``. Agents that need a budget and name
+            none take ``track``; the others run without.
+        tasks: Names of tasks or tracks; all by default.
+        exclude: Why the agent is left out of a task or track, by its name.
+        needs: Module that must be importable, e.g. ``"stable_baselines3"``; the agent is
+            left out where it is not.
+    """
+
+    name: str = Field(min_length=1)
+    label: Label = ""
+    params: dict[str, Any] = Field(default_factory=dict)
+    budgets: str | Grid | None = None
+    tasks: tuple[str, ...] | None = None
+    exclude: dict[str, Reason] = Field(default_factory=dict)
+    needs: str | None = Field(default=None, pattern=r"^[A-Za-z_]\w*(\.\w+)*$")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            data = {"name": data}
+        if isinstance(data, dict) and isinstance(data.get("name"), str):
+            data = {"label": data["name"], **data}
+        return tuples(data, "tasks", "budgets")
+
+    def left_out(self, task: Task) -> str | None:
+        """Why the agent does not run on a task, None if it does."""
+        places = [place for place in (task.name, task.track) if place is not None]
+        if self.tasks is not None and not set(places) & set(self.tasks):
+            return "not listed for this task"
+        return next((self.exclude[place] for place in places if place in self.exclude), None)
+
+
+class Suite(Spec):
     """A suite; every key of its YAML file.
 
     Attributes:
@@ -78,18 +123,17 @@ class Suite(Strict):
     replicates: int = Field(ge=1, le=SEED_SPAN)
     block: int = Field(default=10, ge=1, le=4096)
     checkpoints: str | int | tuple[int, ...] = "log"
-    budgets: dict[Slug, tuple[SuiteBudget, ...]] = Field(default_factory=dict)
-    tracks: dict[Slug, SuiteTrack] = Field(default_factory=dict)
-    tasks: tuple[SuiteTask, ...] = Field(min_length=1)
-    agents: tuple[SuiteAgent, ...] = ()
+    budgets: dict[Slug, Grid] = Field(default_factory=dict)
+    tracks: dict[Slug, Track] = Field(default_factory=dict)
+    tasks: tuple[Task, ...] = Field(min_length=1)
+    agents: tuple[Participant, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
         data = tuples(data, "tasks", "agents", "checkpoints")
         if isinstance(data, dict) and isinstance(data.get("budgets"), dict):
-            grids = {k: tuple(v) if isinstance(v, list) else v for k, v in data["budgets"].items()}
-            data = {**data, "budgets": grids}
+            data = {**data, "budgets": tuples(data["budgets"], *data["budgets"])}
         return data
 
     @model_validator(mode="after")
@@ -149,12 +193,11 @@ class Suite(Strict):
         tracks = [self.tracks[task.track] if task.track else None for task in self.tasks]
         return all(track is not None and track.budgets is not None for track in tracks)
 
-    def grid(self, budgets: str | tuple[SuiteBudget, ...]) -> list[Budget]:
+    def grid(self, budgets: str | Grid) -> Grid:
         """The budgets of a grid, by name or written out."""
-        grid = self.budgets[budgets] if isinstance(budgets, str) else budgets
-        return [item.budget() for item in grid]
+        return self.budgets[budgets] if isinstance(budgets, str) else budgets
 
-    def task(self, name: str) -> SuiteTask:
+    def task(self, name: str) -> Task:
         """The task of this name.
 
         Raises:
@@ -165,11 +208,6 @@ class Suite(Strict):
                 return task
         raise unknown_name("task", name, [task.name for task in self.tasks])
 
-    @cached_property
-    def task_list(self) -> tuple[Task, ...]:
-        """The tasks, in order."""
-        return tuple(task.task() for task in self.tasks)
-
     @property
     def protocol(self) -> str:
         """Hash of what makes results comparable: name, tasks, seed and checkpoints.
@@ -179,7 +217,7 @@ class Suite(Strict):
         """
         parts = [
             self.name,
-            [task.to_dict() for task in self.task_list],
+            [task.identity for task in self.tasks],
             self.seed,
             list(self.checkpoints) if isinstance(self.checkpoints, tuple) else self.checkpoints,
         ]
@@ -219,20 +257,7 @@ def parse_suite(text: str, source: str) -> Suite:
     try:
         return Suite.model_validate(data)
     except ValidationError as error:
-        problems = [_problem(detail) for detail in error.errors()[:5]]
-        raise SuiteError(f"{source}: {'; '.join(problems)}") from None
-
-
-def _problem(detail: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"] if part not in ("tuple", "str"))
-    if detail["type"] == "extra_forbidden":
-        return f"{path}: unknown key"
-    if detail["type"] == "missing":
-        return f"{path}: missing"
-    text = detail["msg"].removeprefix("Value error, ")
-    text = text[0].lower() + text[1:] if text.startswith("Input ") else text
-    got = "" if detail["type"] == "value_error" else f", got {detail['input']!r:.80}"
-    return f"{path}: {text}{got}" if path else f"{text}{got}"
+        raise SuiteError(f"{source}: {problems(error)}") from None
 
 
 def suite_names() -> list[str]:

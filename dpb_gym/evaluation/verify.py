@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import agent_spec, agent_specs, check_supported
+from dpb_gym.agent import agent_specs
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
-from dpb_gym.evaluation.cells import ALGORITHM_VERSION, CellResult, Task
-from dpb_gym.evaluation.entries import FACTORY, Entry
 from dpb_gym.evaluation.exchange.merging import imported_shards
 from dpb_gym.evaluation.exchange.submission import check_cell
-from dpb_gym.evaluation.parallel import cell_result
-from dpb_gym.evaluation.runner import Failure, run_block
+from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.shards import read_shard
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, FACTORY, Cell, code_hash
 from dpb_gym.evaluation.store import Store
+
+OTHER_CODE = " (the agent's code here is not the code that computed it)"
 
 
 @dataclass
@@ -103,18 +104,18 @@ def verify(
         if len(found.again) + len(found.impossible) >= sample:
             break
         cell = sound[i].cell
-        what = cell.config["agent"]["name"], cell.task
+        what = cell.agent.name, cell.task.name
         if what in lacking:
             continue
         try:
-            missing = unavailable(cell.config)
+            missing = unavailable(cell)
             if missing:
                 lacking[what] = missing
                 found.unavailable.append(f"{cell}: {missing}")
                 continue
             if report is not None:
                 report(f"computing {cell} again")
-            again = recompute(sound[i])
+            again = recompute(cell)
         except MissingExtraError as error:
             lacking[what] = str(error)
             found.unavailable.append(f"{cell}: {error}")
@@ -125,61 +126,51 @@ def verify(
         found.again.append(str(cell))
         difference = compare(sound[i], again)
         if difference:
-            found.differing.append(f"{cell}: {difference}")
+            other = "" if code_hash(again.cell.agent.maker) == cell.agent.source else OTHER_CODE
+            found.differing.append(f"{cell}: {difference}{other}")
     return found
 
 
 def _of_agent(results: list[CellResult], agent: str) -> list[CellResult]:
-    known = {r.cell.config["agent"][key] for r in results for key in ("label", "name")}
+    known = {name for r in results for name in (r.cell.agent.label, r.cell.agent.name)}
     if agent not in known:
         raise unknown_name("agent in these results", agent, known)
-    return [
-        r
-        for r in results
-        if agent in (r.cell.config["agent"]["label"], r.cell.config["agent"]["name"])
-    ]
+    return [r for r in results if agent in (r.cell.agent.label, r.cell.agent.name)]
 
 
-def unavailable(config: Mapping[str, Any]) -> str:
+def unavailable(cell: Cell) -> str:
     """What is missing on this machine to compute a cell again, empty if nothing is."""
-    name, entry_point = config["agent"]["name"], config["agent"]["entry_point"]
-    if not entry_point.startswith(FACTORY) and name not in agent_specs():
-        return f"agent {name!r} ({entry_point}) is not installed here"
-    fields = config["task"]
-    if config["data"] is not None:
-        task = Task(fields["name"], fields["env_id"], fields["env_kwargs"], fields["horizon"])
-        source = task.problem_parameters().get("data")
-        return replace(task, requires=str(source)).missing_data() or ""
-    return ""
+    run = cell.agent
+    if not run.entry_point.startswith(FACTORY) and run.name not in agent_specs():
+        return f"agent {run.name!r} ({run.entry_point}) is not installed here"
+    if cell.data is None:
+        return ""
+    source = str(cell.task.parameters.get("data"))
+    return cell.task.model_copy(update={"requires": source}).missing_data()
 
 
-def recompute(stored: CellResult) -> CellResult:
-    """Computes a cell again from its stored configuration, alone.
+def recompute(cell: Cell) -> CellResult:
+    """Computes a stored cell again, alone, with the code that is here.
 
     Raises:
-        ResultError: If its algorithm version, data or agent version is not today's.
+        ResultError: If its algorithm version or data are not today's.
         AgentError: If the agent fails or was made by a function.
         MissingExtraError: If the agent needs a package that is not installed.
         UnknownNameError: If agent or environment are not known here.
     """
-    config = stored.cell.config
-    if config["algorithm"] != ALGORITHM_VERSION:
+    if cell.algorithm != ALGORITHM_VERSION:
         raise ResultError(
-            f"was computed by algorithm version {config['algorithm']}; this is {ALGORITHM_VERSION}"
+            f"was computed by algorithm version {cell.algorithm}; this is {ALGORITHM_VERSION}"
         )
-    fields = config["task"]
-    task = Task(fields["name"], fields["env_id"], fields["env_kwargs"], fields["horizon"])
-    if task.data_digest() != config["data"]:
+    if cell.task.data_digest() != cell.data:
         raise ResultError("the data are not those that it was computed from")
-    entry = _entry(config)
-    problem = task.problem()
-    check_supported(entry.spec, problem.info, entry.budget)
-    (lane,) = run_block(problem, [entry], stored.cell.seeds, stored.cell.checkpoints)
-    if isinstance(lane, Failure):
-        if MissingExtraError.__name__ in lane.details.strip().split("\n")[-1]:
-            raise MissingExtraError(lane.message)
-        raise lane.error()
-    return cell_result(stored.cell, lane)
+    again = cell.model_copy(update={"agent": cell.agent.here()})
+    (outcome,) = run_block(cell.task.problem(), [again])
+    if isinstance(outcome, Failure):
+        if MissingExtraError.__name__ in outcome.details.strip().split("\n")[-1]:
+            raise MissingExtraError(outcome.message)
+        raise AgentError(outcome.message)
+    return outcome
 
 
 def compare(stored: CellResult, again: CellResult) -> str:
@@ -197,28 +188,4 @@ def compare(stored: CellResult, again: CellResult) -> str:
             )
     if stored.guarantee != again.guarantee:
         return f"the guarantee is {again.guarantee}, stored {stored.guarantee}"
-    if stored.clipped != again.clipped:
-        return f"clipped records are {again.clipped}, stored {stored.clipped}"
     return ""
-
-
-def _entry(config: Any) -> Entry:
-    from dpb_gym.privacy import Budget
-
-    agent = config["agent"]
-    if agent["entry_point"].startswith(FACTORY):
-        raise AgentError("its agent was made by a function, which is not stored")
-    spec = agent_spec(agent["name"])
-    if spec.entry_point != agent["entry_point"]:
-        raise AgentError(
-            f"agent {agent['name']!r} is {spec.entry_point} here; it was {agent['entry_point']}"
-        )
-    budget = None if config["budget"] is None else Budget.from_dict(config["budget"])
-    spec = agent_spec(agent["name"], **agent["params"])
-    entry = Entry(agent["label"], spec, budget, spec.load())
-    if entry.version != agent["version"]:
-        raise ResultError(
-            f"agent {agent['name']!r} has version {entry.version!r} here, it was "
-            f"{agent['version']!r}"
-        )
-    return entry

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.suite_parts import Slug, Strict
+from dpb_gym.evaluation.spec import Slug, Spec
 from dpb_gym.papers.curves import Curve, Scalar, counterparts, same
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import Many, quantity_kind
@@ -17,7 +17,7 @@ Selector = dict[str, Scalar | Many[Scalar]]
 Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]
 
 
-class Quantity(Strict):
+class Quantity(Spec):
     """What of a curve is compared; in YAML its name, or a mapping with ``kind: NAME``.
 
     Attributes:
@@ -77,7 +77,7 @@ class Quantity(Strict):
         return kind.measure(curve, found[0], **self.options)
 
 
-class Claim(Strict):
+class Claim(Spec):
     """One claim, and how it is decided.
 
     The curves that match `where` are compared, each comparison by a paired interval over
@@ -142,7 +142,7 @@ class Claim(Strict):
 AxisPath = Annotated[str, Field(pattern=r"^(agent|task|budget)\.[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class AxisMap(Strict):
+class AxisMap(Spec):
     """Where an axis has its value, and what that stands for; in YAML also a path alone.
 
     Attributes:
@@ -163,7 +163,7 @@ class AxisMap(Strict):
         return data
 
 
-class PrintedCell(Strict):
+class PrintedCell(Spec):
     """A number of the paper.
 
     Attributes:
@@ -179,7 +179,7 @@ class PrintedCell(Strict):
     spread: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
 
-class Table(Strict):
+class Table(Spec):
     """A table of one quantity.
 
     Attributes:
@@ -237,7 +237,7 @@ class Table(Strict):
         return None
 
 
-class Study(Strict):
+class Study(Spec):
     """What is measured of the trained agents; see `dpb_gym.papers.studies`.
 
     Attributes:

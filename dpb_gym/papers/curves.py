@@ -50,13 +50,12 @@ class Curve:
     @property
     def budget(self) -> Budget | None:
         """What was asked for."""
-        asked = self.series.config["budget"]
-        return None if asked is None else Budget.from_dict(asked)
+        return self.series.cell.agent.budget
 
     @property
     def horizon(self) -> int:
         """T."""
-        return int(self.series.config["task"]["horizon"])
+        return self.series.cell.task.horizon
 
     @property
     def final_regret(self) -> dict[int, float]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import DataError
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.cells import plain
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.leaderboard import collect
-from dpb_gym.evaluation.planning import make_jobs, plan_suite
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.plan import make_jobs, plan_suite
+from dpb_gym.evaluation.run import run_plan
+from dpb_gym.evaluation.spec import plain
 from dpb_gym.evaluation.store import Store
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
@@ -163,7 +163,7 @@ def run_figure(
         wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
         stored = Store.open(results).results()
         curves = figure.place(collect(r for r in stored if r.cell.key in wanted))
-        failures = tuple(f"{task}: {failure.message}" for task, failure in report.failures)
+        failures = tuple(str(failure) for failure in report.failures)
         seconds, rounds = report.seconds, report.rounds
     count = suite.replicates if replicates is None else replicates
     facts = {

@@ -9,14 +9,14 @@ from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.evaluation.leaderboard import Series
-from dpb_gym.evaluation.suite import Slug, Suite, parse_suite
-from dpb_gym.evaluation.suite_parts import Strict
+from dpb_gym.evaluation.spec import Slug, Spec
+from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, Selector, Study, Table
 from dpb_gym.papers.curves import Curve, Scalar, same
 from dpb_gym.papers.quantities import Many
 
 
-class Drawing(Strict):
+class Drawing(Spec):
     """How the curves are laid out: a row of panels per variant.
 
     Attributes:
@@ -39,7 +39,7 @@ class Drawing(Strict):
         return data
 
 
-class Quick(Strict):
+class Quick(Spec):
     """What the quick version changes: it shows that everything runs, and proves nothing.
 
     Attributes:
@@ -57,7 +57,7 @@ class Quick(Strict):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
-class Figure(Strict):
+class Figure(Spec):
     """One figure of a paper; every key of its YAML file.
 
     Attributes:
@@ -164,9 +164,9 @@ class Figure(Strict):
         tasks = [task.name for task in self.suite.tasks]
 
         def order(s: Series) -> tuple[int, int, float]:
-            budget = s.config["budget"] or {}
-            strength = budget.get("rho") or budget.get("epsilon") or 0.0
-            return agents.index(s.agent), tasks.index(s.task), float(strength)
+            budget = s.cell.agent.budget
+            strength = 0.0 if budget is None else budget.limit
+            return agents.index(s.agent), tasks.index(s.task), strength
 
         placed = sorted(series, key=order)
         return [Curve(s, {a: _coordinate(s, at) for a, at in self.axes.items()}) for s in placed]
@@ -240,13 +240,11 @@ def _coordinate(series: Series, axis: AxisMap) -> Scalar | None:
 
 def _read(series: Series, path: str) -> Scalar | None:
     holder, _, name = path.partition(".")
-    config = series.config
+    run, task = series.cell.agent, series.cell.task
     if holder == "budget":
-        value = series.budget if name == "label" else (config["budget"] or {}).get(name)
+        value = series.budget if name == "label" else getattr(run.budget, name, None)
     elif holder == "agent":
-        agent = config["agent"]
-        value = agent[name] if name in ("name", "label") else agent["params"].get(name)
+        value = getattr(run, name) if name in ("name", "label") else run.params.get(name)
     else:
-        task = config["task"]
-        value = task[name] if name in ("horizon", "name") else task["env_kwargs"].get(name)
+        value = getattr(task, name) if name in ("horizon", "name") else task.env_kwargs.get(name)
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)

@@ -14,7 +14,7 @@ from pydantic import Strict as StrictType
 
 from dpb_gym.errors import ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation.leaderboard import REPORT_DELTA, read_guarantee
-from dpb_gym.evaluation.suite_parts import Strict
+from dpb_gym.evaluation.spec import Spec
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.pairing import Measured
 
@@ -88,7 +88,7 @@ def quantity(name: str) -> Callable[[Callable[..., Measured]], Callable[..., Mea
             p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default)
             for p in own
         }
-        model = create_model(f"options of {name}", __base__=Strict, **options)
+        model = create_model(f"options of {name}", __base__=Spec, **options)
         QUANTITIES[name] = QuantityKind(name, measure, "reference" in parameters, model)
         return measure
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.agent import Agent
-from dpb_gym.evaluation.cells import Cell, canonical, plain
-from dpb_gym.evaluation.entries import Entry
 from dpb_gym.evaluation.filesystem import make_folder, write_json
 from dpb_gym.evaluation.leaderboard import Series
-from dpb_gym.evaluation.planning import Job, TaskPlan, make_jobs
+from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import board
-from dpb_gym.evaluation.runner import Failure, Lane, run_block
+from dpb_gym.evaluation.runner import run_block
+from dpb_gym.evaluation.spec import AgentRun, Cell, canonical, plain
 from dpb_gym.papers.curves import Curve
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STUDY_VERSION = 1
 """Raised when a measurement changes."""
 
-Measurement = Callable[[Agent, Job, Lane, "dict[str, Any]"], "dict[str, list[float]]"]
+Measurement = Callable[[Agent, Job, CellResult, "dict[str, Any]"], "dict[str, list[float]]"]
 
 
 @dataclass(frozen=True)
@@ -83,17 +83,17 @@ def run_study(
     with board(sizes, titles, show, remote=False) as watched:
         for index, job in enumerate(jobs):
             blocks, missing = [], []
-            for entry, cell in zip(job.entries, job.cells):
+            for cell in job.cells:
                 path = folder / f"{_key(cell, options)}.json"
                 stored = _read(path)
                 if stored is None:
-                    missing.append((entry, cell, path))
+                    missing.append((cell, path))
                 else:
                     blocks.append(stored)
             if missing:
                 fresh, broken = _block(job, missing, options, watched.heartbeat(index))
                 blocks += fresh
-                failures += [f"{job.task.name}: {failure.message}" for failure in broken]
+                failures += [str(failure) for failure in broken]
                 rounds += len(missing) * len(job.cells[0].replicates) * job.task.horizon
             watched.finish(index)
             found += blocks
@@ -101,7 +101,7 @@ def run_study(
 
 
 def _key(cell: Cell, options: dict[str, Any]) -> str:
-    text = canonical([STUDY_VERSION, cell.config, options])
+    text = canonical([STUDY_VERSION, cell.text, options])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -109,7 +109,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     """A stored block; None if there is none, or it is damaged and must be computed again."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        complete = {"config", "regret", "reward", "guarantee", "recorded"} <= set(data)
+        complete = {"cell", "regret", "reward", "guarantee", "recorded"} <= set(data)
     except (OSError, ValueError, TypeError):
         return None
     return data if complete else None
@@ -117,35 +117,34 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _block(
     job: Job,
-    missing: Sequence[tuple[Entry, Cell, Path]],
+    missing: Sequence[tuple[Cell, Path]],
     options: dict[str, Any],
     progress: Callable[[int], None],
 ) -> tuple[list[dict[str, Any]], list[Failure]]:
-    """Trains the missing entries in lockstep, and measures each."""
+    """Trains the missing cells in lockstep, and measures each."""
     kept: dict[str, Agent] = {}
 
-    def keeping(entry: Entry) -> Entry:
+    def keeping(run: AgentRun) -> AgentRun:
         def make(**_: Any) -> Agent:
-            kept[entry.title] = entry.make()
-            return kept[entry.title]
+            kept[run.title] = run.make()
+            return kept[run.title]
 
-        return replace(entry, maker=make)
+        return run.model_copy(update={"maker": make})
 
-    entries = [keeping(entry) for entry, *_ in missing]
-    first = missing[0][1]
-    outcomes = run_block(job.task.problem(), entries, first.seeds, first.checkpoints, progress)
+    cells = [cell.model_copy(update={"agent": keeping(cell.agent)}) for cell, _ in missing]
+    outcomes = run_block(job.task.problem(), cells, progress)
     measure = MEASUREMENTS[options["kind"]]
     blocks, failures = [], []
-    for (entry, cell, path), outcome in zip(missing, outcomes):
+    for (cell, path), outcome in zip(missing, outcomes):
         if isinstance(outcome, Failure):
             failures.append(outcome)
             continue
         block = {
-            "config": cell.config,
+            "cell": cell.text,
             "regret": outcome.regret.tolist(),
             "reward": outcome.reward.tolist(),
             "guarantee": outcome.guarantee,
-            "recorded": measure(kept[entry.title], job, outcome, options),
+            "recorded": measure(kept[cell.agent.title], job, outcome, options),
         }
         write_json(path, block)
         blocks.append(block)
@@ -155,23 +154,21 @@ def _block(
 def _curves(blocks: Sequence[dict[str, Any]], figure: Figure) -> list[Curve]:
     rows: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for block in blocks:
-        cell = Cell(block["config"])
-        rows.setdefault((cell.task, cell.agent, cell.budget), []).append(block)
+        rows.setdefault(Cell.read(block["cell"]).row, []).append(block)
     series, recorded = [], {}
     for key, parts in rows.items():
-        cells = [Cell(part["config"]) for part in parts]
+        cells = [Cell.read(part["cell"]) for part in parts]
         numbers = [i for cell in cells for i in cell.replicates]
         order = np.argsort(numbers)
         series.append(
             Series(
                 *key,
-                cells[0].identity,
+                cells[0],
                 np.array(numbers)[order],
                 np.array(cells[0].checkpoints),
                 np.concatenate([part["regret"] for part in parts])[order],
                 np.concatenate([part["reward"] for part in parts])[order],
                 parts[0]["guarantee"],
-                None,
                 None,
             )
         )
@@ -186,7 +183,7 @@ def _curves(blocks: Sequence[dict[str, Any]], figure: Figure) -> list[Curve]:
 
 
 def measure_ope(
-    agent: Agent, job: Job, lane: Lane, options: dict[str, Any]
+    agent: Agent, job: Job, result: CellResult, options: dict[str, Any]
 ) -> dict[str, list[float]]:
     """Off-policy estimates of the trained agent, frozen, from a uniform log of later rounds.
 
@@ -203,7 +200,7 @@ def measure_ope(
     task, seeds = job.task, job.cells[0].seeds
     rounds = int(options["rounds"])
     kwargs = {**task.env_kwargs, "horizon": task.horizon + rounds}
-    logs = collect(make_problem(task.env_id, **kwargs), rounds, seeds, skip=task.horizon)
+    logs = collect(make_problem(task.env, **kwargs), rounds, seeds, skip=task.horizon)
     policies = probabilities(agent, logs, samples=int(options["samples"]))
     found: dict[str, list[float]] = {}
 
@@ -216,7 +213,7 @@ def measure_ope(
         record("true-value", value)
         record("oracle-value", log.expected.max(axis=1).mean())
         record("random-value", log.expected.mean())
-        record("naive-error", abs(lane.reward[b, -1] / task.horizon - value))
+        record("naive-error", abs(result.reward[b, -1] / task.horizon - value))
         estimates = evaluate_offline(policy, log, estimators=("ips", "snips", "dr"), resamples=0)
         for name in ("ips", "snips", "dr"):
             error = abs(estimates[name].value - value)

@@ -173,7 +173,7 @@ class AssortmentProblem(Problem):
             raise ActionError(
                 f"slate {action[bad - 1].tolist()} of replicate {bad - 1} holds an item outside "
                 f"0..{self.n_items - 1} (-1 leaves a place empty)"
-            )
+            ).at(bad - 1)
         return Feedback(reward, choice=choice), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:

@@ -161,7 +161,8 @@ class PricingProblem(Problem):
             expected,
         )
         if bad:
-            raise ActionError(f"price {action[bad - 1]} of replicate {bad - 1} is outside [0, 1]")
+            text = f"price {action[bad - 1]} of replicate {bad - 1} is outside [0, 1]"
+            raise ActionError(text).at(bad - 1)
         return Feedback(reward, demand=demand), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:

@@ -207,7 +207,7 @@ class RecommendationProblem(Problem):
             expected,
         )
         if bad:
-            raise ActionError(out_of_range(action, bad - 1, self.n_candidates))
+            raise out_of_range(action, bad - 1, self.n_candidates)
         return Feedback(reward), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
@@ -233,11 +233,11 @@ def squared_loss(theta: Array, context: Context, action: Array, feedback: Feedba
     return Loss(value, gradient, hessian)
 
 
-def out_of_range(action: Array, replicate: int, n_candidates: int) -> str:
-    """Message for a candidate index that is not offered."""
-    return (
+def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionError:
+    """The error for a candidate index that is not offered."""
+    return ActionError(
         f"candidate {action[replicate]} of replicate {replicate} is outside 0..{n_candidates - 1}"
-    )
+    ).at(replicate)
 
 
 def _fill_normals(

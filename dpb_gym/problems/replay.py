@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import ActionError, DataError, ParameterError
+from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
     Array,
@@ -303,7 +303,7 @@ class ReplayProblem(Problem):
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         bad = (action < 0) | (action >= self.n_candidates)
         if bad.any():
-            raise ActionError(out_of_range(action, int(bad.argmax()), self.n_candidates))
+            raise out_of_range(action, int(bad.argmax()), self.n_candidates)
         expected = round_.secret["rewards"][np.arange(len(action)), action]
         if self.protocol == "matrix":
             return Feedback(expected), expected

@@ -119,11 +119,11 @@ def groups(rows: Iterable[Row]) -> list[tuple[Group, list[Row]]]:
 
 
 def budget_scale(budget: str) -> BudgetScale | None:
-    """Reads ``"rho=1"`` or ``"eps=1, delta=1e-5"``; None if it is no positive number.
+    """Reads ``"rho=1"`` or ``"eps=1,delta=1e-5"``; None if it is no positive number.
 
     >>> budget_scale("rho=0.5")
     BudgetScale(kind='rho', value=0.5)
-    >>> budget_scale("eps=1, delta=1e-5")
+    >>> budget_scale("eps=1,delta=1e-5")
     BudgetScale(kind='eps (delta=1e-5)', value=1.0)
     """
     match = _BUDGET.fullmatch(budget)

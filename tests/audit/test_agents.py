@@ -18,7 +18,7 @@ from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
 from dpb_gym.evaluation.audit.lockstep import play
 from dpb_gym.evaluation.audit.taps import boundary, spread
 from dpb_gym.evaluation.audit.worlds import answer, pairs_for
-from dpb_gym.evaluation.entries import resolve_agents
+from dpb_gym.evaluation.plan import read_agents
 from dpb_gym.privacy import (
     Composition,
     GaussianEvent,
@@ -265,7 +265,7 @@ KINDS = {
 def test_everybody_but_the_target_is_frozen(kind, unit):
     env_id, kwargs = KINDS[kind]
     problem = make_problem(env_id, horizon=6, **kwargs)
-    (entry,) = resolve_agents([Watching], kind)
+    (entry,) = read_agents([Watching], kind)
     for pair in pairs_for(problem.info, unit):
         play(entry, problem, pair, [3], runs=5, customers=4, first_seed=100)
         instance = problem.instance([4])

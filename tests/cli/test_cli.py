@@ -26,7 +26,7 @@ replicates: 3
 block: 2
 checkpoints: 3
 budgets:
-  default: [{epsilon: 1, delta: 1e-5}]
+  default: ["eps=1,delta=1e-5"]
 tasks:
   - {name: items, env: DPB/Recommendation-v0, env_kwargs: {dim: 3, n_arms: 12}, horizon: 30}
   - {name: prices, env: DPB/Pricing-v0, horizon: 30}
@@ -176,7 +176,7 @@ def test_a_suite_may_be_restricted(suite: str, tmp_path: Path, dpb: Any) -> None
 def test_ad_hoc_runs(tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "lin-ts", "--agent",
-             "adaprivate-ts", "--epsilon", "1", "--delta", "1e-5", "--horizon", "40",
+             "adaprivate-ts", "--budget", "eps=1", "--horizon", "40",
              "--replicates", "3", "--seed", "7", "--set", "dim=3", "--set", "n_arms=12",
              "--set", "adaprivate-ts.batch=10", "--workers", "1", "--quiet"]  # fmt: skip
     run = dpb(*words)
@@ -219,7 +219,7 @@ def test_failures_are_named_and_exit_with_1(
         (["run", "smok"], "did you mean 'smoke'"),
         (["run", "none.yaml"], "cannot read the suite"),
         (["run", "smoke", "--env", "DPB/Pricing-v0"], "give either a suite"),
-        (["run", "smoke", "--rho", "1"], "--rho belongs to a run with --env"),
+        (["run", "smoke", "--budget", "rho=1"], "--budget belongs to a run with --env"),
         (["run", "smoke", "--set", "a=1"], "--set belongs to a run with --env"),
         (["run", "smoke", "--agents", "lin-tss"], "did you mean 'lin-ts'"),
         (["run", "smoke", "--tasks", "pricng"], "did you mean 'pricing'"),
@@ -232,7 +232,12 @@ def test_failures_are_named_and_exit_with_1(
         (["run", "--env", "DPB/Pricing-v0"], "at least one --agent"),
         (["run", "--env", "DPB/Pricng-v0", "--agent", "random"], "did you mean"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "lin-ts"], "not pricing"),
-        (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--rho", "1"], "takes a budget"),
+        (
+            ["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--budget", "rho=1"],
+            "takes a budget",
+        ),
+        (["run", "--env", "DPB/Pricing-v0", "--rho", "1"], "--rho is now --budget rho=1"),
+        (["audit", "adaprivate-ts", "--epsilon=2"], "--budget eps=2,delta=1e-5"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon", "1"], "horizon"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim"], "KEY=VALUE"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim=["], "not a value"),
@@ -248,11 +253,11 @@ def test_failures_are_named_and_exit_with_1(
         ),
         (["run", "--env", "DPB/Recommendation-v0", "--agent", "adaprivate-ts"], "needs a budget"),
         (
-            ["run", "--env", "DPB/Recommendation-v0", "--agent", "adaprivate-ts", "--epsilon", "1"],
-            "belong together",
+            ["tune", "adaprivate-ts", "--env", "DPB/Recommendation-v0", "--budget", "rho"],
+            "a budget is 'rho=0.5'",
         ),
         (
-            ["run", "--env", "DPB/Recommendation-v0", "--agent", "adaprivate-ts", "--rho", "-1"],
+            ["run", "--env", "DPB/Pricing-v0", "--agent", "private-pricing", "--budget=rho=-1"],
             "rho",
         ),
         (["leaderboard", "nowhere"], "no such result directory"),
@@ -379,7 +384,7 @@ def test_the_console_script_runs(tmp_path: Path) -> None:
 
 WORDS = st.sampled_from(
     ["list", "show", "leaderboard", "verify", "data", "path", "check", "run", "envs", "smoke",
-     "--json", "--sample", "--env", "DPB/Pricing-v0", "--agent", "--rho", "--set", "a=b", "-1",
+     "--json", "--sample", "--env", "DPB/Pricing-v0", "--agent", "--budget", "--set", "a=b", "-1",
      "nan", "", "\x00", "--", "--seed", "--horizon", "--agents", "nobody", "--help"]
 )  # fmt: skip
 

@@ -86,10 +86,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def stop(*_: Any, **__: Any) -> Any:
         raise ParameterError("not run")
 
-    from dpb_gym.evaluation import session
+    from dpb_gym.evaluation import run
     from dpb_gym.evaluation.audit import api
 
-    monkeypatch.setattr(session, "execute", stop)
+    monkeypatch.setattr(run, "execute", stop)
     monkeypatch.setattr(api, "play", stop)
     return tmp_path
 
@@ -97,7 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_options_are_seen() -> None:
     options = {o for command in COMMANDS.values() for p in command.params for o in p.opts}
     assert {"list", "run", "verify", "reproduce", "audit", "data path"} <= set(COMMANDS)
-    assert {"--rho", "--workers", "--html", "--json", "--set"} <= options
+    assert {"--budget", "--workers", "--html", "--json", "--set"} <= options
 
 
 @settings(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpb_gym.agent import Agent, AgentSpec
-from dpb_gym.evaluation.entries import Entry
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.suite import Suite, parse_suite
 
 SUITE = """
@@ -19,7 +19,7 @@ replicates: 5
 block: 2
 checkpoints: 4
 budgets:
-  default: [{epsilon: 1, delta: 1e-5}, {epsilon: 5, delta: 1e-5}]
+  default: ["eps=1,delta=1e-5", "eps=5,delta=1e-5"]
 tasks:
   - name: offers
     env: DPB/Assortment-v0
@@ -77,11 +77,12 @@ class Fixed(Agent):
 
 
 @pytest.fixture
-def fixed_entry() -> Callable[..., Entry]:
-    """An entry of `Fixed` with parameters."""
+def fixed_entry() -> Callable[..., AgentRun]:
+    """A run of `Fixed` with parameters."""
 
-    def make(label: str = "Fixed", **params: Any) -> Entry:
+    def make(label: str = "Fixed", **params: Any) -> AgentRun:
         kinds = ("assortment", "pricing", "recommendation")
-        return Entry(label, AgentSpec("fixed", "tests:Fixed", kinds, params=params), None, Fixed)
+        spec = AgentSpec("fixed", "tests:Fixed", kinds)
+        return AgentRun.of(spec, label, None, params, Fixed)
 
     return make

@@ -78,7 +78,7 @@ def test_budgets_are_told_apart(result: Any) -> None:
     with pytest.raises(ParameterError, match=r"several results.*eps=1"):
         result.final_regret("Private")
     first = result.final_regret("Private", GRID[0])
-    assert first.tolist() == result.final_regret("Private", "eps=1, delta=1e-05").tolist()
+    assert first.tolist() == result.final_regret("Private", "eps=1,delta=1e-5").tolist()
     assert first.tolist() != result.final_regret("Private", GRID[1]).tolist()
     with pytest.raises(ParameterError, match="no result for"):
         result.final_regret("Private", Budget.zcdp(3.0))
@@ -104,7 +104,7 @@ def test_the_leaderboard_says_what_the_records_say(result: Any) -> None:
     assert lin.improvement is not None
     assert lin.improvement["Random"] == np.mean(regret < result.final_regret("Random"))
     assert set((rows["Oracle"].improvement or {}).values()) == {1.0}
-    private = rows["Private (eps=1, delta=1e-05)"]
+    private = rows["Private (eps=1,delta=1e-5)"]
     assert private.notion is not None and private.unit == "reward" and "eps=1" in private.guarantee
     assert private.params["batch"] == 20
     assert all(row.rounds_per_second and row.rounds_per_second > 0 for row in task.rows)
@@ -196,11 +196,11 @@ def call(**changes: Any) -> Any:
         ({"agents": "lin-tss"}, UnknownNameError, "did you mean 'lin-ts'"),
         ({"agents": {}}, ParameterError, "at least one"),
         ({"agents": "ucb-mnl"}, AgentError, "supports assortment, not recommendation"),
-        ({"agents": "adaprivate-ts"}, AgentError, "needs a budget"),
+        ({"agents": "adaprivate-ts"}, AgentError, "needs a budget: --budget rho=1"),
         ({"agents": {"a": ("lin-ts", Budget.zcdp(1.0))}}, AgentError, "takes no budget"),
-        ({"agents": {"a": ("lin-ts", 1.0)}}, BudgetError, "Budget"),
+        ({"agents": {"a": ("lin-ts", 1.0)}}, BudgetError, "rho=0.5"),
         ({"agents": {"a": ("lin-ts", None, {"alfa": 1})}}, ParameterError, "no parameter 'alfa'"),
-        ({"budgets": [1.0]}, BudgetError, "Budget"),
+        ({"budgets": [1.0]}, BudgetError, "rho=0.5"),
         ({"horizon": 1}, ParameterError, "horizon"),
         ({"horizon": 2.5}, ParameterError, "horizon"),
         ({"horizon": float("nan")}, ParameterError, "horizon"),

@@ -78,7 +78,7 @@ def test_damaged_reports_are_named(saved):
         (["adaprivate-ts", "--runs", "100"], 0),
         (["lin-ucb", "--runs", "60"], 0),
         (["adaprivate-tz"], 2),
-        (["adaprivate-ts", "--rho", "1", "--epsilon", "1", "--delta", "1e-5"], 2),
+        (["adaprivate-ts", "--rho", "1"], 2),
         (["adaprivate-ts", "--runs", "3"], 2),
         (["oracle"], 2),
     ],

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation.costs import costs
-from dpb_gym.evaluation.planning import plan_suite
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import Suite
 
 

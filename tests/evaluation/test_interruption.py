@@ -15,7 +15,7 @@ import pytest
 
 import dpb_gym
 from dpb_gym.evaluation.filesystem import exclusive
-from dpb_gym.evaluation.interrupts import remembered_interrupt
+from dpb_gym.evaluation.run import remembered_interrupt
 
 # Long enough that a signal sent after a third of the cells finds the run still at work,
 # however late a busy machine delivers it.

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.cells import CellResult, make_cell
-from dpb_gym.evaluation.entries import named_entry
 from dpb_gym.evaluation.leaderboard import collect, describe_guarantee, to_leaderboard
-from dpb_gym.evaluation.runner import Timing
+from dpb_gym.evaluation.outcome import CellResult, Timing
+from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
 
@@ -24,14 +24,18 @@ def promise(rho: float) -> dict[str, Any]:
     return Guarantee("joint", "user-round", curve=Composition.of(event)).to_dict()
 
 
+def cell_of(suite: Suite, task: Task, label: str, name: str, start: int, stop: int) -> Cell:
+    return Cell(
+        suite=suite.name, protocol=suite.protocol, task=task, seed=suite.seed,
+        agent=AgentRun.of(agent_spec(name), label), checkpoints=ROUNDS, start=start, stop=stop,
+    )  # fmt: skip
+
+
 def block(
     suite: Suite, label: str, start: int, stop: int, shift: float = 0.0, **fields: Any
 ) -> CellResult:
     name = fields.pop("name", "random")
-    cell = make_cell(
-        suite.name, suite.protocol, suite.task_list[0], None, named_entry(label, name),
-        ROUNDS, suite.seed, range(start, stop),
-    )  # fmt: skip
+    cell = cell_of(suite, suite.tasks[0], label, name, start, stop)
     regret = np.array([[0.5 * r, 2.0 * r + shift] for r in range(start, stop)])
     return CellResult(cell, regret, 10.0 + regret, **fields)
 
@@ -75,13 +79,6 @@ def test_the_weakest_guarantee_of_the_blocks_is_reported(suite: Suite) -> None:
     assert series.guarantee is None
 
 
-def test_clipped_records_are_added_once_per_replicate(suite: Suite) -> None:
-    a = block(suite, "A", 0, 2, clipped=(3, 4))
-    b = block(suite, "A", 1, 3, clipped=(4, 5))
-    assert collect([a, b])[0].clipped == 12
-    assert collect([a, block(suite, "A", 2, 4)])[0].clipped is None
-
-
 def test_scores_use_the_frozen_constants(suite: Suite) -> None:
     (task,) = board(suite, [block(suite, "A", 0, 5), block(suite, "B", 0, 5, 7.0)]).tasks
     a, b = task.rows
@@ -121,11 +118,8 @@ def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4
     for label, regrets in shifts.items():
         for k, regret in enumerate(regrets):
             stop = replicates[k]
-            cell = make_cell(
-                suite.name, suite.protocol, suite.task_list[k], None,
-                named_entry(label, "oracle" if label == "Oracle" else "lin-ts"), ROUNDS, 0,
-                range(stop),
-            )  # fmt: skip
+            name = "oracle" if label == "Oracle" else "lin-ts"
+            cell = cell_of(suite, suite.tasks[k], label, name, 0, stop)
             values = np.array([[0.0, regret + r] for r in range(stop)])
             results.append(CellResult(cell, values, 100.0 - values))
     return to_leaderboard(suite, collect(results), created="2024-02-29", version="1")

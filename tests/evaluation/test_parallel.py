@@ -17,9 +17,8 @@ import pytest
 
 import dpb_gym
 from dpb_gym.errors import MissingExtraError, ParameterError
-from dpb_gym.evaluation.parallel import WorkerError, check_backend, check_workers
-from dpb_gym.evaluation.planning import plan_suite
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.run import WorkerError, check_backend, check_workers, run_plan
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.privacy import Budget
 
@@ -171,7 +170,7 @@ KILLER = """
             return 0
 
     if __name__ == "__main__":
-        from dpb_gym.evaluation.parallel import WorkerError
+        from dpb_gym.evaluation.run import WorkerError
         try:
             dpb_gym.evaluate("DPB/Recommendation-v0", {"k": Killer}, horizon=30, replicates=4,
                              workers=2)

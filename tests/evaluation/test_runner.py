@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpb_gym
+from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.entries import Entry, named_entry
-from dpb_gym.evaluation.runner import Failure, Lane, run_block
+from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.runner import run_block
+from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Context, Feedback, Problem
 from dpb_gym.streams import AgentStreams
@@ -44,17 +46,33 @@ def problem(env_id: str, horizon: int = HORIZON) -> Problem:
     return dpb_gym.make_problem(env_id, horizon=horizon, **PROBLEMS[env_id])
 
 
-def entries(env_id: str) -> list[Entry]:
-    found = [named_entry("Random", "random"), named_entry("Oracle", "oracle")]
-    return found + [named_entry(name, name, b, params) for name, b, params in AGENTS[env_id]]
+def entries(env_id: str) -> list[AgentRun]:
+    found = [AgentRun.of(agent_spec(name), name.title()) for name in ("random", "oracle")]
+    own = AGENTS[env_id]
+    return found + [AgentRun.of(agent_spec(name), name, b, params) for name, b, params in own]
+
+
+def play(
+    env_id: str, runs: list[AgentRun], seeds: range, rounds: Any = (HORIZON,), report: Any = None
+) -> list[CellResult | Failure]:
+    """Runs agents on a block of replicates, each as its own cell."""
+    task = Task(name="t", env=env_id, env_kwargs=PROBLEMS[env_id], horizon=HORIZON)
+    cells = [
+        Cell(
+            suite="s", protocol="p", task=task, agent=run, checkpoints=tuple(rounds), seed=0,
+            start=seeds.start, stop=seeds.stop,
+        )
+        for run in runs
+    ]  # fmt: skip
+    return run_block(problem(env_id), cells, report)
 
 
 @lru_cache
 def alone(env_id: str, title: str, seed: int) -> tuple[bytes, bytes]:
     """Regret and reward of one entry on one replicate, with nobody beside it."""
     (entry,) = [e for e in entries(env_id) if e.title == title]
-    (lane,) = run_block(problem(env_id), [entry], [seed], range(1, HORIZON + 1))
-    assert isinstance(lane, Lane)
+    (lane,) = play(env_id, [entry], range(seed, seed + 1), range(1, HORIZON + 1))
+    assert isinstance(lane, CellResult)
     return lane.regret.tobytes(), lane.reward.tobytes()
 
 
@@ -66,26 +84,25 @@ def test_any_batch_and_any_companions_give_the_same_bits(env_id: str, data: Any)
     chosen = data.draw(
         st.lists(st.sampled_from(range(len(everyone))), min_size=1, unique=True), label="entries"
     )
-    seeds = data.draw(
-        st.lists(st.sampled_from(SEEDS), min_size=1, max_size=6, unique=True), label="seeds"
-    )
-    lanes = run_block(problem(env_id), [everyone[i] for i in chosen], seeds, range(1, HORIZON + 1))
+    start = data.draw(st.sampled_from(SEEDS), label="start")
+    seeds = range(start, data.draw(st.integers(start + 1, SEEDS.stop), label="stop"))
+    lanes = play(env_id, [everyone[i] for i in chosen], seeds, range(1, HORIZON + 1))
     for lane in lanes:
-        assert isinstance(lane, Lane), lane
+        assert isinstance(lane, CellResult), lane
         for i, seed in enumerate(seeds):
-            single = alone(env_id, lane.entry.title, seed)
+            single = alone(env_id, lane.cell.agent.title, seed)
             assert (lane.regret[i].tobytes(), lane.reward[i].tobytes()) == single
 
 
 @pytest.mark.parametrize("env_id", PROBLEMS)
 def test_a_lane_equals_stepping_the_gymnasium_environment_by_hand(env_id: str) -> None:
     everyone = entries(env_id)
-    lanes = run_block(problem(env_id), everyone, list(SEEDS), range(1, HORIZON + 1))
+    lanes = play(env_id, everyone, SEEDS, range(1, HORIZON + 1))
     seed, row = SEEDS[3], 3
     for entry, lane in zip(everyone, lanes):
         if entry.spec.uses_oracle:
             continue
-        assert isinstance(lane, Lane)
+        assert isinstance(lane, CellResult)
         env = gym.make(env_id, horizon=HORIZON, obs_mode="dict", **PROBLEMS[env_id])
         shape = env.unwrapped.problem.info  # type: ignore[attr-defined]
         agent = entry.make()
@@ -114,31 +131,33 @@ def test_a_lane_equals_stepping_the_gymnasium_environment_by_hand(env_id: str) -
 
 @pytest.mark.parametrize("env_id", PROBLEMS)
 def test_regret_never_falls_and_the_oracle_has_none(env_id: str) -> None:
-    lanes = run_block(problem(env_id), entries(env_id), list(SEEDS), range(1, HORIZON + 1))
+    lanes = play(env_id, entries(env_id), SEEDS, range(1, HORIZON + 1))
     for lane in lanes:
-        assert isinstance(lane, Lane)
+        assert isinstance(lane, CellResult)
         assert (np.diff(lane.regret, axis=1) >= 0).all()
-        if lane.entry.label == "Oracle":
+        if lane.cell.agent.label == "Oracle":
             assert (lane.regret == 0).all()
-        elif lane.entry.label == "Random":
+        elif lane.cell.agent.label == "Random":
             assert (lane.regret[:, -1] > 0).all()
 
 
 def test_checkpoints_are_points_of_the_whole_curve() -> None:
     env_id = "DPB/Pricing-v0"
-    (whole,) = run_block(problem(env_id), entries(env_id)[:1], [1, 2], range(1, HORIZON + 1))
-    (some,) = run_block(problem(env_id), entries(env_id)[:1], [1, 2], [3, 17, HORIZON])
-    assert isinstance(whole, Lane) and isinstance(some, Lane)
+    (whole,) = play(env_id, entries(env_id)[:1], range(1, 3), range(1, HORIZON + 1))
+    (some,) = play(env_id, entries(env_id)[:1], range(1, 3), [3, 17, HORIZON])
+    assert isinstance(whole, CellResult) and isinstance(some, CellResult)
     np.testing.assert_array_equal(some.regret, whole.regret[:, [2, 16, HORIZON - 1]])
     np.testing.assert_array_equal(some.reward, whole.reward[:, [2, 16, HORIZON - 1]])
 
 
 def test_guarantees_are_taken_from_private_agents_only() -> None:
     env_id = "DPB/Recommendation-v0"
-    lanes = run_block(problem(env_id), entries(env_id), [0], [HORIZON])
-    found = {lane.entry.title: lane.guarantee for lane in lanes if isinstance(lane, Lane)}
+    lanes = play(env_id, entries(env_id), range(1))
+    found = {
+        lane.cell.agent.title: lane.guarantee for lane in lanes if isinstance(lane, CellResult)
+    }
     assert found["Random"] is None and found["lin-ts"] is None
-    promise = dpb_gym.Guarantee.from_dict(found["adaprivate-ts (eps=1, delta=1e-05)"] or {})
+    promise = dpb_gym.Guarantee.from_dict(found["adaprivate-ts (eps=1,delta=1e-5)"] or {})
     assert promise.private and promise.epsilon(1e-5) <= 1.0 + 1e-6
 
 
@@ -146,17 +165,17 @@ def test_time_and_progress_are_counted() -> None:
     env_id = "DPB/Assortment-v0"
     reports: list[int] = []
     everyone = entries(env_id)
-    lanes = run_block(problem(env_id), everyone, [0, 1], [HORIZON], reports.append)
+    lanes = play(env_id, everyone, range(2), report=reports.append)
     assert reports[-1] == len(everyone) * 2 * HORIZON
     for lane in lanes:
-        assert isinstance(lane, Lane)
+        assert isinstance(lane, CellResult)
         timing = lane.timing
         assert timing.rounds == 2 * (HORIZON - 1) and timing.companions == len(everyone)
         shared = timing.environment_seconds / len(everyone)
         assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
 
 
-Make = Callable[..., Entry]
+Make = Callable[..., AgentRun]
 
 
 @pytest.mark.parametrize("stage", ["begin", "act", "observe"])
@@ -164,7 +183,7 @@ def test_an_agent_that_raises_fails_alone(stage: str, fixed_entry: Make) -> None
     env_id = "DPB/Pricing-v0"
     good = entries(env_id)
     broken = fixed_entry("Broken", fail_at=stage)
-    outcomes = run_block(problem(env_id), [good[0], broken, good[2]], [5, 6], [HORIZON])
+    outcomes = play(env_id, [good[0], broken, good[2]], range(5, 7))
     failure = outcomes[1]
     assert isinstance(failure, Failure)
     assert failure.stage == stage and failure.round == (0 if stage == "begin" else 3)
@@ -173,10 +192,10 @@ def test_an_agent_that_raises_fails_alone(stage: str, fixed_entry: Make) -> None
         assert part in failure.message
     assert "told to fail" in failure.details and "Traceback" in failure.details
     for lane, entry in ((outcomes[0], good[0]), (outcomes[2], good[2])):
-        assert isinstance(lane, Lane)
+        assert isinstance(lane, CellResult)
         for i, seed in enumerate((5, 6)):
-            (single,) = run_block(problem(env_id), [entry], [seed], [HORIZON])
-            assert isinstance(single, Lane)
+            (single,) = play(env_id, [entry], range(seed, seed + 1))
+            assert isinstance(single, CellResult)
             assert lane.regret[i].tobytes() == single.regret[0].tobytes()
 
 
@@ -211,11 +230,9 @@ def _with(value: Any, row: int) -> Callable[[int], Any]:
 def test_bad_actions_fail_their_agent_and_name_the_replicate(
     env_id: str, action: Any, seed: int | None, fixed_entry: Make
 ) -> None:
-    outcomes = run_block(
-        problem(env_id), [fixed_entry(action=action), entries(env_id)[0]], [5, 6, 7], [HORIZON]
-    )
+    outcomes = play(env_id, [fixed_entry(action=action), entries(env_id)[0]], range(5, 8))
     failure, lane = outcomes
-    assert isinstance(failure, Failure) and isinstance(lane, Lane)
+    assert isinstance(failure, Failure) and isinstance(lane, CellResult)
     assert failure.stage == "action" and failure.round == 3
     assert failure.seed == seed
     assert "round 3" in failure.message
@@ -226,15 +243,15 @@ def test_bad_actions_fail_their_agent_and_name_the_replicate(
 def test_an_agent_cannot_change_the_customers_of_others(fixed_entry: Make) -> None:
     env_id = "DPB/Recommendation-v0"
     vandal = fixed_entry("Vandal", fail_at="write")
-    outcomes = run_block(problem(env_id), [vandal, entries(env_id)[2]], [0], range(1, HORIZON + 1))
+    outcomes = play(env_id, [vandal, entries(env_id)[2]], range(1), range(1, HORIZON + 1))
     assert isinstance(outcomes[0], Failure) and "read-only" in outcomes[0].message
-    assert isinstance(outcomes[1], Lane)
+    assert isinstance(outcomes[1], CellResult)
     assert outcomes[1].regret[0].tobytes() == alone(env_id, "lin-ts", 0)[0]
 
 
 def test_an_agent_that_does_not_fit_fails_before_the_first_round() -> None:
-    misfit = named_entry("Misfit", "lin-ts")
-    (failure,) = run_block(problem("DPB/Pricing-v0"), [misfit], [0], [HORIZON])
+    misfit = AgentRun.of(agent_spec("lin-ts"), "Misfit")
+    (failure,) = play("DPB/Pricing-v0", [misfit], range(1))
     assert isinstance(failure, Failure) and failure.round == 0
     assert "supports recommendation, not pricing" in failure.message
 
@@ -242,19 +259,19 @@ def test_an_agent_that_does_not_fit_fails_before_the_first_round() -> None:
 def test_interruptions_are_not_swallowed(fixed_entry: Make) -> None:
     entry = fixed_entry(fail_at="act", error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        run_block(problem("DPB/Pricing-v0"), [entry], [0], [HORIZON])
+        play("DPB/Pricing-v0", [entry], range(1))
 
 
 @pytest.mark.parametrize("rounds", [[], [10], [HORIZON, HORIZON], [0, HORIZON], [HORIZON + 1]])
 def test_bad_checkpoints_are_refused(rounds: list[int]) -> None:
     env_id = "DPB/Pricing-v0"
-    with pytest.raises(ParameterError):
-        run_block(problem(env_id), entries(env_id)[:1], [0], rounds)
+    with pytest.raises(ValueError):
+        play(env_id, entries(env_id)[:1], range(1), rounds)
 
 
 def test_nobody_and_nothing_are_refused() -> None:
     env_id = "DPB/Pricing-v0"
-    with pytest.raises(ParameterError, match="entry"):
-        run_block(problem(env_id), [], [0], [HORIZON])
-    with pytest.raises(ParameterError, match="seed"):
-        run_block(problem(env_id), entries(env_id)[:1], [], [HORIZON])
+    with pytest.raises(ParameterError, match="cell"):
+        run_block(problem(env_id), [])
+    with pytest.raises(ValueError, match="stop"):
+        play(env_id, entries(env_id)[:1], range(0))

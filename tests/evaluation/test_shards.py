@@ -14,40 +14,37 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError, ResultError
-from dpb_gym.evaluation.cells import SCHEMA_VERSION, Cell, CellResult, canonical, plain
+from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.shards import COLUMNS, DamagedShard, read_shard, shard_bytes, shard_name
+from dpb_gym.evaluation.spec import AgentRun, Cell, Task, canonical, plain
 
 ROUNDS = [1, 5, 20]
 
 
-def cell(**changes: Any) -> Cell:
-    config = {
-        "schema": SCHEMA_VERSION,
+def cell(*, agent: dict[str, Any] | None = None, horizon: int = 20, **changes: Any) -> Cell:
+    run = AgentRun(
+        **{"label": "Über/agent", "name": "random", "entry_point": "m:C", "source": "s",
+           "budget": "rho=0.5", **(agent or {})}
+    )  # fmt: skip
+    fields: dict[str, Any] = {
         "algorithm": 1,
         "suite": "s-v0",
         "protocol": "abc",
-        "task": {"name": "t", "env_id": "DPB/Pricing-v0", "env_kwargs": {}, "horizon": 20},
-        "data": None,
-        "agent": {
-            "label": "Über/agent",
-            "name": "random",
-            "entry_point": "m:C",
-            "params": {},
-            "version": "",
-        },
-        "budget": {"kind": "zcdp", "rho": 0.5},
-        "checkpoints": ROUNDS,
+        "task": Task(name="t", env="DPB/Pricing-v0", horizon=horizon),
+        "agent": run,
+        "checkpoints": tuple(ROUNDS),
         "seed": 7,
-        "replicates": [2, 6],
+        "start": 2,
+        "stop": 6,
     }
-    return Cell({**config, **changes})
+    return Cell(**{**fields, **changes})
 
 
 def result(seed: int = 0, **changes: Any) -> CellResult:
     rng = np.random.default_rng(seed)
     values = np.cumsum(rng.random((2, 4, len(ROUNDS))), axis=2)
     guarantee = {"notion": "joint", "unit": "user-round", "relation": "replace-one", "curve": None}
-    return CellResult(cell(**changes), values[0], values[1], guarantee, (0, 3, 0, 1))
+    return CellResult(cell(**changes), values[0], values[1], guarantee)
 
 
 @pytest.fixture
@@ -62,8 +59,8 @@ def test_everything_comes_back(shard: Path) -> None:
     back, original = read_shard(shard), result()
     np.testing.assert_array_equal(back.regret, original.regret)
     np.testing.assert_array_equal(back.reward, original.reward)
-    assert back.guarantee == original.guarantee and back.clipped == original.clipped
-    assert back.cell.config == original.cell.config and back.digest == original.digest
+    assert back.guarantee == original.guarantee
+    assert back.cell == original.cell and back.digest == original.digest
 
 
 def test_the_columns_are_plain_parquet(shard: Path) -> None:
@@ -150,7 +147,6 @@ def _set(name: str, row: int, value: Any) -> Any:
         lambda t, m: (t, {**m, b"dpb.cell": b"{}"}),
         lambda t, m: (t, {**m, b"dpb.cell": b"[]"}),
         lambda t, m: (t, {**m, b"dpb.guarantee": b"null"}),
-        lambda t, m: (t, {**m, b"dpb.clipped": b"[0,0,0,0]"}),
         lambda t, m: (t, {k: v for k, v in m.items() if k != b"dpb.sha256"}),
     ],
 )
@@ -190,15 +186,15 @@ def test_the_key_is_the_configuration() -> None:
     base = cell()
     assert cell().key == base.key and len(base.key) == 64
     changes: list[dict[str, Any]] = [
-        {"seed": 8}, {"budget": None}, {"replicates": [2, 5]}, {"checkpoints": [1, 20]},
-        {"algorithm": 2}, {"data": "x"}, {"agent": {**base.config["agent"], "version": "2"}},
-        {"agent": {**base.config["agent"], "params": {"a": 1}}},
-        {"task": {**base.config["task"], "horizon": 21}},
+        {"seed": 8}, {"start": 1}, {"stop": 5}, {"checkpoints": (1, 20)}, {"algorithm": 2},
+        {"data": "x"}, {"horizon": 21}, {"agent": {"budget": None}}, {"agent": {"source": "2"}},
+        {"agent": {"params": {"a": 1}}}, {"agent": {"label": "x"}}, {"agent": {"budget": "rho=1"}},
     ]  # fmt: skip
     keys = {cell(**change).key for change in changes}
     assert len(keys | {base.key}) == len(changes) + 1
-    shuffled = Cell(dict(reversed(list(base.config.items()))))
-    assert shuffled.key == base.key
+    assert Cell.read(base.text).key == base.key
+    said = base.model_copy(update={"task": base.task.model_copy(update={"description": "x"})})
+    assert said.key == base.key, "words decide no number"
 
 
 @given(

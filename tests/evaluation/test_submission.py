@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameError
-from dpb_gym.evaluation.cells import CellResult
 from dpb_gym.evaluation.exchange import merging
 from dpb_gym.evaluation.exchange import submission as submission_module
 from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission
 from dpb_gym.evaluation.exchange.sources import source_reference
 from dpb_gym.evaluation.exchange.submission import read_submission, submit
-from dpb_gym.evaluation.planning import plan_suite
+from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.result import Result
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.shards import read_shard, shard_bytes
+from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.verify import verify
 
@@ -41,7 +43,7 @@ replicates: 3
 block: 2
 checkpoints: 3
 budgets:
-  default: [{epsilon: 1, delta: 1e-5}, {epsilon: 5, delta: 1e-5}]
+  default: ["eps=1,delta=1e-5", "eps=5,delta=1e-5"]
 tasks:
   - {name: prices, env: DPB/Pricing-v0, env_kwargs: {dim: 2}, horizon: 20}
   - {name: items, env: DPB/Recommendation-v0, env_kwargs: {dim: 2, n_arms: 8}, horizon: 30}
@@ -198,7 +200,7 @@ def test_other_numbers_for_the_same_cell_are_refused(
     def change(result: CellResult) -> CellResult:
         regret = result.regret.copy()
         regret[0, -1] = np.nextafter(regret[0, -1], 0)
-        return CellResult(result.cell, regret, result.reward, result.guarantee, result.clipped)
+        return replace(result, regret=regret)
 
     fake = altered(archive, tmp_path / "f.zip", lambda m, i: forged(m, tmp_path, change) and None)
     import_submission(archive, board)
@@ -240,9 +242,7 @@ def test_a_suite_that_borrows_a_published_name_is_refused(theirs: Path, tmp_path
 
 
 def _with_config(result: CellResult, **fields: Any) -> CellResult:
-    config = {**result.cell.config, **fields}
-    cell = type(result.cell)(config)
-    return CellResult(cell, result.regret, result.reward, result.guarantee, result.clipped)
+    return replace(result, cell=result.cell.model_copy(update=fields))
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def _with_config(result: CellResult, **fields: Any) -> CellResult:
         ({"protocol": "0" * 64}, "belongs to suite"),
         ({"suite": "core-v0"}, "belongs to suite"),
         (
-            {"task": {"name": "items", "env_id": "DPB/Recommendation-v0",
-                      "env_kwargs": {"dim": 1, "n_arms": 8}, "horizon": 30}},
+            {"task": Task(name="items", env="DPB/Recommendation-v0",
+                          env_kwargs={"dim": 1, "n_arms": 8}, horizon=30)},
             "another environment",
         ),
     ],
@@ -270,10 +270,10 @@ def test_cells_that_contradict_their_suite_are_refused(
         members.pop(name.replace("shards/", "timings/").replace(".parquet", ".json"))
         import pyarrow.parquet as pq
 
-        from dpb_gym.evaluation.cells import Cell
+        from dpb_gym.evaluation.spec import Cell
 
         meta = pq.read_metadata(copy).metadata
-        members[f"shards/{shard_name(Cell(json.loads(meta[b'dpb.cell'])))}"] = members.pop(name)
+        members[f"shards/{shard_name(Cell.read(meta[b'dpb.cell']))}"] = members.pop(name)
 
     with pytest.raises(ResultError, match=words):
         read_submission(altered(archive, tmp_path / "x.zip", change))
@@ -290,9 +290,9 @@ def test_another_algorithm_version_is_refused(
 def test_results_on_other_data_are_refused(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.evaluation import cells
+    from dpb_gym.evaluation import spec
 
-    monkeypatch.setattr(cells.Task, "data_digest", lambda self: "other")
+    monkeypatch.setattr(spec.Task, "data_digest", lambda self: "other")
     other = run(tmp_path / "other", ["random"])
     with pytest.raises(ResultError, match="other data"):
         import_submission(archive, other)
@@ -510,9 +510,7 @@ def test_what_happens_to_imported_shards_is_noticed(
     victim = sorted((board / "shards").glob("*/adaprivate*"))[0]
     original = victim.read_bytes()
     result = read_shard(victim)
-    forged_result = CellResult(
-        result.cell, result.regret + 1.0, result.reward, result.guarantee, result.clipped
-    )
+    forged_result = replace(result, regret=result.regret + 1.0)
     victim.write_bytes(shard_bytes(forged_result))
     (line,) = verify(board, sample=0).damaged
     assert "is not the shard that was imported" in line
@@ -543,11 +541,15 @@ def test_agents_that_are_not_installed_are_named_and_others_checked(
         verify(board, agent="nobody")
 
 
+def _agent(name: str) -> AgentRun:
+    return AgentRun(label=name, name=name, entry_point="m:C")
+
+
 def test_audits_travel_and_ours_stay(theirs: Path, ours: Path, board: Path, tmp_path: Path) -> None:
     from dpb_gym.evaluation.audits import audit_key, read_audits
 
-    key = audit_key({"name": "adaprivate-ts", "params": {}}, "recommendation")
-    other = audit_key({"name": "random", "params": {}}, "pricing")
+    key = audit_key(_agent("adaprivate-ts"), "recommendation")
+    other = audit_key(_agent("random"), "pricing")
     (theirs / "audits.json").write_text(json.dumps({key: {"error": "x"}, other: {"error": "y"}}))
     try:
         submit(theirs, "adaprivate-ts", tmp_path / "x.tar.gz")
@@ -596,7 +598,7 @@ def test_an_imported_audit_stays_where_the_agent_is_missing(
     import_submission(archive, board)
     result = Result.load(board)
     row = next(s for s in result.series if s.agent == "adaprivate-ts")
-    key = audit_key(row.config["agent"], "recommendation")
+    key = audit_key(row.cell.agent, "recommendation")
     (board / "audits.json").write_text(json.dumps({key: {"runs": 10, "claimed": None}}))
 
     def missing(*args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpb_gym.agent import agent_specs
 from dpb_gym.errors import DataError, SuiteError, UnknownNameError
-from dpb_gym.evaluation.planning import make_jobs, plan_suite
+from dpb_gym.evaluation.plan import make_jobs, plan_suite
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
 from dpb_gym.evaluation.yamlfile import parse_yaml
 
@@ -39,14 +39,14 @@ def test_shipped_suites_are_valid_complete_and_named_like_their_files(name: str)
     plans = plan_suite(suite)
     # A task on data that are not here runs nobody, and says where to get them.
     missing = [plan for plan in plans if plan.missing]
-    assert all("DPB_DATA" in plan.missing and not plan.entries for plan in missing)
+    assert all("DPB_DATA" in plan.missing and not plan.runs for plan in missing)
     plans = [plan for plan in plans if not plan.missing]
     for plan in plans:
-        assert {"random", "oracle"} <= {entry.spec.name for entry in plan.entries}
-        assert len(plan.entries) >= 4
+        assert {"random", "oracle"} <= {run.name for run in plan.runs}
+        assert len(plan.runs) >= 4
         assert plan.task.normalisation is not None
         assert plan.task.description
-    used = {entry.spec.name for plan in plans for entry in plan.entries}
+    used = {run.name for plan in plans for run in plan.runs}
     absent = {a.name for a in suite.agents if a.needs and find_spec(a.needs) is None}
     assert used | absent == {agent.name for agent in suite.agents}
     assert used <= set(agent_specs())
@@ -82,9 +82,13 @@ def test_a_suite_survives_being_written(suite: Suite) -> None:
         ({"block": 0}, ["block"]),
         ({"tuning_seed": 5}, ["seed=0 and tuning_seed=5", "apart"]),
         ({"seed": SEED_SPAN}, ["seed", "tuning_seed", "apart"]),
-        ({"budgets": {"g": [{"rho": 1, "epsilon": 1}]}}, ["budgets.g.0", "either rho or"]),
-        ({"budgets": {"g": [{"epsilon": 1}]}}, ["budgets.g.0", "epsilon and delta"]),
-        ({"budgets": {"g": [{"rho": -1}]}}, ["budgets.g.0", "rho"]),
+        ({"budgets": {"g": [{"rho": 1}]}}, ["budgets.g.0", "write 'rho=1'"]),
+        (
+            {"budgets": {"g": [{"epsilon": 1, "delta": 1e-5}]}},
+            ["budgets.g.0", "'eps=1,delta=1e-05'"],
+        ),
+        ({"budgets": {"g": ["eps=1"]}}, ["budgets.g.0", "needs its delta"]),
+        ({"budgets": {"g": ["rho=-1"]}}, ["budgets.g.0", "rho"]),
         ({"agents": [{"name": "random", "tasks": ["b"]}]}, ["agents.0.tasks", "unknown task 'b'"]),
         ({"agents": [{"name": "adaprivate-ts", "budgets": "h"}]}, ["agents.0.budgets", "'h'"]),
         ({"agents": [{"label": "x"}]}, ["agents.0.name", "missing"]),
@@ -175,24 +179,24 @@ def test_the_protocol_is_what_makes_results_comparable() -> None:
 
 def test_agents_are_skipped_where_they_do_not_fit(suite: Suite) -> None:
     offers, items = plan_suite(suite)
-    assert [entry.title for entry in offers.entries] == ["random", "Oracle"]
+    assert [run.title for run in offers.runs] == ["random", "Oracle"]
     assert offers.skipped == {"Private": "supports recommendation"}
-    assert [entry.title for entry in items.entries] == [
+    assert [run.title for run in items.runs] == [
         "random",
         "Oracle",
-        "Private (eps=1, delta=1e-05)",
-        "Private (eps=5, delta=1e-05)",
+        "Private (eps=1,delta=1e-5)",
+        "Private (eps=5,delta=1e-5)",
     ]
     assert not items.skipped
 
 
 def test_agents_may_be_chosen_and_added(suite: Suite) -> None:
     (chosen,) = plan_suite(suite, agents=["Oracle", "lin-ts"], tasks=["items"])
-    assert [entry.label for entry in chosen.entries] == ["Oracle", "lin-ts"]
+    assert [run.label for run in chosen.runs] == ["Oracle", "lin-ts"]
     (added,) = plan_suite(suite, agents=["adaprivate-ucb"], tasks=["items"])
-    assert [entry.budget_label for entry in added.entries] == [
-        "eps=1, delta=1e-05",
-        "eps=5, delta=1e-05",
+    assert [str(run.budget) for run in added.runs] == [
+        "eps=1,delta=1e-5",
+        "eps=5,delta=1e-5",
     ]
     with pytest.raises(UnknownNameError, match="did you mean 'Oracle'"):
         plan_suite(suite, agents=["Oracel"])
@@ -204,7 +208,7 @@ def test_agents_may_be_chosen_and_added(suite: Suite) -> None:
     ("agent", "words"),
     [
         ({"name": "lin-tss"}, "did you mean 'lin-ts'"),
-        ({"name": "random", "budgets": [{"rho": 1}]}, "takes no budget"),
+        ({"name": "random", "budgets": ["rho=1"]}, "takes no budget"),
         ({"name": "adaprivate-ts"}, "give budgets"),
     ],
 )
@@ -226,8 +230,7 @@ def test_jobs_cover_every_replicate_once(suite: Suite) -> None:
         covered: dict[tuple[str, str, str], list[int]] = {}
         for job in jobs:
             for cell in job.cells:
-                key = (cell.task, cell.agent, cell.budget)
-                covered.setdefault(key, []).extend(cell.replicates)
+                covered.setdefault(cell.row, []).extend(cell.replicates)
         assert len(covered) == 6
         assert all(found == list(range(replicates or 5)) for found in covered.values())
         assert len({cell.key for job in jobs for cell in job.cells}) == sum(
@@ -239,7 +242,7 @@ ARENA: dict[str, Any] = {
     "name": "arena-v0",
     "replicates": 6,
     "block": 4,
-    "budgets": {"reward": [{"epsilon": 1, "delta": 1e-5}], "wide": [{"rho": 1}, {"rho": 2}]},
+    "budgets": {"reward": ["eps=1,delta=1e-5"], "wide": ["rho=1", "rho=2"]},
     "tracks": {"one": {"title": "One", "budgets": "wide"}, "two": {"title": "Two",
                "budgets": "reward"}},
     "tasks": [
@@ -257,25 +260,25 @@ def arena(**changes: Any) -> Suite:
 
 
 def titles(suite: Suite, **chosen: Any) -> list[list[str]]:
-    return [[entry.title for entry in plan.entries] for plan in plan_suite(suite, **chosen)]
+    return [[run.title for run in plan.runs] for plan in plan_suite(suite, **chosen)]
 
 
 def test_a_track_brings_its_own_budgets() -> None:
-    private = ["adaprivate-ts (eps=1, delta=1e-05)", "one-pass-linear (eps=1, delta=1e-05)"]
+    private = ["adaprivate-ts (eps=1,delta=1e-5)", "one-pass-linear (eps=1,delta=1e-5)"]
     assert titles(arena()) == [
         ["random", "dpmnl (rho=1)", "dpmnl (rho=2)"],
         ["random", *private],
         ["random", *private],
     ]
     assert arena().protocol == arena(tracks={"one": {"title": "Other"}, "two": {"title": "T"}},
-                                     budgets={**ARENA["budgets"], "default": [{"rho": 1}]},
+                                     budgets={**ARENA["budgets"], "default": ["rho=1"]},
                                      ).protocol  # fmt: skip
 
 
 def test_an_agent_of_somebody_else_takes_every_budget_of_the_track() -> None:
     found = titles(arena(), agents=["adaprivate-ucb", "one-pass-mnl", "lin-ucb"])
     assert found[0] == ["one-pass-mnl", "one-pass-mnl (rho=1)", "one-pass-mnl (rho=2)"]
-    assert found[1] == found[2] == ["adaprivate-ucb (eps=1, delta=1e-05)", "lin-ucb"]
+    assert found[1] == found[2] == ["adaprivate-ucb (eps=1,delta=1e-5)", "lin-ucb"]
 
 
 def test_tasks_may_have_sizes_of_their_own() -> None:
@@ -318,7 +321,7 @@ def test_tasks_without_their_data_are_left_out_unless_asked_for(
     tasks[1]["requires"], tasks[2]["requires"] = "ml-latest-small", "some/file.csv"
     suite = arena(tasks=tasks)
     plans = plan_suite(suite)
-    assert [bool(plan.entries) for plan in plans] == [True, False, False]
+    assert [bool(plan.runs) for plan in plans] == [True, False, False]
     assert "dpb data fetch ml-latest-small" in plans[1].missing
     assert "some/file.csv" in plans[2].missing
     assert {job.task.name for job in make_jobs(suite, plans)} == {"a"}
@@ -326,7 +329,7 @@ def test_tasks_without_their_data_are_left_out_unless_asked_for(
         plan_suite(suite, tasks=["b"])
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "file.csv").write_text("x")
-    assert [bool(plan.entries) for plan in plan_suite(suite)] == [True, False, True]
+    assert [bool(plan.runs) for plan in plan_suite(suite)] == [True, False, True]
     tasks[1]["requires"] = "synthetic-jester"
     assert not plan_suite(arena(tasks=tasks))[1].missing
 
@@ -341,7 +344,7 @@ def test_tasks_without_their_data_are_left_out_unless_asked_for(
         ({"agents": [{"name": "random", "exclude": {"z": "why"}}]}, "unknown task 'z'"),
         ({"agents": [{"name": "random", "exclude": {"a": ""}}]}, "exclude"),
         ({"agents": [{"name": "random", "needs": "os; import"}]}, "needs"),
-        ({"budgets": {**ARENA["budgets"], "track": [{"rho": 1}]}}, "stands for the grids"),
+        ({"budgets": {**ARENA["budgets"], "track": ["rho=1"]}}, "stands for the grids"),
         ({"tracks": {"one": {"title": "One"}, "two": {"title": "T"}}}, "needs a grid called"),
     ],
 )  # fmt: skip

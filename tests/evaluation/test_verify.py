@@ -10,13 +10,13 @@ import pytest
 
 import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
-from dpb_gym.evaluation import cells
+from dpb_gym.evaluation import spec
 from dpb_gym.evaluation import verify as verify_module
-from dpb_gym.evaluation.cells import CellResult
 from dpb_gym.evaluation.normalise import main as normalise
 from dpb_gym.evaluation.normalise import measure
-from dpb_gym.evaluation.planning import plan_suite
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.shards import read_shard, shard_bytes
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.evaluation.verify import verify
@@ -34,7 +34,7 @@ def forge(path: Path, change: Any) -> None:
     """Replaces a shard's numbers and gives it a valid digest."""
     result = read_shard(path)
     fields = {"regret": result.regret.copy(), "reward": result.reward.copy(),
-              "guarantee": result.guarantee, "clipped": result.clipped}  # fmt: skip
+              "guarantee": result.guarantee}  # fmt: skip
     change(fields)
     path.write_bytes(shard_bytes(CellResult(result.cell, **fields)))
 
@@ -74,7 +74,6 @@ def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
     ("change", "words"),
     [
         (lambda f: f.update(guarantee=None), "guarantee"),
-        (lambda f: f.update(clipped=(9, 9)), "clipped"),
         (lambda f: f["reward"].__setitem__((0, 0), -0.0), "reward"),
     ],
 )
@@ -95,7 +94,7 @@ def test_damage_is_named(out: Path) -> None:
 def test_what_cannot_be_computed_again_is_named(
     out: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(verify_module, "ALGORITHM_VERSION", cells.ALGORITHM_VERSION + 1)
+    monkeypatch.setattr(verify_module, "ALGORITHM_VERSION", spec.ALGORITHM_VERSION + 1)
     found = verify(out, sample=1)
     assert not found.ok and "algorithm version" in found.impossible[0]
     monkeypatch.undo()
@@ -112,13 +111,15 @@ def test_changed_data_and_versions_are_named(
     replay = dpb_gym.evaluate("DPB/MovieLensReplay-v0", "lin-ts", 20, 1, env_kwargs={"dim": 4})
     path = replay.save(tmp_path / "replay")
     assert verify(path).ok
-    monkeypatch.setattr(cells.Task, "data_digest", lambda self: "other")
+    monkeypatch.setattr(spec.Task, "data_digest", lambda self: "other")
     found = verify(path)
     assert "the data are not those" in found.impossible[0]
     monkeypatch.undo()
-    cls = dpb_gym.agent_spec("lin-ts").load()
-    monkeypatch.setattr(cls, "version", "next", raising=False)
-    assert "version 'next' here" in verify(path).impossible[0]
+    monkeypatch.setattr(verify_module, "code_hash", lambda maker: "other")
+    assert verify(path).ok, "other code with the same numbers is right"
+    cls: Any = dpb_gym.agent_spec("lin-ts").load()
+    monkeypatch.setattr(cls, "act", lambda self, context: np.zeros(1, np.int64))
+    assert "the agent's code here is not the code" in verify(path).differing[0]
 
 
 def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
@@ -135,10 +136,10 @@ def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
 def test_constants_are_means_over_the_reserved_seeds(
     suite: Suite, tmp_path: Path, capsys: Any
 ) -> None:
-    task = suite.task_list[1]
+    task = suite.tasks[1]
     found = measure(task, suite.normalisation_seed, 7, block=3)
     direct = dpb_gym.evaluate(
-        task.env_id, ["random", "oracle"], task.horizon, 7, seed=suite.normalisation_seed,
+        task.env, ["random", "oracle"], task.horizon, 7, seed=suite.normalisation_seed,
         env_kwargs=task.env_kwargs,
     )  # fmt: skip
     for name in ("random", "oracle"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
 from dpb_gym.privacy import Budget
@@ -60,6 +61,15 @@ def claim(**changes: Any) -> Claim:
     return Claim.model_validate({**base, **changes})
 
 
+def cell_of(horizon: int, budget: Any = None, **agent: Any) -> Cell:
+    """A cell of an agent ``x`` on a made-up task."""
+    run = {"label": "x", "name": "x", "entry_point": "m:X", "budget": budget, **agent}
+    return Cell(
+        suite="s", protocol="p", task=Task(name="a-task", env="DPB/Pricing-v0", horizon=horizon),
+        agent=AgentRun(**run), checkpoints=(horizon,), seed=0, start=0, stop=1,
+    )  # fmt: skip
+
+
 def curve(
     regret: Any,
     *,
@@ -78,17 +88,12 @@ def curve(
         task="a-task",
         agent=str(axes),
         budget="none" if budget is None else "some",
-        config={
-            "task": {"horizon": horizon, "env_kwargs": {}},
-            "agent": {"name": "x", "label": "x", "params": {}},
-            "budget": None if budget is None else budget.to_dict(),
-        },
+        cell=cell_of(horizon, budget),
         replicates=np.arange(count) if replicates is None else np.asarray(replicates),
         rounds=np.linspace(0, horizon, points + 1)[1:].astype(int),
         regret=values,
         reward=np.zeros_like(values) if reward is None else np.asarray(reward, float)[:, None],
         guarantee=guarantee,
-        clipped=None,
         rounds_per_second=None,
     )
     return Curve(series, axes)

@@ -145,7 +145,7 @@ def test_a_failing_agent_leaves_its_claims_undecided(
             "name": "dpmnl",
             "label": "DPMNL",
             "params": {"calibration": "paper"},
-            "budgets": [{"rho": 1.0}],
+            "budgets": ["rho=1"],
         }
     )
     other = {**figure_data["claims"][0], "id": "dpmnl-too", "where": {"agent": "dpmnl"}}

@@ -11,7 +11,8 @@ import yaml
 
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
 from dpb_gym.evaluation.leaderboard import Series
-from dpb_gym.evaluation.planning import plan_suite
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.spec import Cell
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
@@ -26,23 +27,24 @@ def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
     series = []
     tasks = tuple(task.model_copy(update={"requires": None}) for task in figure.suite.tasks)
     for plan in plan_suite(figure.suite.model_copy(update={"tasks": tasks})):
-        for entry in plan.entries:
+        for run in plan.runs:
             rng = np.random.default_rng(len(series))
             regret = np.cumsum(rng.random((replicates, 50)) + 0.1, axis=1)
-            budget = None if entry.budget is None else entry.budget.to_dict()
-            agent = {"name": entry.spec.name, "label": entry.label, "params": entry.spec.params}
+            cell = Cell(
+                suite="s", protocol="p", task=plan.task, agent=run, checkpoints=(1,), seed=0,
+                start=0, stop=1,
+            )  # fmt: skip
             series.append(
                 Series(
                     task=plan.task.name,
-                    agent=entry.label,
-                    budget=entry.budget_label,
-                    config={"task": plan.task.to_dict(), "agent": agent, "budget": budget},
+                    agent=run.label,
+                    budget=cell.row[2],
+                    cell=cell,
                     replicates=np.arange(replicates),
                     rounds=np.linspace(0, plan.task.horizon, 51)[1:].astype(int),
                     regret=regret,
                     reward=regret,
                     guarantee=None,
-                    clipped=None,
                     rounds_per_second=None,
                 )
             )
@@ -70,8 +72,8 @@ def test_agents_and_quick_versions_can_be_made(target: str) -> None:
     for one in (figure, figure.quickened()):
         for plan in plan_suite(one.suite):
             assert set(plan.skipped.values()) <= {"not listed for this task"}
-            for entry in plan.entries:
-                entry.make()
+            for run in plan.runs:
+                run.make()
     quick = figure.quickened().suite
     assert quick.protocol != figure.suite.protocol
     for small, full in zip(quick.tasks, figure.suite.tasks):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from figure_helpers import claim, curve
+from figure_helpers import cell_of, claim, curve
 
 from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import AxisMap, Quantity, Table
@@ -156,13 +157,9 @@ def test_axes_that_are_maps(figure_data: dict[str, Any]) -> None:
     one = curve([1.0, 2.0]).series
 
     def series(name: str, label: str, params: dict[str, Any], explore: Any) -> Any:
-        agent = {"name": name, "label": label, "params": params}
-        config = {
-            "task": {"name": "raw", "horizon": 60, "env_kwargs": {}},
-            "agent": agent,
-            "budget": None,
-        }
-        return type(one)(**{**vars(one), "agent": label, "task": "raw", "config": config})
+        cell = cell_of(60, name=name, label=label, params=params)
+        cell = cell.model_copy(update={"task": cell.task.model_copy(update={"name": "raw"})})
+        return replace(one, agent=label, task="raw", cell=cell)
 
     placed = figure.place(
         [

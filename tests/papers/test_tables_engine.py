@@ -130,7 +130,7 @@ def study(figure_data: dict[str, Any]) -> dict[str, Any]:
                 "name": "adaprivate-ts",
                 "label": "Private",
                 "params": {"batch": 10},
-                "budgets": [{"epsilon": 5, "delta": 1e-5}],
+                "budgets": ["eps=5,delta=1e-5"],
             },
         ],
     }

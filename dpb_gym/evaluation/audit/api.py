@@ -14,7 +14,8 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.lockstep import Observed, play
 from dpb_gym.evaluation.audit.taps import is_releaser
 from dpb_gym.evaluation.audit.worlds import Pair, pairs_for
-from dpb_gym.evaluation.entries import Entry, resolve_agents
+from dpb_gym.evaluation.plan import read_agents
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs
 from dpb_gym.privacy.audit.report import AuditReport
 from dpb_gym.problems.base import Problem
@@ -92,9 +93,9 @@ def audit(
     seed = check_seed(seed)
     confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
-    (entry,) = resolve_agents([(agent, budget, dict(params or {}))], kind)
-    if entry.spec.uses_oracle:
-        raise AgentError(f"agent {entry.spec.name!r} sees the truth: there is nothing to audit")
+    (run,) = read_agents([(agent, budget, dict(params or {}))], kind)
+    if run.spec.uses_oracle:
+        raise AgentError(f"agent {run.spec.name!r} sees the truth: there is nothing to audit")
     fixed = horizon if horizon is not None else kwargs.pop("horizon", None)
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
@@ -102,10 +103,10 @@ def audit(
     def problem(rounds: int) -> Problem:
         return make_problem(small, **{**kwargs, "horizon": rounds})
 
-    check_supported(entry.spec, problem(fixed or SHORTEST).info, entry.budget)
-    rounds, chosen, targets = _pilot(entry, problem, fixed, pair, seed)
+    check_supported(run.spec, problem(fixed or SHORTEST).info, run.budget)
+    rounds, chosen, targets = _pilot(run, problem, fixed, pair, seed)
     observed = play(
-        entry,
+        run,
         problem(rounds),
         chosen,
         targets,
@@ -119,7 +120,7 @@ def audit(
         {name: view[:runs] for name, view in views.items()},
         {name: view[runs:] for name, view in views.items()},
         observed.guarantee,
-        subject=entry.title if budget is None else f"{entry.label} at {budget}",
+        subject=run.title if run.budget is None else f"{run.label} at {run.budget}",
         confidence=confidence,
         details={
             "worlds": chosen.name,
@@ -147,7 +148,7 @@ def _seeds(seed: int, part: int) -> int:
 
 
 def _pilot(
-    entry: Entry,
+    run: AgentRun,
     problem: Callable[[int], Problem],
     fixed: int | None,
     pair: Pair | None,
@@ -155,12 +156,12 @@ def _pilot(
 ) -> tuple[int, Pair, list[int]]:
     """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
     rounds = fixed or SHORTEST
-    guarantee = _claim(entry, problem(rounds), seed)
+    guarantee = _claim(run, problem(rounds), seed)
     unit = "user-round" if guarantee is None else guarantee.unit
 
     def trial(candidate: Pair, targets: list[int]) -> Observed:
         return play(
-            entry,
+            run,
             problem(rounds),
             candidate,
             targets,
@@ -183,11 +184,11 @@ def _pilot(
     return rounds, candidates[int(np.argmax(power))], targets
 
 
-def _claim(entry: Entry, problem: Problem, seed: int) -> Guarantee | None:
+def _claim(run: AgentRun, problem: Problem, seed: int) -> Guarantee | None:
     from dpb_gym.streams import AgentStreams
 
-    agent = entry.make()
-    agent.begin(problem.info, AgentStreams([_seeds(seed, 0)]), entry.budget)
+    agent = run.make()
+    agent.begin(problem.info, AgentStreams([_seeds(seed, 0)]), run.budget)
     return agent.guarantee
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpb_gym.evaluation.audit.taps import MOST_TAPS, Gradient, Tap, boundary, spread
 from dpb_gym.evaluation.audit.worlds import Pair, World, answer, check_pair
-from dpb_gym.evaluation.entries import Entry
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import Guarantee
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
 from dpb_gym.streams import AgentStreams
@@ -38,7 +38,7 @@ class Observed:
 
 
 def play(
-    entry: Entry,
+    run: AgentRun,
     problem: Problem,
     pair: Pair,
     targets: Sequence[int],
@@ -53,7 +53,7 @@ def play(
     those of the replicate `customers`; the agent's randomness and its noise differ.
 
     Args:
-        entry: The agent and its budget.
+        run: The agent and its budget.
         problem: The problem; its horizon is played to the end.
         pair: Who the target is in either world.
         targets: Her rounds, ascending; the first of them is the agent's first sight of her.
@@ -62,8 +62,8 @@ def play(
         first_seed: Seeds of the agent are this one and the following.
     """
     info = problem.info
-    agent = entry.make()
-    agent.begin(info, AgentStreams(range(first_seed, first_seed + 2 * runs)), entry.budget)
+    agent = run.make()
+    agent.begin(info, AgentStreams(range(first_seed, first_seed + 2 * runs)), run.budget)
     things = boundary(agent)
     taps = [Tap(name, thing, runs) for name, thing in things] if len(things) <= MOST_TAPS else []
     instance = problem.instance([customers])

@@ -15,11 +15,11 @@ from typing import Any
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.audits import FILE as AUDITS
 from dpb_gym.evaluation.audits import read_audits
-from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.exchange.submission import Submission, check_suite, read_submission
 from dpb_gym.evaluation.filesystem import make_folder, unwritable, write_file, write_json
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.shards import read_shard
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.store import Store
 
 INCOMING = ".incoming-"
@@ -121,9 +121,9 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> dict[str, by
         except ResultError as error:
             raise ResultError(f"{error}; run the suite again before importing") from error
         cell = result.cell
-        rows[cell.task, cell.agent, cell.budget] = cell
-        owners[cell.agent] = _owner(cell)
-        data[cell.task] = cell.config["data"]
+        rows[cell.row] = cell
+        owners[cell.agent.label] = _owner(cell)
+        data[cell.task.name] = cell.data
         present[path.relative_to(store.path / "shards").as_posix()] = result.digest
     new = {}
     for name, result in submission.results.items():
@@ -135,21 +135,21 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> dict[str, by
                     "tells which are right; nothing was imported"
                 )
             continue
-        owner = owners.get(cell.agent, _owner(cell))
+        owner = owners.get(cell.agent.label, _owner(cell))
         if owner != _owner(cell):
             raise ResultError(
-                f"{file}: the label {cell.agent!r} belongs to agent {owner[0]!r} ({owner[1]}) in "
-                f"{store.path}: submit under another label; nothing was imported"
+                f"{file}: the label {cell.agent.label!r} belongs to agent {owner[0]!r} "
+                f"({owner[1]}) in {store.path}: submit under another label; nothing was imported"
             )
-        old = rows.get((cell.task, cell.agent, cell.budget))
+        old = rows.get(cell.row)
         if old is not None and old.identity != cell.identity:
             changed = [k for k in old.identity if old.identity[k] != cell.identity[k]]
             raise ResultError(
-                f"{file}: {store.path} holds a row {cell.agent!r} ({cell.budget}) on "
-                f"{cell.task!r} already, with another {', '.join(changed)}: submit under another "
-                "label; nothing was imported"
+                f"{file}: {store.path} holds a row {cell.agent.title!r} on "
+                f"{cell.task.name!r} already, with another {', '.join(changed)}: submit under "
+                "another label; nothing was imported"
             )
-        if cell.task in data and data[cell.task] != cell.config["data"]:
+        if data.get(cell.task.name, cell.data) != cell.data:
             raise ResultError(
                 f"{file}: {cell} was computed on other data than the results in {store.path}; "
                 "nothing was imported"
@@ -164,7 +164,7 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> dict[str, by
 
 
 def _owner(cell: Cell) -> tuple[str, str]:
-    return cell.config["agent"]["name"], cell.config["agent"]["entry_point"]
+    return cell.agent.name, cell.agent.entry_point
 
 
 def _move_in(folder: Path, new: Mapping[str, bytes], submission: Submission) -> None:

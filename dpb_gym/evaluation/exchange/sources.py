@@ -12,12 +12,13 @@ from typing import Any
 from dpb_gym.agent import agent_spec
 from dpb_gym.errors import AgentError
 from dpb_gym.evaluation.manifest import git_revision
+from dpb_gym.evaluation.spec import code_hash, distribution
 
 
 def source_reference(name: str) -> dict[str, Any]:
     """Says where a registered agent's code is from, as plain JSON values.
 
-    Keys: ``name``, ``entry_point``, ``version`` (the class's own, empty if it has none),
+    Keys: ``name``, ``entry_point``, ``source`` (the hash in the keys of its cells),
     ``package`` and ``package_version`` (the distribution that holds the module, None if there
     is none), ``module``, ``file`` (name without folders), ``sha256`` (of that file) and
     ``revision`` (git, with ``-dirty`` if the file was changed; None if unknown). No path of
@@ -37,11 +38,11 @@ def source_reference(name: str) -> dict[str, Any]:
             "package with an entry point in the group 'dpb_gym.agents'"
         )
     source = Path(inspect.getsourcefile(cls) or file)
-    package = _distribution(module)
+    package = distribution(module)
     return {
         "name": name,
         "entry_point": spec.entry_point,
-        "version": str(getattr(cls, "version", "")),
+        "source": code_hash(cls),
         "package": package,
         "package_version": None if package is None else metadata.version(package),
         "module": module,
@@ -49,17 +50,3 @@ def source_reference(name: str) -> dict[str, Any]:
         "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
         "revision": git_revision(source),
     }
-
-
-def _distribution(module: str) -> str | None:
-    top = module.split(".")[0]
-    found = sorted(set(metadata.packages_distributions().get(top, ())))
-    return found[0] if found else _by_entry_point(top)
-
-
-def _by_entry_point(top: str) -> str | None:
-    """The distribution that announces the module: an editable install lists no files."""
-    for point in metadata.entry_points(group="dpb_gym.agents"):
-        if point.module.split(".")[0] == top and point.dist is not None:
-            return str(point.dist.name)
-    return None

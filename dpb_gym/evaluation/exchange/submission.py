@@ -19,12 +19,13 @@ from typing import Any
 from dpb_gym.errors import ParameterError, ResultError, SuiteError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit, read_audits
-from dpb_gym.evaluation.cells import ALGORITHM_VERSION, Cell, CellResult
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.sources import source_reference
 from dpb_gym.evaluation.filesystem import write_file
+from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.shards import DamagedShard, read_shard, shard_name
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
 
@@ -79,17 +80,17 @@ def submit(
     known: set[str] = set()
     for path in store.shard_files():
         result = read_shard(path)
-        fields = result.cell.config["agent"]
-        known |= {fields["name"], fields["label"]}
-        if agent in (fields["name"], fields["label"]):
+        names = {result.cell.agent.name, result.cell.agent.label}
+        known |= names
+        if agent in names:
             check_cell(result.cell, store.suite, str(path))
             chosen[shard_name(result.cell)] = result, path.read_bytes()
     if not chosen:
         raise unknown_name(f"agent in {store.path}", agent, known)
-    names = {result.cell.config["agent"]["name"] for result, _ in chosen.values()}
-    if len(names) > 1:
-        raise ParameterError(f"{agent!r} is the label of several agents: {', '.join(names)}")
-    source = source_reference(names.pop())
+    owners = {result.cell.agent.name for result, _ in chosen.values()}
+    if len(owners) > 1:
+        raise ParameterError(f"{agent!r} is the label of several agents: {', '.join(owners)}")
+    source = source_reference(owners.pop())
     members: dict[str, bytes] = {}
     for name, (result, content) in chosen.items():
         _check_code(result.cell, source)
@@ -113,7 +114,7 @@ def submit(
         "suite_text": store.manifest["suite_text"],
         "algorithm": ALGORITHM_VERSION,
         "agent": source,
-        "labels": sorted({result.cell.agent for result in results}),
+        "labels": sorted({result.cell.agent.label for result in results}),
         "versions": origin.versions(),
         "revision": origin.revision(),
         "machine": origin.describe_machine(),
@@ -204,25 +205,18 @@ def check_cell(cell: Cell, suite: Suite, where: str) -> None:
     Raises:
         ResultError: If its task, seed, checkpoints or replicates are others.
     """
-    config = cell.config
-    if (config["suite"], config["protocol"]) != (suite.name, suite.protocol):
+    if (cell.suite, cell.protocol) != (suite.name, suite.protocol):
         raise ResultError(
-            f"{where}: {cell} belongs to suite {config['suite']!r} (protocol "
-            f"{config['protocol'][:8]}), not to {suite.name!r} (protocol {suite.protocol[:8]})"
+            f"{where}: {cell} belongs to suite {cell.suite!r} (protocol "
+            f"{cell.protocol[:8]}), not to {suite.name!r} (protocol {suite.protocol[:8]})"
         )
-    tasks = {task.name: task for task in suite.task_list}
-    task = tasks.get(cell.task)
-    if task is None or config["task"] != task.to_dict():
+    task = next((task for task in suite.tasks if task.name == cell.task.name), None)
+    if task is None or cell.task.identity != task.identity:
         raise ResultError(
             f"{where}: {cell} was computed on another environment than suite {suite.name!r} has"
         )
-    start, stop = config["replicates"]
-    same = (
-        config["seed"] == suite.seed
-        and tuple(config["checkpoints"]) == resolve_checkpoints(suite.checkpoints, task.horizon)
-        and 0 <= start < stop <= SEED_SPAN
-    )
-    if not same:
+    checkpoints = resolve_checkpoints(suite.checkpoints, task.horizon)
+    if (cell.seed, cell.checkpoints) != (suite.seed, checkpoints) or cell.stop > SEED_SPAN:
         raise ResultError(
             f"{where}: {cell} has other seeds or checkpoints than suite {suite.name!r}"
         )
@@ -230,23 +224,22 @@ def check_cell(cell: Cell, suite: Suite, where: str) -> None:
 
 def _check_identity(file: Path, cell: Cell, suite: Suite, agent: tuple[str, str]) -> None:
     check_cell(cell, suite, str(file))
-    fields = cell.config["agent"]
-    if (fields["name"], fields["entry_point"]) != agent:
-        raise ResultError(f"{file}: {cell} belongs to agent {fields['name']!r}, not {agent[0]!r}")
+    run = cell.agent
+    if (run.name, run.entry_point) != agent:
+        raise ResultError(f"{file}: {cell} belongs to agent {run.name!r}, not {agent[0]!r}")
 
 
 def _check_code(cell: Cell, source: Mapping[str, Any]) -> None:
-    fields = cell.config["agent"]
-    if cell.config["algorithm"] != ALGORITHM_VERSION:
+    if cell.algorithm != ALGORITHM_VERSION:
         raise ResultError(
-            f"{cell} was computed by algorithm version {cell.config['algorithm']}; this is "
+            f"{cell} was computed by algorithm version {cell.algorithm}; this is "
             f"{ALGORITHM_VERSION}: run the suite again"
         )
-    for key in ("entry_point", "version"):
-        if fields[key] != source[key]:
+    for key in ("entry_point", "source"):
+        if getattr(cell.agent, key) != source[key]:
             raise ResultError(
-                f"{cell} was computed with {key} {fields[key]!r} of the agent; here it is "
-                f"{source[key]!r}: run the suite again"
+                f"{cell} was computed with another {key.replace('_', ' ')} of the agent than is "
+                "here: run the suite again"
             )
 
 
@@ -271,20 +264,17 @@ def _rows(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
     """What the archive holds: guarantee and number of replicates by task, label and budget."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for result in results:
-        cell = result.cell
-        task = suite.task(cell.task)
+        key = result.cell.row
         row = found.setdefault(
-            (cell.task, cell.agent, cell.budget),
+            key,
             {
-                "task": cell.task,
-                "agent": cell.agent,
-                "budget": cell.budget,
+                **dict(zip(("task", "agent", "budget"), key)),
                 "guarantee": result.guarantee,
                 "replicates": 0,
-                "of": task.replicates or suite.replicates,
+                "of": suite.task(key[0]).replicates or suite.replicates,
             },
         )
-        row["replicates"] += len(cell.replicates)
+        row["replicates"] += len(result.cell.replicates)
     return list(found.values())
 
 
@@ -292,7 +282,8 @@ def _check_audit(file: Path, key: str, report: Any, agent: str) -> None:
     """An audit must speak of the submission's own agent, and be one that the page can show."""
     try:
         name, params, kind = json.loads(key)
-        own = name == agent and key == audit_key({"name": name, "params": params}, kind)
+        run = AgentRun(label=name, name=name, entry_point=name, params=params)
+        own = name == agent and key == audit_key(run, kind)
         leaderboard_audit(report)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ResultError(f"{file}: {AUDITS} is damaged ({error!r})") from error

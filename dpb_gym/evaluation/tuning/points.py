@@ -11,7 +11,7 @@ import numpy as np
 
 from dpb_gym.agent import AgentSpec
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.cells import canonical, plain
+from dpb_gym.evaluation.spec import canonical, plain
 
 SHUFFLE_SEED = 20_240_229
 

@@ -16,14 +16,12 @@ from typing import Any
 
 from dpb_gym import validation
 from dpb_gym.agent import AgentSpec, agent_spec
-from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
-from dpb_gym.evaluation.api import LARGEST_BLOCK, ad_hoc_suite
-from dpb_gym.evaluation.cells import canonical, plain
-from dpb_gym.evaluation.entries import NO_BUDGET, Entry, named_entry
+from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
 from dpb_gym.evaluation.leaderboard import Series, collect
-from dpb_gym.evaluation.planning import make_jobs, plan_entries
-from dpb_gym.evaluation.session import run_plan
+from dpb_gym.evaluation.plan import make_jobs, plan_runs
+from dpb_gym.evaluation.run import run_plan
+from dpb_gym.evaluation.spec import AgentRun, canonical, plain
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
@@ -43,7 +41,7 @@ REPLICATES = 20
 def tune(
     env_id: str,
     agents: Sequence[str],
-    budgets: Sequence[Budget] = (),
+    budgets: Sequence[Budget | str | None] = (),
     *,
     horizon: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -65,7 +63,8 @@ def tune(
     Args:
         env_id: Environment id.
         agents: Registered names.
-        budgets: Budgets of the agents that take one; the best is sought at each.
+        budgets: Budgets, or their texts, of the agents that take one; the best is sought at
+            each.
         horizon: T; the environment's default if not given.
         env_kwargs: Parameters of the environment.
         grids: Per agent a grid that replaces its class's own `tuning_grid`.
@@ -101,13 +100,14 @@ def tune(
     sets = {n: choose_points(spec, chosen[n], fixed[n], cap) for n, spec in specs.items()}
     kwargs = dict(env_kwargs or {})
     if horizon is None:
-        horizon = int(kwargs.pop("horizon", environment(env_id).parameters()["horizon"]))
-    suite = ad_hoc_suite(
+        horizon = kwargs.pop("horizon", None)
+    suite = one_task_suite(
         env_id, kwargs, horizon, replicates, seed, 1, min(LARGEST_BLOCK, replicates)
     )
-    grid = {n: _budgets(spec, budgets) for n, spec in specs.items()}
-    entries = [e for n in names for e in _entries(specs[n], fixed[n], sets[n], grid[n])]
-    plans = [plan_entries(suite.task_list[0], entries)]
+    asked = [Budget.parse(budget) for budget in budgets]
+    grid = {n: _budgets(spec, asked) for n, spec in specs.items()}
+    runs = [run for n in names for run in _runs(specs[n], fixed[n], sets[n], grid[n])]
+    plans = [plan_runs(suite.tasks[0], runs)]
     folder = Path(
         f"results/tune-{suite.tasks[0].name}-{suite.protocol[:8]}" if out is None else out
     )
@@ -116,11 +116,11 @@ def tune(
     wanted = {cell.key for job in make_jobs(suite, plans) for cell in job.cells}
     stored = Store.open(folder).results()
     series = {
-        (s.config["agent"]["name"], s.budget, canonical(s.config["agent"]["params"])): s
+        (s.cell.agent.name, s.budget, canonical(s.cell.agent.identity["params"])): s
         for s in collect(result for result in stored if result.cell.key in wanted)
     }
     home = folder / "recipes" if recipes is None else Path(recipes)
-    options = {"horizon": horizon, **plain(kwargs, "env_kwargs")}
+    options = {"horizon": suite.tasks[0].horizon, **suite.tasks[0].env_kwargs}
     seeds = (seed, seed + replicates - 1)
     found = []
     for name in names:
@@ -138,7 +138,7 @@ def tune(
             f"What dpb tune found for {name}; what was measured stands below.",
         )
         found.append(recipe)
-    failures = tuple(failure.message for _, failure in report.failures)
+    failures = tuple(failure.message for failure in report.failures)
     return Tuning(
         suite.tasks[0].env, options, seeds, tuple(found), failures, folder, report.rounds,
         report.seconds,
@@ -167,27 +167,30 @@ def _names(agents: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _budgets(spec: AgentSpec, budgets: Sequence[Budget]) -> list[Budget | None]:
+def _budgets(spec: AgentSpec, budgets: Sequence[Budget | None]) -> list[Budget | None]:
     if spec.budget == "never":
         return [None]
-    if not budgets and spec.budget == "required":
-        raise BudgetError(f"agent {spec.name!r} is private: give at least one budget")
-    return list(dict.fromkeys(budgets)) if budgets else [None]
+    fitting = [b for b in budgets if b is not None or spec.budget == "optional"]
+    if not fitting and spec.budget == "required":
+        raise BudgetError(
+            f"agent {spec.name!r} is private: give at least one budget (--budget rho=1)"
+        )
+    return list(dict.fromkeys(fitting)) or [None]
 
 
-def _entries(
+def _runs(
     spec: AgentSpec,
     fixed: Mapping[str, Any],
     points: Sequence[Mapping[str, Any]],
     budgets: Sequence[Budget | None],
-) -> list[Entry]:
+) -> list[AgentRun]:
     """All parameters are written out, so that a changed default is another cell."""
-    entries = []
+    runs = []
     for point in points:
         said = ", ".join(f"{k}={v}" for k, v in {**fixed, **point}.items()) or "defaults"
         merged = {**defaults(spec), **fixed, **point}
-        entries += [named_entry(f"{spec.name} [{said}]", spec.name, b, merged) for b in budgets]
-    return entries
+        runs += [AgentRun.of(spec, f"{spec.name} [{said}]", b, merged) for b in budgets]
+    return runs
 
 
 def _choose(
@@ -198,7 +201,7 @@ def _choose(
     series: Mapping[tuple[str, str, str], Series],
     replicates: int,
 ) -> Choice:
-    label = NO_BUDGET if budget is None else budget.label
+    label = Budget.text(budget)
     measured = []
     default = None
     for params in points:
@@ -241,12 +244,6 @@ def _recipe_data(
     budgets: Sequence[Budget | None],
     seeds: tuple[int, int],
 ) -> dict[str, Any]:
-    def said(budget: Budget | None) -> str:
-        if budget is None:
-            return NO_BUDGET
-        numbers = (budget.rho,) if budget.kind == "zcdp" else (budget.epsilon, budget.delta)
-        return " ".join([budget.kind, *(f"{number:g}" for number in numbers if number is not None)])
-
     def rounded(point: Point) -> list[float]:
         numbers = [point.regret] + ([] if math.isnan(point.error) else [point.error])
         return [float(f"{number:.4g}") for number in numbers]
@@ -254,7 +251,7 @@ def _recipe_data(
     measured = []
     for budget, choice in zip(budgets, recipe.choices):
         row = {
-            "budget": said(budget),
+            "budget": Budget.text(budget),
             "parameters": dict(choice.best.params),
             "regret": rounded(choice.best),
         }
@@ -267,7 +264,7 @@ def _recipe_data(
         "tuned_on": {
             "environment": suite.tasks[0].env,
             "options": dict(options),
-            "budgets": [said(budget) for budget in budgets],
+            "budgets": [Budget.text(budget) for budget in budgets],
             "seeds": list(seeds),
             "points": recipe.points,
             "grid": {key: list(values) for key, values in recipe.grid.items()},

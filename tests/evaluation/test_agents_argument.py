@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, AgentSpec, SingleAgent, agent_spec
+from dpb_gym.agent import Agent, SingleAgent, agent_spec
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
-from dpb_gym.evaluation.entries import Entry, resolve_agents, slug
+from dpb_gym.evaluation.plan import read_agents, slug
+from dpb_gym.evaluation.spec import code_hash
 from dpb_gym.privacy import Budget
 
 RHO = Budget.zcdp(1.0)
@@ -25,8 +26,8 @@ class Mine(SingleAgent):
 
 
 def titles(agents: Any, budgets: Any = None) -> list[tuple[str, str, str, dict[str, Any]]]:
-    entries = resolve_agents(agents, KIND, budgets)
-    return [(e.label, e.spec.name, e.budget_label, dict(e.spec.params)) for e in entries]
+    entries = read_agents(agents, KIND, budgets)
+    return [(e.label, e.name, Budget.text(e.budget), dict(e.params)) for e in entries]
 
 
 def test_every_documented_form() -> None:
@@ -46,9 +47,9 @@ def test_every_documented_form() -> None:
     assert titles({"A": Mine}) == [("A", "mine", "none", {})]
     assert titles([Mine]) == [("mine", "mine", "none", {})]
     assert titles({"A": (Mine, None, {"place": 2})}) == [("A", "mine", "none", {"place": 2})]
-    (entry,) = resolve_agents({"A": lambda: Mine(3)}, KIND)
-    assert (entry.label, entry.spec.name) == ("A", "a")
-    assert entry.spec.entry_point.startswith("factory:")
+    (entry,) = read_agents({"A": lambda: Mine(3)}, KIND)
+    assert (entry.label, entry.name) == ("A", "a")
+    assert entry.entry_point.startswith("factory:")
 
 
 def test_private_agents_without_a_budget_take_the_grid() -> None:
@@ -57,7 +58,7 @@ def test_private_agents_without_a_budget_take_the_grid() -> None:
     assert found == [
         ("R", "random", "none"),
         ("A", "adaprivate-ts", "rho=1"),
-        ("A", "adaprivate-ts", "eps=1, delta=1e-05"),
+        ("A", "adaprivate-ts", "eps=1,delta=1e-5"),
     ]
     own = titles({"A": ("adaprivate-ts", Budget.zcdp(2.0))}, grid)
     assert [row[2] for row in own] == ["rho=2"]
@@ -76,12 +77,12 @@ def test_a_class_registered_once_is_found_and_twice_is_ambiguous() -> None:
 
     assert titles({"A": Once}) == [("A", "entries-test-once", "none", {"place": 1})]
     with pytest.raises(AgentError, match="entries-test-a, entries-test-b"):
-        resolve_agents([Twice], KIND)
+        read_agents([Twice], KIND)
 
 
 @pytest.mark.parametrize("value", ["random", Mine, lambda: Mine(1), (Mine, None, {"place": 1})])
 def test_each_entry_makes_fresh_agents(value: Any) -> None:
-    (entry,) = resolve_agents({"A": value}, KIND)
+    (entry,) = read_agents({"A": value}, KIND)
     first, second = entry.make(), entry.make()
     assert isinstance(first, Agent) and isinstance(second, Agent) and first is not second
 
@@ -98,8 +99,10 @@ def test_each_entry_makes_fresh_agents(value: Any) -> None:
         ({"": "random"}, ParameterError, "label"),
         ({"a\nb": "random"}, ParameterError, "label"),
         ({3: "random"}, ParameterError, "label"),
-        ({"A": ("random", 1.0)}, BudgetError, r"Budget.zcdp\(rho\)"),
-        ({"A": ("random", "rho=1")}, BudgetError, "Budget"),
+        ({"A": ("random", 1.0)}, BudgetError, "rho=0.5"),
+        ({"A": ("random", "roh=1")}, BudgetError, "rho=0.5"),
+        ({"a\u200bb": "random"}, ParameterError, "label"),
+        ({"LinTS": "lin-ts", "lints": "lin-ts"}, ParameterError, "given twice: LinTS, lints"),
         ({"A": ("random", None, [1])}, ParameterError, "map names to values"),
         ({"A": ("random", None, {1: 2})}, ParameterError, "map names to values"),
         ({"A": ("random", None, {}, 4)}, ParameterError, "registered name"),
@@ -111,31 +114,68 @@ def test_each_entry_makes_fresh_agents(value: Any) -> None:
 )
 def test_everything_else_is_refused(agents: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        resolve_agents(agents, KIND)
+        read_agents(agents, KIND)
 
 
 def test_bad_budgets_are_refused() -> None:
-    with pytest.raises(BudgetError, match="Budget"):
-        resolve_agents("adaprivate-ts", KIND, [1.0])  # type: ignore[list-item]
+    with pytest.raises(BudgetError, match=r"rho=0\.5"):
+        read_agents("adaprivate-ts", KIND, [1.0])  # type: ignore[list-item]
 
 
 def test_unknown_parameters_and_bad_makers_are_refused_when_made() -> None:
-    (entry,) = resolve_agents({"A": (Mine, None, {"plaice": 1})}, KIND)
+    (entry,) = read_agents({"A": (Mine, None, {"plaice": 1})}, KIND)
     with pytest.raises(ParameterError, match="no parameter 'plaice'; it takes place"):
         entry.make()
-    (entry,) = resolve_agents({"A": lambda: 3}, KIND)
+    (entry,) = read_agents({"A": lambda: 3}, KIND)
     with pytest.raises(AgentError, match="made a int"):
         entry.make()
 
 
-def test_the_version_is_that_of_the_class() -> None:
+def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
+    import importlib
+    import sys
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "import dpb_gym\nclass Own(dpb_gym.SingleAgent):\n    place = {}\n"
+    found = []
+    for place in (0, 0, 1):
+        (tmp_path / "own_agent.py").write_text(text.format(place))
+        sys.modules.pop("own_agent", None)
+        importlib.invalidate_caches()
+        (run,) = read_agents(importlib.import_module("own_agent").Own, KIND)
+        found.append(run.source)
+    assert found[0] == found[1] != found[2]
+    sys.modules.pop("own_agent")
+
+
+def test_a_version_of_the_class_counts_too() -> None:
     class Versioned(Mine):
         version = "2.1"
 
-    spec = AgentSpec("x", "m:Versioned", (KIND,))
-    assert Entry("A", spec, None, Versioned).version == "2.1"
-    assert Entry("A", spec, None, Mine).version == ""
-    assert resolve_agents({"A": lambda: Versioned()}, KIND)[0].version == ""
+    class Later(Mine):
+        version = "2.2"
+
+    assert code_hash(Versioned) != code_hash(Later)
+    assert len({code_hash(c) for c in (_without_a_file("1"), _without_a_file("2"))}) == 2
+
+
+def _without_a_file(place: str) -> Any:
+    """A class as ``python -c`` makes it: there is no source to read."""
+    scope: dict[str, Any] = {"__name__": "nowhere", "SingleAgent": SingleAgent}
+    exec(f"class C(SingleAgent):\n    def act(self, context): return context.f{place}", scope)
+    return scope["C"]
+
+
+def test_budgets_are_for_every_agent_that_can_take_one() -> None:
+    agents = {
+        "R": "random",
+        "O": "one-pass-linear",
+        "A": "adaprivate-ts",
+        "N": ("one-pass-linear", "none"),
+    }
+    found = [row[:3:2] for row in titles(agents, ["rho=1", "none"])]
+    assert found == [("R", "none"), ("O", "rho=1"), ("O", "none"), ("A", "rho=1"), ("N", "none")]
+    assert [row[2] for row in titles({"A": ("adaprivate-ts", "rho=2")}, "rho=1")] == ["rho=2"]
 
 
 @pytest.mark.parametrize(

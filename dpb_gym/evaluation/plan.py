@@ -1,0 +1,389 @@
+"""From agents and suites to jobs: who runs on which task, at which budget, in which blocks."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from dpb_gym.agent import (
+    Agent,
+    AgentSpec,
+    SingleAgent,
+    agent_spec,
+    agent_specs,
+    check_supported,
+)
+from dpb_gym.errors import AgentError, DataError, DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.evaluation.checkpoints import resolve_checkpoints
+from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task, printable
+from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Participant, Suite
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Problem, ProblemInfo
+
+_ALLOWED = (
+    "a registered name, (name, budget), (name, budget, parameters), an agent class, or a "
+    "function that makes an agent"
+)
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """Who takes part in a task.
+
+    Attributes:
+        task: The task.
+        runs: The agents, once per budget.
+        skipped: Labels of the agents that do not run, with the reason.
+        missing: How to get the data without which nobody runs, empty if they are here.
+        problem: The task's problem if it was made already.
+    """
+
+    task: Task
+    runs: tuple[AgentRun, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells of one task and one block of replicates, computed together.
+
+    Attributes:
+        cells: The cells, one per run.
+        problem: The task's problem if this process made it already; it does not travel.
+    """
+
+    cells: tuple[Cell, ...]
+    problem: Problem | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"cells": self.cells, "problem": None}
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.cells[0].task
+
+    @property
+    def rounds(self) -> int:
+        """Agent rounds."""
+        return len(self.cells) * len(self.cells[0].replicates) * self.task.horizon
+
+    @property
+    def title(self) -> str:
+        """Task and replicates, for progress bars."""
+        cell = self.cells[0]
+        return f"{cell.task.name} {cell.start}-{cell.stop - 1}"
+
+
+def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
+    """Reads the `agents` argument of `dpb_gym.evaluate`.
+
+    Args:
+        agents: A mapping from labels to values, a sequence of values, or one value. A
+            value is a registered name, ``(name, budget)``, ``(name, budget, params)``, an
+            `AgentSpec`, an agent class, or a function without arguments that makes an
+            agent; the name in a tuple may also be a class.
+        kind: Problem kind, for classes that are not registered.
+        budgets: Budgets, or their texts, of all agents that can take one and were given none:
+            each of them runs once per budget. ``"none"`` among them is a run without, for
+            those that can do without.
+
+    Raises:
+        ParameterError: If the argument is none of these.
+        UnknownNameError: If an agent is not registered.
+        BudgetError: If a budget is not one.
+    """
+    if isinstance(agents, Mapping):
+        named = [(label, value) for label, value in agents.items()]
+    elif isinstance(agents, Sequence) and not isinstance(agents, str):
+        named = [(None, value) for value in agents]
+    else:
+        named = [(None, agents)]
+    if not named:
+        raise ParameterError("agents must name at least one agent, got none")
+    listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
+    grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
+    runs = [run for label, value in named for run in _read_agent(label, value, kind, grid)]
+    check_distinct(runs)
+    return runs
+
+
+def check_distinct(runs: Sequence[AgentRun]) -> None:
+    """Raises `ParameterError` if two runs share label and budget, or differ in case only."""
+    titles = [run.title.casefold() for run in runs]
+    twice = [run.title for run in runs if titles.count(run.title.casefold()) > 1]
+    if twice:
+        raise ParameterError(
+            f"agent given twice: {', '.join(dict.fromkeys(twice))}; use distinct labels"
+        )
+
+
+def _read_agent(
+    label: Any, value: Any, kind: str, grid: Sequence[Budget | None] | None
+) -> list[AgentRun]:
+    budget: Any = None
+    params: Any = None
+    if isinstance(value, tuple):
+        if not 1 <= len(value) <= 3:
+            raise ParameterError(f"an agent must be {_ALLOWED}, got {value!r}")
+        value, budget, params = [*value, None, None][:3]
+        if not (params is None or isinstance(params, Mapping)) or not all(
+            isinstance(key, str) for key in params or ()
+        ):
+            raise ParameterError(f"agent parameters must map names to values, got {params!r}")
+    if label is not None:
+        if not isinstance(label, str):
+            raise ParameterError(f"an agent's label must be printable text, got {label!r}")
+        printable(label)
+    spec, maker = _known(label, value, kind)
+    asked = Budget.parse(budget)
+    if budget is not None or grid is None or not _takes_a_budget(spec, maker):
+        return [AgentRun.of(spec, label, asked, params, maker)]
+    # A run without a budget is nothing for an agent that needs one.
+    each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
+    return [AgentRun.of(spec, label, b, params, maker) for b in each]
+
+
+def _takes_a_budget(spec: AgentSpec, maker: Any) -> bool:
+    """Whether a grid of budgets is for this agent; classes that are not registered say so."""
+    known = agent_specs().get(spec.name)
+    if known is not None and known.entry_point == spec.entry_point:
+        return spec.budget != "never"
+    return getattr(maker, "protects", None) is not None
+
+
+def _known(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any]:
+    """What is known of an agent, and what makes it (None: the spec's class)."""
+    if isinstance(value, str):
+        return agent_spec(value), None
+    if isinstance(value, AgentSpec):
+        return value, None
+    if inspect.isclass(value) and issubclass(value, (Agent, SingleAgent)):
+        return _spec_of(value, kind), value
+    if callable(value) and not inspect.isclass(value):
+        origin = f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', '?')}"
+        name = slug(label or str(getattr(value, "__name__", "agent")))
+        return AgentSpec(name, FACTORY + origin, (kind,), budget="optional"), value
+    if isinstance(value, (Agent, SingleAgent)):
+        raise ParameterError(
+            f"give the class {type(value).__name__} or a function that makes the agent, "
+            "not an agent that exists already: every block of replicates needs a fresh one"
+        )
+    raise ParameterError(f"an agent must be {_ALLOWED}, got {value!r}")
+
+
+def _spec_of(cls: type, kind: str) -> AgentSpec:
+    """The registered spec of a class, or an ad hoc one."""
+    entry_point = f"{cls.__module__}:{cls.__qualname__}"
+    known = [spec for spec in agent_specs().values() if spec.entry_point == entry_point]
+    if len(known) > 1:
+        names = ", ".join(spec.name for spec in known)
+        raise AgentError(f"{cls.__name__} is registered under several names ({names}): give one")
+    if known:
+        return known[0]
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__)
+    return AgentSpec(slug(words), entry_point, (kind,), budget="optional")
+
+
+def slug(text: str) -> str:
+    """Lower-case letters, digits and single hyphens, for file and task names."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+
+
+def plan_suite(
+    suite: Suite, agents: Sequence[str] | None = None, tasks: Sequence[str] | None = None
+) -> list[TaskPlan]:
+    """Decides who runs on what.
+
+    Agents that do not support a task are skipped there, and tasks whose data are not here are
+    left out unless they were asked for. An agent that the suite does not name but that is
+    registered takes part if asked for, at every budget of the track if it takes any.
+
+    Args:
+        suite: The suite.
+        agents: Labels or names to restrict it to; all by default.
+        tasks: Names of tasks to restrict it to; all by default.
+
+    Raises:
+        UnknownNameError: If a name of `agents` or `tasks` is unknown.
+        SuiteError: If the suite names an agent that is not registered, gives a budget to
+            one that takes none, or none to one that needs it.
+        DataError: If data are missing of a task that was asked for.
+    """
+    by_name = {task.name: task for task in suite.tasks}
+    for name in tasks or ():
+        if name not in by_name:
+            raise unknown_name("task", name, by_name)
+    chosen = [(agent, _registered(suite, agent)) for agent in _choose_agents(suite, agents)]
+    plans = []
+    for task in suite.tasks:
+        if tasks is not None and task.name not in tasks:
+            continue
+        missing = task.missing_data()
+        if missing and tasks is not None:
+            raise DataError(f"task {task.name!r} of suite {suite.name!r}: {missing}")
+        runs: list[AgentRun] = []
+        skipped: dict[str, str] = {}
+        for agent, spec in chosen:
+            reason = agent.left_out(task) or _unsupported(task, agent, spec)
+            if reason is None:
+                runs += _at_budgets(suite, agent, spec, task)
+            else:
+                skipped[agent.label] = reason
+        try:
+            check_distinct(runs)
+        except ParameterError as error:
+            raise SuiteError(f"suite {suite.name!r}, task {task.name!r}: {error}") from None
+        plans.append(TaskPlan(task, () if missing else tuple(runs), skipped, missing))
+    return plans
+
+
+def _choose_agents(suite: Suite, names: Sequence[str] | None) -> list[Participant]:
+    if names is None:
+        return list(suite.agents)
+    registered = agent_specs()
+    chosen = []
+    for name in dict.fromkeys(names):
+        found = [agent for agent in suite.agents if name == agent.label]
+        found = found or [agent for agent in suite.agents if name == agent.name]
+        if not found:
+            if name not in registered:
+                labels = {agent.label for agent in suite.agents}
+                raise unknown_name("agent", name, labels | set(registered))
+            found = [Participant(name=name, label=name)]
+            if registered[name].budget == "optional" and _has_grids(suite):
+                found.append(Participant(name=name, label=name, budgets=TRACK_GRID))
+        chosen += [agent for agent in found if agent not in chosen]
+    return chosen
+
+
+def _registered(suite: Suite, agent: Participant) -> AgentSpec:
+    where = f"suite {suite.name!r}, agent {agent.label!r}"
+    try:
+        spec = agent_spec(agent.name)
+    except DPBError as error:
+        raise SuiteError(f"{where}: {error}") from error
+    if agent.budgets is not None and spec.budget == "never":
+        raise SuiteError(f"{where}: agent {agent.name!r} is non-private and takes no budget")
+    if agent.budgets is None and spec.budget == "required" and not _has_grids(suite):
+        raise SuiteError(
+            f"{where}: agent {agent.name!r} is private: give budgets, or a "
+            f"grid called {DEFAULT_GRID!r}"
+        )
+    return spec
+
+
+def _has_grids(suite: Suite) -> bool:
+    return DEFAULT_GRID in suite.budgets or suite.all_tracks_have_grids
+
+
+def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -> list[AgentRun]:
+    grid = agent.budgets
+    if grid == TRACK_GRID or (grid is None and spec.budget == "required"):
+        own = suite.tracks[task.track].budgets if task.track is not None else None
+        grid = DEFAULT_GRID if own is None else own
+    try:
+        return [
+            AgentRun.of(spec, agent.label, budget, agent.params)
+            for budget in ([None] if grid is None else suite.grid(grid))
+        ]
+    except DPBError as error:
+        raise SuiteError(f"suite {suite.name!r}, agent {agent.label!r}: {error}") from error
+
+
+def task_info(task: Task) -> ProblemInfo:
+    """What `check_supported` asks for, without loading any data."""
+    partial = task.parameters.get("protocol") == "replay"
+    return ProblemInfo(task.kind, task.horizon, 1, (0.0, 1.0), partial_feedback=partial)
+
+
+def _unsupported(task: Task, agent: Participant, spec: AgentSpec) -> str | None:
+    info = task_info(task)
+    if info.kind not in spec.supports:
+        return f"supports {', '.join(spec.supports)}"
+    if info.partial_feedback and not spec.partial_feedback:
+        return "needs feedback in every round"
+    if agent.needs is not None and not _importable(agent.needs):
+        return f"needs the module {agent.needs}, which is not installed"
+    return None
+
+
+def _importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def plan_runs(task: Task, runs: Sequence[AgentRun], problem: Problem | None = None) -> TaskPlan:
+    """Plans given runs on one task; each agent must support it.
+
+    Raises:
+        AgentError: If an agent does not support the task or its budget.
+    """
+    info = task_info(task) if problem is None else problem.info
+    for run in runs:
+        check_supported(run.spec, info, run.budget)
+    return TaskPlan(task, tuple(runs), problem=problem)
+
+
+def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None) -> list[Job]:
+    """Cuts the plan into jobs.
+
+    Args:
+        suite: The suite.
+        plans: Its plan.
+        replicates: Instead of the suite's and of the tasks' own.
+
+    Raises:
+        ParameterError: If a parameter is invalid or cannot be stored.
+        DataError: If data are missing or damaged.
+    """
+    if replicates is not None and (
+        isinstance(replicates, bool)
+        or not isinstance(replicates, int)
+        or not 1 <= replicates <= SEED_SPAN
+    ):
+        raise ParameterError(f"replicates must be an integer in 1..{SEED_SPAN}, got {replicates!r}")
+    protocol = suite.protocol
+    jobs: list[tuple[int, Job]] = []
+    for plan in plans:
+        if not plan.runs:
+            continue
+        task = plan.task
+        shared: dict[str, Any] = {
+            "suite": suite.name,
+            "protocol": protocol,
+            "task": task,
+            "data": task.data_digest(),
+            "checkpoints": resolve_checkpoints(suite.checkpoints, task.horizon),
+            "seed": suite.seed,
+        }
+        count = replicates or task.replicates or suite.replicates
+        size = task.block or suite.block
+        for number, start in enumerate(range(0, count, size)):
+            block = {"start": start, "stop": min(start + size, count)}
+            cells = tuple(Cell(**shared, **block, agent=run) for run in plan.runs)
+            jobs.append((number, Job(cells, plan.problem)))
+    # Block by block, so that workers start on different tasks and do not all compile the same.
+    return [job for _, job in sorted(jobs, key=lambda item: item[0])]
+
+
+def check_plans(plans: Sequence[TaskPlan]) -> None:
+    """Makes every problem and agent of a long run once, so that mistakes show before it starts.
+
+    Raises:
+        ParameterError: If a parameter is invalid.
+        DataError: If data are missing or damaged.
+    """
+    for plan in plans:
+        if plan.runs:
+            plan.task.problem()
+        for run in plan.runs:
+            run.make()

@@ -1,0 +1,320 @@
+"""Runs plans: decides what is missing, runs it here, on several cores (joblib on loky) or on a
+cluster (joblib on dask), and says how it went."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterError
+from dpb_gym.evaluation.manifest import command_line
+from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.plan import Job, TaskPlan, check_plans, make_jobs
+from dpb_gym.evaluation.progress import Heartbeat, board
+from dpb_gym.evaluation.runner import run_block
+from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.suite import Suite
+
+BACKENDS = ("loky", "dask")
+Show = bool | Callable[[int, int], Any]
+
+
+class WorkerError(DPBError, RuntimeError):
+    """A worker process died or could not be started; finished results are kept."""
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """What a job left.
+
+    Attributes:
+        index: Number of the job.
+        results: Its cells' results; empty if they were written to a store.
+        failures: Its failures.
+        cells: Number of cells that are finished.
+    """
+
+    index: int
+    results: tuple[CellResult, ...]
+    failures: tuple[Failure, ...]
+    cells: int
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """How a run went.
+
+    Attributes:
+        path: The result directory.
+        cells: Cells of the plan.
+        computed: Cells computed in this run.
+        failures: The cells that failed.
+        rounds: Agent rounds played in this run.
+        seconds: Wall time.
+    """
+
+    path: Path
+    cells: int
+    computed: int
+    failures: tuple[Failure, ...]
+    rounds: int
+    seconds: float
+
+    @property
+    def skipped(self) -> int:
+        """Cells that had been computed before."""
+        return self.cells - self.computed - len(self.failures)
+
+
+def run_plan(
+    suite: Suite,
+    plans: Sequence[TaskPlan],
+    out: str | os.PathLike[str],
+    *,
+    suite_text: str | None = None,
+    replicates: int | None = None,
+    workers: int | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    show: Show = False,
+    delay: float = 2.0,
+) -> RunReport:
+    """Runs a plan into a result directory; what is there already is not computed again.
+
+    Args:
+        suite: The suite.
+        plans: Who runs on which task; see `plan_suite`.
+        out: The result directory; made if there is none, resumed if there is one.
+        suite_text: The suite's YAML for the manifest.
+        replicates: Instead of the suite's.
+        workers: Processes; the number of usable cores by default.
+        backend: ``"loky"`` or ``"dask"``.
+        scheduler: Address of the dask scheduler.
+        show: Progress; see `dpb_gym.evaluation.progress.board`.
+        delay: Seconds before progress is shown.
+
+    Raises:
+        ResultError: If the directory belongs to another suite, is in use or not writable.
+        ParameterError: If an argument is invalid or nobody takes part.
+        DataError: If data are missing.
+        WorkerError: If a worker dies.
+    """
+    workers = check_workers(workers)
+    check_backend(backend, scheduler)
+    store = Store.create(out, suite, suite_text or suite.to_yaml())
+    check_plans(plans)
+    jobs = make_jobs(suite, plans, replicates)
+    if not jobs:
+        raise ParameterError(f"no agent takes part in suite {suite.name!r}: nothing to run")
+    cells = [cell for job in jobs for cell in job.cells]
+    run = {
+        "command": command_line(),
+        "workers": workers,
+        "backend": backend,
+        "replicates": replicates or suite.replicates,
+        "agents": list(dict.fromkeys(cell.agent.label for cell in cells)),
+    }
+    start = time.monotonic()
+    with store.writing(run) as record:
+        missing = {cell.key for cell in store.prepare(cells)}
+        left = [tuple(cell for cell in job.cells if cell.key in missing) for job in jobs]
+        todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
+        outcomes = execute(
+            todo, store, workers=workers, backend=backend, scheduler=scheduler, show=show,
+            delay=delay,
+        )  # fmt: skip
+        failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
+        report = RunReport(
+            store.path,
+            len(cells),
+            sum(outcome.cells for outcome in outcomes),
+            failures,
+            sum(job.rounds for job in todo),
+            time.monotonic() - start,
+        )
+        record.update(
+            cells=report.cells,
+            computed=report.computed,
+            failures=[str(failure) for failure in failures],
+            rounds=report.rounds,
+            wall_seconds=round(report.seconds, 3),
+        )
+    return report
+
+
+def execute(
+    jobs: Sequence[Job],
+    store: Store | None,
+    *,
+    workers: int,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    show: Show = False,
+    delay: float = 2.0,
+) -> list[JobOutcome]:
+    """Runs jobs with progress and returns their outcomes in the order of the jobs.
+
+    Args:
+        jobs: The jobs.
+        store: Where jobs write their results; None keeps them in memory. On a cluster
+            every worker must see the directory under the same path.
+        workers: Processes on this machine; 1 runs in this process.
+        backend: ``"loky"`` or ``"dask"``.
+        scheduler: Address of the dask scheduler.
+        show: Progress; see `dpb_gym.evaluation.progress.board`.
+        delay: Seconds before progress is shown.
+
+    Raises:
+        WorkerError: If a worker dies.
+    """
+    if not jobs:
+        return []
+    elsewhere = backend == "dask" or (workers > 1 and len(jobs) > 1)
+    sizes, titles = [job.rounds for job in jobs], [job.title for job in jobs]
+    outcomes = []
+    with (
+        board(sizes, titles, show, remote=elsewhere, delay=delay) as watched,
+        remembered_interrupt() as check_interrupt,
+    ):
+        calls = [(i, job, store, watched.heartbeat(i)) for i, job in enumerate(jobs)]
+        if backend == "dask":
+            source = _dask(calls, scheduler)
+        else:
+            source = _loky(calls, workers) if elsewhere else (run_job(*call) for call in calls)
+        for outcome in source:
+            watched.finish(outcome.index)
+            outcomes.append(outcome)
+            check_interrupt()
+    return sorted(outcomes, key=lambda outcome: outcome.index)
+
+
+def run_job(index: int, job: Job, store: Store | None, heartbeat: Heartbeat) -> JobOutcome:
+    """Runs a job's cells in lockstep, and writes their results if there is a store."""
+    problem = job.task.problem() if job.problem is None else job.problem
+    outcomes = run_block(problem, job.cells, heartbeat)
+    results = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
+    failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
+    for result in results if store is not None else ():
+        store.write(result)  # type: ignore[union-attr]
+    return JobOutcome(index, () if store else tuple(results), failures, len(results))
+
+
+def raise_if_all_failed(failures: Sequence[Failure], results: int) -> None:
+    """Raises the first failure if nothing succeeded."""
+    if failures and not results:
+        raise AgentError(failures[0].message)
+
+
+def check_workers(workers: int | None) -> int:
+    """Returns the number of workers, by default the number of usable cores.
+
+    Raises:
+        ParameterError: If it is not a positive integer.
+    """
+    if workers is None:
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        return max(1, len(usable) or os.cpu_count() or 1)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ParameterError(f"workers must be an integer >= 1, got {workers!r}")
+    return workers
+
+
+def check_backend(backend: str, scheduler: str | None) -> str:
+    """Validates backend and scheduler.
+
+    Raises:
+        ParameterError: If the backend is unknown or the scheduler does not fit it.
+        MissingExtraError: If the backend's packages are not installed.
+    """
+    if backend not in BACKENDS:
+        raise ParameterError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend == "dask":
+        try:
+            import distributed  # noqa: F401
+        except ImportError:
+            raise MissingExtraError(
+                "the dask backend needs the extra [dask]: pip install 'dpb-gym[dask]'"
+            ) from None
+        if not scheduler:
+            raise ParameterError("the dask backend needs the scheduler's address (tcp://HOST:PORT)")
+    elif scheduler:
+        raise ParameterError(f"a scheduler belongs to the dask backend, not to {backend!r}")
+    return backend
+
+
+def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    workers = min(workers, len(calls))
+    try:
+        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+            yield from _parallel(joblib, calls)
+    except BrokenProcessPool as error:
+        raise WorkerError(
+            "a worker process died, perhaps for lack of memory. Finished results are kept: run "
+            "the same command again, with fewer --workers or a smaller block"
+        ) from error
+    except BaseException:
+        # Workers would otherwise finish their jobs after an interruption.
+        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        raise
+
+
+def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
+    import distributed
+    import joblib
+
+    connect: Any = distributed.Client
+    try:
+        client = connect(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"cannot reach the dask scheduler at {scheduler}: {error}") from error
+    with client, joblib.parallel_config("dask", client=client):
+        yield from _parallel(joblib, calls)
+
+
+def _parallel(joblib: Any, calls: list[Any]) -> Iterator[JobOutcome]:
+    task: Callable[..., Any] = joblib.delayed(run_job)
+    parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+    yield from parallel(task(*call) for call in calls)
+
+
+@contextlib.contextmanager
+def remembered_interrupt() -> Iterator[Callable[[], None]]:
+    """Remembers a Ctrl-C, and gives a function that raises `KeyboardInterrupt` after one.
+
+    Python drops the exception when the signal happens to arrive inside a finaliser
+    (``__del__``); whoever asks between two jobs still learns of it.
+    """
+    seen = threading.Event()
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        seen.set()
+        signal.default_int_handler(number, frame)
+
+    def check() -> None:
+        if seen.is_set():
+            raise KeyboardInterrupt
+
+    # Signals are the main thread's, and a handler of the caller's own stays in place.
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if ours:
+        signal.signal(signal.SIGINT, remember)
+    try:
+        yield check
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,499 @@
+"""What is run: tasks, agents with their budgets, and the cells in which results are kept.
+
+A cell is one agent at one budget on one block of replicates of one task. Its canonical JSON
+says all that decides its numbers, and the hash of that is its key: the same key means the same
+numbers, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from dpb_gym.agent import (
+    Agent,
+    AgentSpec,
+    BatchedSingle,
+    SingleAgent,
+    agent_spec,
+    check_parameters,
+)
+from dpb_gym.envs.catalogue import ENVIRONMENTS, environment, make_problem
+from dpb_gym.errors import (
+    AgentError,
+    BudgetError,
+    DataError,
+    DPBError,
+    ParameterError,
+    unknown_name,
+)
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Problem
+
+ALGORITHM_VERSION = 2
+"""Raised whenever a change of the package changes any stored number."""
+
+FACTORY = "factory:"
+
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
+Label = Annotated[str, AfterValidator(lambda text: printable(text))]
+AnyBudget = Annotated[
+    Budget | None,
+    BeforeValidator(lambda value: _budget(value)),
+    PlainSerializer(Budget.text, return_type=str),
+]
+"""A budget as `Budget` or as text; ``"none"`` and None are the same."""
+
+
+def printable(text: str) -> str:
+    """Returns a label, which is visible text: no control or zero-width characters.
+
+    Raises:
+        ParameterError: If it is not, or too long.
+    """
+    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > 500:
+        raise ParameterError(f"a label must be printable text, got {text!r:.100}")
+    return text
+
+
+def _budget(value: Any) -> Budget | None:
+    if isinstance(value, Mapping):  # as the first edition wrote them
+        said = ",".join(f"{k}={value[k]}" for k in sorted(value, reverse=True)).replace(
+            "epsilon", "eps"
+        )
+        raise BudgetError(f"a budget is text: write {said!r} instead of {value}")
+    return Budget.parse(value)
+
+
+class Spec(BaseModel):
+    """Validated once, immutable afterwards; unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def tuples(data: Any, *keys: str) -> Any:
+    """YAML has lists only; strict models want tuples."""
+    if not isinstance(data, dict):
+        return data
+    return {k: tuple(v) if k in keys and isinstance(v, list) else v for k, v in data.items()}
+
+
+def plain(value: Any, what: str) -> Any:
+    """Reduces parameters to JSON values.
+
+    Raises:
+        ParameterError: If a value has no JSON form, so that a result could not say how
+            it was computed.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        raise ParameterError(f"{what}: {value} cannot be stored; use None or a finite number")
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist(), what)
+    if isinstance(value, (list, tuple)):
+        return [plain(item, what) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise ParameterError(f"{what}: keys must be text to be stored, got {list(value)!r}")
+        return {key: plain(item, f"{what}[{key!r}]") for key, item in value.items()}
+    raise ParameterError(
+        f"{what}: {value!r} cannot be stored; allowed are None, booleans, numbers, text, arrays, "
+        "lists and mappings"
+    )
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def problems(error: ValidationError) -> str:
+    """What is wrong with a specification, in one line that names the keys."""
+    return "; ".join(_problem(detail) for detail in error.errors()[:5])
+
+
+def _problem(detail: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"] if part not in ("tuple", "str"))
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key"
+    if detail["type"] == "missing":
+        return f"{path}: missing"
+    text = detail["msg"].removeprefix("Value error, ")
+    text = text[0].lower() + text[1:] if text.startswith("Input ") else text
+    got = "" if detail["type"] == "value_error" else f", got {detail['input']!r:.80}"
+    return f"{path}: {text}{got}" if path else f"{text}{got}"
+
+
+def raised(error: ValidationError) -> DPBError:
+    """The error to raise for values that came from Python: our own if one was the cause."""
+    for detail in error.errors():
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, DPBError):
+            return cause
+    return ParameterError(f"not a valid run: {problems(error)}")
+
+
+class Normalisation(Spec):
+    """Mean cumulative rewards at the horizon that score 0 and 1."""
+
+    random: float = Field(allow_inf_nan=False)
+    oracle: float = Field(allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check(self) -> Normalisation:
+        if self.oracle <= self.random:
+            raise ValueError(f"oracle must exceed random, got {self.oracle} and {self.random}")
+        return self
+
+
+class Task(Spec):
+    """One environment with fixed parameters and horizon.
+
+    Attributes:
+        name: Name within the suite.
+        env: Environment id.
+        env_kwargs: Parameters of the problem, without the horizon.
+        horizon: T.
+        description: One or two sentences.
+        normalisation: Frozen constants of the score; None if not measured.
+        track: Name of a track of the suite.
+        requires: Data without which the task cannot run: a registered data set, or a path
+            below ``$DPB_DATA``; None if it needs none.
+        replicates: Instead of the suite's.
+        block: Instead of the suite's.
+    """
+
+    name: Slug
+    env: str
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    horizon: int = Field(ge=2)
+    description: str = ""
+    normalisation: Normalisation | None = None
+    track: Slug | None = None
+    requires: str | None = Field(default=None, min_length=1)
+    replicates: int | None = Field(default=None, ge=1)
+    block: int | None = Field(default=None, ge=1, le=4096)
+
+    @field_validator("env")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in ENVIRONMENTS:
+            raise ValueError(str(unknown_name("environment", value, ENVIRONMENTS)))
+        return value
+
+    @field_validator("env_kwargs")
+    @classmethod
+    def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if "horizon" in value:
+            raise ValueError("the horizon is given beside env_kwargs, not in it")
+        return dict(plain(value, "env_kwargs"))
+
+    @property
+    def kind(self) -> str:
+        """Problem kind."""
+        return environment(self.env).kind
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the problem, defaults included, without the horizon's override."""
+        return {**environment(self.env).parameters(), **self.env_kwargs}
+
+    def problem(self) -> Problem:
+        """Makes the problem; see `dpb_gym.make_problem`."""
+        return make_problem(self.env, **self.env_kwargs, horizon=self.horizon)
+
+    def missing_data(self) -> str:
+        """How to get the data that the task requires, empty if they are here."""
+        if self.requires is None:
+            return ""
+        import dpb_data
+
+        try:
+            dpb_data.find(self.requires)
+        except DataError as error:
+            return str(error)
+        return ""
+
+    def data_digest(self) -> str | None:
+        """Identifies the data that a task stands on; None for synthetic tasks."""
+        source = self.parameters.get("data")
+        if source is None:
+            return None
+        import dpb_data
+
+        if self.kind == "assortment":
+            repair = self.parameters.get("repair")
+            return str(dpb_data.load_searches(str(source), repair=repair).digest())
+        table = dpb_data.load_ratings(str(source))
+        digest = hashlib.sha256()
+        for values, dtype in ((table.users, "<i8"), (table.items, "<i8"), (table.ratings, "<f8")):
+            digest.update(np.ascontiguousarray(values, dtype=dtype).tobytes())
+        return digest.hexdigest()[:32]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the numbers, as plain JSON values."""
+        return {k: getattr(self, k) for k in ("name", "env", "env_kwargs", "horizon")}
+
+
+class AgentRun(Spec):
+    """An agent with its parameters at one budget, under a label.
+
+    The class travels with it, so that agents of scripts and notebooks run in other processes.
+
+    Attributes:
+        label: Display label, unique within a task.
+        name: Registered name, or one made up for a class or function.
+        entry_point: ``"module:Class"``; ``"factory:module:function"`` for a function.
+        params: Keyword arguments of the class.
+        budget: Privacy budget, None for a non-private run.
+        source: Hash of the code that it is made from, see `code_hash`.
+        spec: What the registry knows of the agent; None if it was read from a file.
+        maker: The class, or a function that makes an agent; None if it was read from a file.
+    """
+
+    label: Label
+    name: str = Field(min_length=1)
+    entry_point: str = Field(min_length=1)
+    params: dict[str, Any] = Field(default_factory=dict)
+    budget: AnyBudget = None
+    source: str = ""
+    spec: Any = Field(default=None, exclude=True, repr=False)
+    maker: Any = Field(default=None, exclude=True, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        spec: AgentSpec,
+        label: str | None = None,
+        budget: Budget | str | None = None,
+        params: Mapping[str, Any] | None = None,
+        maker: Callable[..., Any] | None = None,
+    ) -> AgentRun:
+        """Makes a run of an agent.
+
+        Args:
+            spec: What is known of the agent.
+            label: Display label, the name by default.
+            budget: Budget or its text.
+            params: Parameters over the spec's own.
+            maker: Class or function; the spec's class by default.
+
+        Raises:
+            ParameterError: If a value is invalid or cannot be stored.
+            BudgetError: If the budget is invalid.
+        """
+        maker = spec.load() if maker is None else maker
+        try:
+            return cls(
+                label=spec.name if label is None else label,
+                name=spec.name,
+                entry_point=spec.entry_point,
+                params={**spec.params, **(params or {})},
+                budget=budget,  # type: ignore[arg-type]
+                source=code_hash(maker),
+                spec=spec,
+                maker=maker,
+            )
+        except ValidationError as error:
+            raise raised(error) from None
+
+    @property
+    def title(self) -> str:
+        """Label and budget, for messages."""
+        return self.label if self.budget is None else f"{self.label} ({self.budget})"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the numbers, and the label, as plain JSON values."""
+        fields = {k: getattr(self, k) for k in ("label", "name", "entry_point", "source")}
+        params = plain(self.params, f"parameters of agent {self.label!r}")
+        return {**fields, "params": params, "budget": Budget.text(self.budget)}
+
+    def here(self) -> AgentRun:
+        """The same run with the code that is installed here, for one read from a file.
+
+        Raises:
+            UnknownNameError: If the agent is not registered here.
+            AgentError: If it was made by a function, or the name is another class here.
+        """
+        if self.maker is not None:
+            return self
+        if self.entry_point.startswith(FACTORY):
+            raise AgentError("its agent was made by a function, which is not stored")
+        spec = agent_spec(self.name)
+        if spec.entry_point != self.entry_point:
+            raise AgentError(
+                f"agent {self.name!r} is {spec.entry_point} here; it was {self.entry_point}"
+            )
+        return self.model_copy(update={"spec": spec, "maker": spec.load()})
+
+    def make(self) -> Agent:
+        """Makes a fresh agent.
+
+        Raises:
+            ParameterError: If a parameter is unknown or invalid.
+            AgentError: If the maker does not make an agent.
+        """
+        maker, params = self.maker, self.params
+        if inspect.isclass(maker):
+            check_parameters(self.name, maker, params)
+            if issubclass(maker, SingleAgent):
+                return BatchedSingle(lambda: maker(**params))
+        made = maker(**params)
+        if isinstance(made, SingleAgent):
+            return BatchedSingle(lambda: maker(**params))
+        if isinstance(made, Agent):
+            return made
+        raise AgentError(
+            f"agent {self.label!r}: {maker!r} made a {type(made).__name__}, "
+            "which derives neither from Agent nor from SingleAgent"
+        )
+
+
+@lru_cache(maxsize=256)
+def code_hash(maker: Callable[..., Any]) -> str:
+    """Hashes the code of an agent: its module's source, its package's version, its own version.
+
+    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version.
+
+    Args:
+        maker: The agent's class, or a function that makes it.
+    """
+    code = getattr(maker, "func", maker)
+    module = str(getattr(code, "__module__", None))
+    package = distribution(module)
+    version = "" if package in (None, "dpb-gym") else metadata.version(str(package))
+    parts = [str(getattr(maker, "version", "")).encode(), version.encode(), _source(code, module)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:32]
+
+
+def _source(code: Any, module: str) -> bytes:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is not None and Path(file).is_file():
+        return Path(file).read_bytes()
+    try:
+        return inspect.getsource(code).encode()
+    except (OSError, TypeError):
+        members = vars(code).values() if inspect.isclass(code) else [code]
+        codes = [f.__code__ for f in members if hasattr(f, "__code__")]
+        return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
+
+
+@lru_cache(maxsize=256)
+def distribution(module: str) -> str | None:
+    """The installed distribution that holds a module, None if there is none."""
+    top = module.split(".")[0]
+    # First by entry point: an editable install lists no files.
+    for point in metadata.entry_points(group="dpb_gym.agents"):
+        if point.module.split(".")[0] == top and point.dist is not None:
+            return str(point.dist.name)
+    found = sorted(set(metadata.packages_distributions().get(top, ())))
+    return found[0] if found else None
+
+
+class Cell(Spec):
+    """One agent on one block of replicates of one task: all that decides its numbers.
+
+    Attributes:
+        algorithm: `ALGORITHM_VERSION` of the code.
+        suite: Name of the suite.
+        protocol: Its `Suite.protocol`.
+        task: The task.
+        data: Digest of its data, None for synthetic tasks.
+        agent: The agent at its budget.
+        checkpoints: Recorded rounds, increasing, the last one the horizon.
+        seed: Replicate i has seed ``seed + i``.
+        start: First replicate.
+        stop: Last replicate plus one.
+    """
+
+    algorithm: int = Field(default_factory=lambda: ALGORITHM_VERSION)
+    suite: str
+    protocol: str
+    task: Task
+    data: str | None = None
+    agent: AgentRun
+    checkpoints: tuple[int, ...] = Field(min_length=1)
+    seed: int = Field(ge=0)
+    start: int = Field(ge=0)
+    stop: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Cell:
+        if self.stop <= self.start:
+            raise ValueError(f"replicates {self.start}..{self.stop} are none")
+        return self
+
+    @classmethod
+    def read(cls, text: str | bytes) -> Cell:
+        """Reads a cell from its `text`.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        return cls.model_validate_json(text)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What all blocks of one row share, as plain JSON values."""
+        shared = {k: getattr(self, k) for k in ("algorithm", "suite", "protocol", "data", "seed")}
+        own = {"task": self.task.identity, "agent": self.agent.identity}
+        return {**shared, **own, "checkpoints": list(self.checkpoints)}
+
+    @property
+    def text(self) -> str:
+        """The cell as canonical JSON."""
+        return canonical({**self.identity, "start": self.start, "stop": self.stop})
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of `text`, as hexadecimal text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Task, label and budget: the row of the leaderboard that it belongs to."""
+        return self.task.name, self.agent.label, Budget.text(self.agent.budget)
+
+    @property
+    def replicates(self) -> range:
+        """Numbers of the replicates."""
+        return range(self.start, self.stop)
+
+    @property
+    def seeds(self) -> range:
+        """Seeds of the replicates."""
+        return range(self.seed + self.start, self.seed + self.stop)
+
+    def __str__(self) -> str:
+        return f"{self.task.name} / {self.agent.title} / replicates {self.start}-{self.stop - 1}"
