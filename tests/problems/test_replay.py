@@ -384,7 +384,7 @@ def test_rounds_of_a_person_can_be_limited(table):
     even = ReplayProblem(table, dim=5, horizon=300, rounds_per_user=5)
     assert uses(*run_of(even)) == [even.info.rating_uses, even.info.person_uses]
     assert even.info.person_uses == 5 < free.info.person_uses
-    assert even.info.rating_uses > free.info.rating_uses
+    assert even.info.rating_uses >= free.info.rating_uses
     for wrong in ({"rounds_per_user": 0}, {"rounds_per_user": 2, "repeats": True}, {"repeats": 1}):
         with pytest.raises(ParameterError):
             ReplayProblem(table, dim=5, **wrong)
