@@ -7,6 +7,8 @@ import os
 import uuid
 from pathlib import Path
 
+from dpb_gym.errors import ParameterError
+
 TEMPORARY = ".tmp"
 
 
@@ -33,3 +35,21 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def target(path: str | os.PathLike[str]) -> Path:
+    """Returns `path` as a Path with its parent folder made.
+
+    Raises:
+        ParameterError: `path` is no path, names a folder, or a parent of it is a file.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ParameterError(f"path must be a file path, got {path!r}")
+    result = Path(path)
+    if not result.name or result.is_dir():
+        raise ParameterError(f"path must name a file, got the folder {str(path)!r}")
+    try:
+        result.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ParameterError(f"a parent of {str(path)!r} is a file, not a folder") from error
+    return result

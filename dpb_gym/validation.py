@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -48,6 +49,35 @@ def real(
         "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
     )
     raise ParameterError(f"{name} must be a finite number {interval}, got {shown(value)}")
+
+
+# Controls, surrogates, line ends, and formats: direction marks and what has no width.
+_UNSEEN = frozenset(("Cc", "Cs", "Cf", "Zl", "Zp"))
+
+
+def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> str:
+    """Returns `value` if it is printable text that can be written to a file.
+
+    Args:
+        name: What it is, for the message.
+        value: The text.
+        empty: Whether it may be empty.
+        lines: Whether it may hold line breaks and tabs.
+
+    Raises:
+        ParameterError: If it is no text, is empty, or holds characters that cannot be seen.
+    """
+    if not isinstance(value, str):
+        raise ParameterError(f"{name} must be a string, got {type(value).__name__}")
+    if not empty and not value.strip():
+        raise ParameterError(f"{name} must not be empty")
+    checked = value.replace("\n", "").replace("\t", "") if lines else value
+    if any(unicodedata.category(c) in _UNSEEN for c in checked):
+        raise ParameterError(
+            f"{name} must hold no control, surrogate, direction or zero-width characters, "
+            f"got {value!r}"
+        )
+    return value
 
 
 def flag(name: str, value: Any) -> bool:

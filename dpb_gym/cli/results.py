@@ -34,13 +34,12 @@ def leaderboard(
         print(report.to_json(data))
     else:
         report.table(data)
-        for note in data.notes:
-            print(note)
     messages = sys.stderr if as_json else sys.stdout
     if html is not None:
         print(f"page written to {report.html(data, html)}", file=messages)
     if plot is not None:
-        print(f"regret curves written to {report.plot(data, plot)}", file=messages)
+        report.plot(data, plot)
+        print(f"regret curves written to {plot}", file=messages)
 
 
 def _say(line: str) -> None:

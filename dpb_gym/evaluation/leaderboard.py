@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +14,29 @@ from dpb_gym.agent import agent_specs
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.data_notes import data_notes
-from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.outcome import COMPUTED, CellResult
 from dpb_gym.evaluation.spec import Cell, Task
 from dpb_gym.evaluation.suite import Suite
-from dpb_gym.evaluation.track_scores import track_results
+from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.model import (
+    Interval,
+    LeaderboardData,
+    Normalisation,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
+from dpb_gym.report.views import contests, verdict_class
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
 
 NON_PRIVATE = "non-private"
 REPORT_DELTA = 1e-5
+CURVE_RESAMPLES = 500
+"""Bands are drawn, not quoted."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,7 @@ class Series:
         reward: Cumulative reward ``(n, C)``.
         guarantee: The weakest guarantee of its cells, None if one of them has none.
         rounds_per_second: Agent rounds per second over all timed cells, None if unknown.
+        trust: Provenance of its least trustworthy cell, see `CellResult.provenance`.
     """
 
     task: str
@@ -53,6 +67,12 @@ class Series:
     reward: Array
     guarantee: dict[str, Any] | None
     rounds_per_second: float | None
+    trust: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Task, label and budget."""
+        return self.task, self.agent, self.budget
 
     @property
     def final_regret(self) -> dict[int, float]:
@@ -97,7 +117,14 @@ def _join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
         np.stack([taken[i][0].reward[taken[i][1]] for i in order]),
         _weakest([result.guarantee for result in cells]),
         rounds / seconds if seconds > 0 and rounds > 0 else None,
+        _least([result.provenance for result in cells]),
     )
+
+
+def _least(provenances: Sequence[str]) -> str:
+    """A statement outweighs a computation here, which is nobody's word but ours."""
+    stated = sorted(p for p in provenances if p.startswith("stated"))
+    return next(iter([*stated, *(p for p in provenances if p != COMPUTED)]), COMPUTED)
 
 
 def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
@@ -126,6 +153,9 @@ def to_leaderboard(
 ) -> LeaderboardData:
     """Builds the leaderboard of a suite's results.
 
+    Time and memory are linear in the rows: chances of improvement are computed against the
+    neighbours of the same notion, unit and budget only.
+
     Args:
         suite: The suite.
         series: Its rows, see `collect`.
@@ -138,8 +168,11 @@ def to_leaderboard(
     """
     tasks = []
     remarks = list(notes)
+    by_task: dict[str, list[Series]] = {}
+    for s in series:
+        by_task.setdefault(s.task, []).append(s)
     for task in suite.tasks:
-        rows = [s for s in series if s.task == task.name]
+        rows = by_task.get(task.name, [])
         if not rows:
             continue
         remarks += data_notes(task)
@@ -151,7 +184,19 @@ def to_leaderboard(
                     f"Incomplete: {title} on {task.name} has {len(s.replicates)} of {most} "
                     "replicates."
                 )
-        tasks.append(_task(task, rows, most, audits or {}))
+        tasks.append(
+            TaskResult(
+                task=task.name,
+                env_id=task.env,
+                problem=task.kind,
+                description=task.description,
+                horizon=task.horizon,
+                replicates=most,
+                normalisation=_constants(task),
+                rows=_ranked([_row(task, s, (audits or {}).get(s.place)) for s in rows]),
+                track=task.track or "",
+            )
+        )
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
@@ -161,71 +206,146 @@ def to_leaderboard(
         command=command,
         tasks=tuple(tasks),
         notes=tuple(remarks),
-        tracks=track_results(suite, series, tasks),
+        tracks=tuple(_tracks(suite, tasks)),
     )
-
-
-def _task(
-    task: Task,
-    series: Sequence[Series],
-    replicates: int,
-    audits: Mapping[tuple[str, str, str], Mapping[str, Any]],
-) -> TaskResult:
-    finals = [s.final_regret for s in series]
-    rows = [_row(task, s, audits.get((s.task, s.agent, s.budget))) for s in series]
-    improved = []
-    for i, row in enumerate(rows):
-        others = {
-            rows[j].key: metrics.probability_of_improvement(finals[i], finals[j])
-            for j in range(len(rows))
-            if j != i
-        }
-        improved.append(_with_improvement(row, others))
-    return TaskResult(
-        task=task.name,
-        env_id=task.env,
-        problem=task.kind,
-        description=task.description,
-        horizon=task.horizon,
-        replicates=replicates,
-        normalisation=None if task.normalisation is None else task.normalisation.model_dump(),
-        rows=tuple(improved),
-        track=task.track or "",
-    )
-
-
-def _with_improvement(row: Row, others: dict[str, float]) -> Row:
-    return replace(row, improvement=others or None)
 
 
 def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     text, notion, unit = describe_guarantee(series.guarantee)
-    curve = metrics.bands(series.regret)
-    reward = series.reward[:, -1]
-    score: Interval | None = None
-    if task.normalisation is not None:
-        score = metrics.bootstrap(
-            metrics.normalised_score(series.regret[:, -1], task.normalisation.model_dump())
-        )
+    finals = np.stack([series.regret[:, -1], series.reward[:, -1]], axis=1)
+    regret, reward = metrics.bands(finals)
+    curve = metrics.limits(series.regret, resamples=CURVE_RESAMPLES)
     return Row(
         agent=series.agent,
         name=series.cell.agent.name,
-        budget=series.budget,
-        guarantee=text,
+        budget=Budget.parse(series.budget),
         notion=notion,
         unit=unit,
-        regret=metrics.bootstrap(series.regret[:, -1]),
-        iqm_regret=metrics.bootstrap(series.regret[:, -1], metrics.iqm),
-        score=score,
-        reward=metrics.bootstrap(reward),
+        guarantee=text,
+        regret=regret,
+        iqm_regret=metrics.bootstrap(series.regret[:, -1], metrics.MIDDLE),
+        score=_score(regret, _constants(task)),
+        reward=reward,
         rounds_per_second=series.rounds_per_second,
-        curve=tuple(
-            (int(t), band.mean, band.low, band.high) for t, band in zip(series.rounds, curve)
-        ),
-        params=series.cell.agent.identity["params"],
-        audit=audit,
+        curve=zip(series.rounds.tolist(), *(ends.tolist() for ends in curve)),  # type: ignore[arg-type]
+        params=series.cell.agent.params,
+        audit=audit,  # type: ignore[arg-type]
+        finals=series.final_regret,
         replicates=len(series.replicates),
+        trust=series.trust,
     )
+
+
+def _constants(task: Task) -> Normalisation | None:
+    return None if task.normalisation is None else Normalisation(**task.normalisation.model_dump())
+
+
+def _score(regret: Interval, constants: Normalisation | None) -> Interval | None:
+    """The score is linear in the regret, so its interval is that of the regret."""
+    if constants is None:
+        return None
+    ends = (regret.mean, regret.high, regret.low)
+    return Interval(*metrics.normalised_score(ends, vars(constants)).tolist())
+
+
+def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The same rows, with what each knows of its rivals at equal notion, unit and budget."""
+    found = {row.key: row for row in rows}
+    for rivals in contests(rows).values():
+        rivals.sort(key=lambda row: (row.regret.mean, row.key))
+        for place, row in enumerate(rivals):
+            near = [*rivals[max(0, place - 1) : place], *rivals[place + 1 : place + 2]]
+            found[row.key] = replace(
+                row,
+                improvement={
+                    other.key: metrics.probability_of_improvement(row.finals, other.finals)
+                    for other in near
+                },
+                lead=_lead([metrics.differences(near[0].finals, row.finals)])
+                if place == 0 and near
+                else None,
+            )
+    return tuple(found.values())
+
+
+def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
+    """The mean lead over some tasks, None where too few customers were the same."""
+    if not differences or min(map(len, differences)) < metrics.MIN_PAIRS:
+        return None
+    return metrics.stratified_bootstrap(differences)
+
+
+def _tracks(suite: Suite, tasks: Sequence[TaskResult]) -> Iterator[TrackResult]:
+    """One result per track with rows, in the order of the suite."""
+    for name, track in suite.tracks.items():
+        members = [task for task in tasks if task.track == name]
+        if members:
+            yield TrackResult(
+                track=name,
+                title=track.title,
+                description=track.description.strip(),
+                tasks=tuple(task.task for task in members),
+                rows=_track_rows({t.task: t for t in members if t.normalisation is not None}),
+            )
+
+
+def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
+    """Mean scores over the tasks, each weighing the same.
+
+    Intervals resample the replicates within each task. Rows that miss a task say on which they
+    have results and are no match for complete ones.
+    """
+    members: dict[str, dict[str, Row]] = {}
+    for task in tasks.values():
+        for row in task.rows:
+            members.setdefault(row.key, {})[task.task] = row
+    scores = {
+        key: {task: _scores(tasks[task], row) for task, row in mine.items()}
+        for key, mine in members.items()
+    }
+    found = {}
+    for key, parts in members.items():
+        row = next(iter(parts.values()))
+        found[key] = TrackRow(
+            agent=row.agent,
+            name=row.name,
+            budget=row.budget,
+            notion=row.notion,
+            unit=row.unit,
+            score=metrics.stratified_bootstrap([list(s.values()) for s in scores[key].values()]),
+            tasks=tuple(parts),
+            verdict=_verdict(list(parts.values())),
+            trust=next((r.trust for r in parts.values() if r.stated), row.trust),
+        )
+    complete = (row for row in found.values() if len(row.tasks) == len(tasks))
+    for rivals in contests(complete).values():
+        if len(rivals) == 1:
+            continue
+        rivals.sort(key=lambda row: (-row.score.mean, row.key))
+        for place, mine in enumerate(rivals):
+            best = rivals[place == 0].key
+            pairs = [(members[mine.key][task], members[best][task]) for task in tasks]
+            chances = [metrics.probability_of_improvement(a.finals, b.finals) for a, b in pairs]
+            ahead = [
+                metrics.differences(scores[mine.key][task], scores[best][task])
+                for task in (tasks if place == 0 else ())
+            ]
+            found[mine.key] = replace(mine, ahead=float(np.mean(chances)), lead=_lead(ahead))
+    return tuple(found.values())
+
+
+def _scores(task: TaskResult, row: Row) -> dict[int, float]:
+    """Score by replicate."""
+    assert task.normalisation is not None
+    found = metrics.normalised_score(list(row.finals.values()), vars(task.normalisation))
+    return dict(zip(row.finals, found.tolist()))
+
+
+def _verdict(rows: Sequence[Row]) -> str:
+    """The worst verdict of some rows, empty if none was audited."""
+    verdicts = [row.audit.verdict for row in rows if row.audit is not None]
+    failed = [verdict for verdict in verdicts if verdict_class(verdict) == "fail"]
+    return next(iter([*failed, *verdicts]), "")
 
 
 def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
@@ -241,5 +361,11 @@ def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | 
     """A stored guarantee in one line, with its notion and unit (None if non-private)."""
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    read = read_guarantee(guarantee)
+    return _described(json.dumps(guarantee, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=4096)
+def _described(guarantee: str) -> tuple[str, str, str]:
+    # Rows share guarantees, and epsilon at a delta is a search over orders.
+    read = read_guarantee(json.loads(guarantee))
     return read.describe(REPORT_DELTA), read.notion, read.unit

@@ -7,8 +7,9 @@ probabilities of improvement are therefore paired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,146 +21,143 @@ from dpb_gym.report.model import Interval
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 SEED = 20_240_229
+MIDDLE = 0.25
+"""What an interquartile mean cuts from each end."""
+MIN_PAIRS = 6
+"""Below six pairs no sign test can reject at 5%, so nothing is said of a lead."""
 
 Floats: TypeAlias = NDArray[np.float64]
-Statistic: TypeAlias = Callable[..., Floats]
 
 
-def iqm(values: ArrayLike, axis: int = -1) -> Floats:
-    """Interquartile mean: the mean of the middle half (25% cut from each end).
+def trimmed_mean(values: ArrayLike, cut: float = 0.0) -> Floats:
+    """Mean over the replicates (first axis) without a share `cut` of them at each end.
 
     Args:
-        values: At least one replicate along `axis`.
-        axis: Axis of the replicates.
+        values: At least one replicate along the first axis.
+        cut: In [0, 1/2); `MIDDLE` gives the interquartile mean.
     """
-    from scipy.stats import trim_mean
-
-    return np.asarray(trim_mean(np.asarray(values, dtype=np.float64), 0.25, axis=axis))
-
-
-def mean(values: ArrayLike, axis: int = -1) -> Floats:
-    """Mean over the replicates along `axis`."""
-    return np.asarray(np.mean(np.asarray(values, dtype=np.float64), axis=axis))
+    sample = np.asarray(values, dtype=np.float64)
+    return np.asarray(_kept(np.sort(sample, axis=0) if cut else sample, cut).mean(axis=0))
 
 
-def bootstrap(
+def _kept(ranked: NDArray[Any], cut: float) -> NDArray[Any]:
+    out = int(cut * len(ranked))
+    return ranked[out : len(ranked) - out]
+
+
+@lru_cache(maxsize=16)
+def _counts(n: int, cut: float, resamples: int, seed: tuple[int, ...]) -> Floats:
+    """How often each ranked value stands in the kept part of each resample ``(resamples, n)``.
+
+    Resampling values or their ranks is the same, so a trimmed mean of every resample is one
+    product with this matrix.
+    """
+    drawn = np.sort(np.random.default_rng([*seed, n]).integers(0, n, (resamples, n)), axis=1)
+    kept = _kept(drawn.T, cut).T + n * np.arange(resamples)[:, None]
+    return np.bincount(kept.ravel(), minlength=resamples * n).reshape(resamples, n).astype(float)
+
+
+def _resampled(
+    sample: Floats, cut: float, resamples: int, seed: tuple[int, ...]
+) -> tuple[Floats, Floats]:
+    """The trimmed mean of a sample ``(n, C)`` and of its resamples ``(resamples, C)``."""
+    n = len(sample)
+    # Columns keep whole replicates together; with a cut they are ranked one by one.
+    ranked = np.sort(sample, axis=0) if cut else sample
+    means = _counts(n, cut, resamples, seed) @ ranked / len(_kept(ranked, cut))
+    return trimmed_mean(sample, cut), np.clip(means, sample.min(axis=0), sample.max(axis=0))
+
+
+def limits(
     values: ArrayLike,
-    statistic: Statistic = mean,
+    cut: float = 0.0,
     *,
     confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
     seed: int = SEED,
-) -> Interval:
-    """A statistic of the replicates with its percentile-bootstrap interval.
+) -> tuple[Floats, Floats, Floats]:
+    """Means of columns with the ends of their intervals, resampled together.
 
     Args:
-        values: One number per replicate ``(n,)``, n >= 1. With n = 1 the interval has no
-            width.
-        statistic: `mean`, `iqm`, or any function of (values, axis).
+        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. With n = 1 the
+            intervals have no width.
+        cut: See `trimmed_mean`.
         confidence: Coverage in (0, 1).
         resamples: Number of resamples.
         seed: Seed of the resampling.
 
+    Returns:
+        Means, lower and upper ends, each ``(C,)``.
+
     Raises:
         ParameterError: If there is no replicate or a value is not finite.
-    """
-    sample = _sample(values)
-    return bands(sample[:, None], statistic, confidence, resamples, seed)[0]
-
-
-def bands(
-    values: ArrayLike,
-    statistic: Statistic = mean,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> list[Interval]:
-    """Intervals of several columns that are resampled together (whole replicates).
-
-    Args:
-        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve.
-        statistic: See `bootstrap`, with the other arguments.
     """
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 2 or len(sample) == 0 or not np.isfinite(sample).all():
         raise ParameterError("values must be finite numbers, replicates by columns, not empty")
-    confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    centre = statistic(sample, axis=0)
-    if len(sample) == 1:
-        return [Interval(float(c), float(c), float(c)) for c in centre]
-    from scipy import stats
+    return _ends(*_resampled(sample, cut, resamples, (seed,)), confidence)
 
-    found = stats.bootstrap(
-        (sample,),
-        statistic,
-        n_resamples=resamples,
-        confidence_level=confidence,
-        method="percentile",
-        axis=0,
-        vectorized=True,
-        batch=250,
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return [
-        Interval(float(c), float(min(lo, c)), float(max(hi, c)))
-        for c, lo, hi in zip(centre, np.atleast_1d(found.low), np.atleast_1d(found.high))
-    ]
+
+def _ends(centre: Floats, means: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
+    confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    tail = 50.0 * (1.0 - confidence)
+    low, high = np.percentile(means, [tail, 100.0 - tail], axis=0)
+    return centre, np.minimum(low, centre), np.maximum(high, centre)
+
+
+def bootstrap(values: ArrayLike, cut: float = 0.0, **options: float) -> Interval:
+    """A (trimmed) mean of the replicates with its percentile-bootstrap interval.
+
+    Args:
+        values: One number per replicate ``(n,)``, n >= 1.
+        cut: See `trimmed_mean`.
+        **options: See `limits`.
+
+    Raises:
+        ParameterError: If there is no replicate or a value is not finite.
+    """
+    (band,) = bands(_sample(values)[:, None], cut, **options)
+    return band
+
+
+def bands(values: ArrayLike, cut: float = 0.0, **options: float) -> list[Interval]:
+    """Intervals of several columns; see `limits`."""
+    found = limits(values, cut, **options)  # type: ignore[arg-type]
+    return [Interval(*column) for column in zip(*(ends.tolist() for ends in found))]
 
 
 def stratified_bootstrap(
     strata: Sequence[ArrayLike],
-    statistic: Statistic = mean,
     *,
     confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Interval:
-    """A statistic of several tasks' scores, averaged over the tasks, each weighing the same.
+    """A mean of several tasks' mean scores, each task weighing the same.
 
     Replicates are resampled within each task.
 
     Args:
         strata: One array of scores per task, of any lengths.
-        statistic: See `bootstrap`, with the other arguments.
+        confidence: See `limits`, with the other arguments.
 
     Raises:
         ParameterError: If there is no task, or one has no finite score.
     """
     if len(strata) == 0:
         raise ParameterError("a stratified bootstrap needs at least one task")
-    samples = [_sample(values) for values in strata]
-    centre = float(np.mean([statistic(sample, axis=-1) for sample in samples]))
-    rng = np.random.default_rng(seed)
-    drawn = [
-        statistic(sample[rng.integers(0, len(sample), (resamples, len(sample)))], axis=-1)
-        for sample in samples
+    parts = [
+        _resampled(_sample(values)[:, None], 0.0, resamples, (seed, place))
+        for place, values in enumerate(strata)
     ]
-    values = np.mean(drawn, axis=0)
-    tail = 100.0 * (1.0 - confidence) / 2.0
-    low, high = np.percentile(values, [tail, 100.0 - tail])
-    return Interval(centre, float(min(low, centre)), float(max(high, centre)))
+    centre = np.mean([centre for centre, _ in parts], axis=0)
+    found = _ends(centre, np.mean([means for _, means in parts], axis=0), confidence)
+    return Interval(*(float(end[0]) for end in found))
 
 
-def paired_difference(
-    first: Mapping[int, float],
-    second: Mapping[int, float],
-    statistic: Statistic = mean,
-    **options: float,
-) -> Interval:
-    """The difference first - second over the replicates that both have.
-
-    Args:
-        first: One number per replicate, by replicate.
-        second: The same of the other agent.
-        statistic: See `bootstrap`, with `options`.
-
-    Raises:
-        ParameterError: If they share no replicate.
-    """
-    shared = sorted(set(first) & set(second))
-    if not shared:
-        raise ParameterError("the two agents share no replicate, so nothing can be paired")
-    return bootstrap([first[i] - second[i] for i in shared], statistic, **options)  # type: ignore[arg-type]
+def differences(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
+    """First minus second on the replicates that both have, in their order."""
+    return [first[i] - second[i] for i in sorted(set(first) & set(second))]
 
 
 def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, float]) -> float:

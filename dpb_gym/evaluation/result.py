@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dpb_gym import report
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit, read_audits
 from dpb_gym.evaluation.leaderboard import Series, collect, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Failure
@@ -17,7 +19,14 @@ from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.model import LeaderboardData
+from dpb_gym.report.exports import budget_numbers
+from dpb_gym.report.model import LeaderboardData, Row, TaskResult
+from dpb_gym.report.views import Line, Table, board
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class Result:
@@ -114,10 +123,12 @@ class Result:
     def records(self) -> list[dict[str, Any]]:
         """One dict per agent, replicate and checkpoint, ready for a data frame.
 
-        Keys: task, agent, budget, replicate, seed, round, regret, reward (cumulative).
+        Keys: task, agent, budget (text) and its numbers rho, epsilon and delta, replicate,
+        seed, round, regret, reward (cumulative).
         """
         rows = []
         for s in self.series:
+            numbers = budget_numbers(Budget.parse(s.budget))
             for i, replicate in enumerate(s.replicates.tolist()):
                 for c, t in enumerate(s.rounds.tolist()):
                     rows.append(
@@ -125,6 +136,7 @@ class Result:
                             "task": s.task,
                             "agent": s.agent,
                             "budget": s.budget,
+                            **numbers,
                             "replicate": replicate,
                             "seed": s.cell.seed + replicate,
                             "round": t,
@@ -170,22 +182,111 @@ class Result:
                 found[s.task, s.agent, s.budget] = row
         return found
 
+    def improvement(self, first: Any, second: Any, task: str | None = None) -> float:
+        """Probability that one row has less regret than another on the same customers.
+
+        Args:
+            first: The agent's label, or (label, budget) if it ran with several.
+            second: The other row.
+            task: Name of the task, needed only if there are several.
+
+        Raises:
+            UnknownNameError: If there is no such agent.
+            ParameterError: If they do not name exactly one row each.
+        """
+        pair = ((row, None) if isinstance(row, str) else row for row in (first, second))
+        a, b = (self._find(label, budget, task) for label, budget in pair)
+        return metrics.probability_of_improvement(a.final_regret, b.final_regret)
+
     def table(self) -> None:
         """Prints regret, 95% interval, normalised score, guarantee and rounds per second."""
-        from dpb_gym import report
-
         report.table(self.to_leaderboard())
 
-    def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draws the regret curves to a file (``.png``, ``.pdf`` or ``.svg``)."""
-        from dpb_gym import report
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draws the regret curves; see `dpb_gym.report.plot` for the options."""
+        return report.plot(self.to_leaderboard(), path, **options)
 
-        return report.plot(self.to_leaderboard(), path)
+    def plot_frontier(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
+        """Draws regret against budget; see `dpb_gym.report.plot_frontier` for the options."""
+        return report.plot_frontier(self.to_leaderboard(), path, **options)
+
+    def plot_paired(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        against: str | None = None,
+        task: str | None = None,
+        agents: Sequence[str] | None = None,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draws each row's regret minus a baseline's on the same customers.
+
+        Args:
+            path: File to write; a figure is returned in any case.
+            against: Label of the baseline; by default the best agent without privacy.
+            task: Name of the task, needed only if there are several.
+            agents: Labels to draw; all but the references by default.
+            ax: Axes to draw in, instead of a new figure.
+
+        Raises:
+            UnknownNameError: If there is no such agent.
+            ParameterError: If task or baseline do not name one.
+        """
+        tables = [t for t in board(self.to_leaderboard()).tasks if task in (None, t.name)]
+        if len(tables) != 1:
+            names = ", ".join(self.kinds)
+            raise ParameterError(f"plot_paired draws one task; name one of: {names}")
+        (table,) = tables
+        base = table.rival if against is None else self._line(table, against)
+        if base is None:
+            raise ParameterError("no agent here is without privacy; name one with against=")
+        if agents is not None:
+            for label in agents:
+                self._line(table, label)
+        chosen = [
+            line
+            for line in table.ordered
+            if line is not base
+            and (line.row.agent in agents if agents is not None else not line.reference)
+        ]
+        found = []
+        for line in chosen:
+            assert isinstance(line.row, Row) and isinstance(base.row, Row)
+            values = metrics.differences(line.row.finals, base.row.finals)
+            if values:
+                found.append(report.Difference(line.row, values, metrics.bootstrap(values)))
+        source = table.source
+        assert isinstance(source, TaskResult)
+        return report.plot_paired(source, base.label, found, path, ax=ax)
+
+    @staticmethod
+    def _line(table: Table, label: str) -> Line:
+        for line in table.ordered:
+            if label in (line.row.agent, line.row.key):
+                return line
+        raise unknown_name("agent label", label, {line.row.key for line in table.ordered})
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per task, agent and budget as a pandas data frame; see `dpb_gym.report.records`.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        return report.to_frame(self.to_leaderboard())
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """The same as CSV: the path, or the text without one."""
+        return report.to_csv(self.to_leaderboard(), path)
+
+    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """A booktabs table per task: the path, or the text without one."""
+        return report.to_latex(self.to_leaderboard(), path)
+
+    def _repr_html_(self) -> str:
+        return report.html_table(self.to_leaderboard())
 
     def html(self, path: str | os.PathLike[str]) -> Path:
         """Writes the self-contained leaderboard page."""
-        from dpb_gym import report
-
         return report.html(self.to_leaderboard(), path)
 
     def save(self, path: str | os.PathLike[str]) -> Path:

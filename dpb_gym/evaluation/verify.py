@@ -145,11 +145,7 @@ def unavailable(cell: Cell) -> str:
         return f"agent {run.name!r} ({run.entry_point}) is not installed here"
     if cell.data is None:
         return ""
-    source = cell.task.parameters["data"]
-    if isinstance(source, dict):
-        if "digest" in source:
-            return f"its data ({source.get('name')}) were given in memory and are not stored"
-        source = source.get("source", "")
+    source = str(cell.task.parameters.get("data"))
     return cell.task.model_copy(update={"requires": source}).missing_data()
 
 

@@ -190,16 +190,16 @@ def train_offline(
         if spec.uses_oracle:
             raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
         check_supported(spec, info, budget)
-        learner, streams = spec.make(), spec.streams(seeds, budget)
+        learner = spec.make()
     elif params:
         raise ParameterError("parameters need the name of a registered agent")
     else:
-        learner, streams = agent, AgentStreams(seeds, f"{type(agent).__qualname__}, {budget}")
+        learner = agent
     if method == "all" and isinstance(learner, BatchedSingle):
         raise AgentError(
             "a SingleAgent learns from its own choices only: train it with method='replay'"
         )
-    learner.set_up(info, streams, budget)
+    learner.begin(info, AgentStreams(seeds), budget)
     B = len(seeds)
     smallest = float(log.propensities.min())
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY])

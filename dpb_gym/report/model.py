@@ -1,60 +1,186 @@
-"""What a leaderboard is made of: plain, frozen, validated data.
+"""What a leaderboard is made of: frozen, validated data.
 
-The report room draws these and nothing else. Whoever stores results builds them, so the tables,
+The report room draws these and nothing else. Whoever stores results builds them, so tables,
 plots and pages do not know how results are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
 
+import numpy as np
+import pydantic.dataclasses
+from pydantic import BeforeValidator, PlainValidator, ValidationError, ValidationInfo
+
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.fields import (
-    NO_BUDGET,
-    Interval,
-    check_interval,
-    count,
-    instances,
-    mapping,
-    number,
-    probabilities,
-    row_key,
-    text,
-)
-from dpb_gym.report.tracks import TrackResult, TrackRow
+from dpb_gym.privacy.budget import Budget
 
-__all__ = [
-    "NO_BUDGET",
-    "PROBLEMS",
-    "CurvePoint",
-    "Interval",
-    "LeaderboardData",
-    "Row",
-    "TaskResult",
-    "TrackResult",
-    "TrackRow",
-]
-
-PROBLEMS: tuple[str, ...] = ("assortment", "pricing", "recommendation")
 CurvePoint: TypeAlias = tuple[int, float, float, float]
+_Class = TypeVar("_Class", bound=type)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One agent at one budget on one task.
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def _model(cls: _Class) -> _Class:
+    """A frozen pydantic dataclass whose errors are ours."""
+    made = pydantic.dataclasses.dataclass(frozen=True)(cls)
+    init = made.__init__
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            init(self, *args, **kwargs)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, (cls.__name__, *first["loc"])))
+            own = first.get("ctx", {}).get("error")
+            reason = own or f"{first['msg']}, got {_brief(first['input'])}"
+            raise ParameterError(f"{place}: {reason}") from None
+
+    made.__init__ = checked  # type: ignore[method-assign]
+    return made  # type: ignore[return-value]
+
+
+def _brief(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:79] + "…"
+
+
+def _check(check: Callable[..., Any], *args: Any, **kwargs: Any) -> BeforeValidator:
+    def run(value: Any, info: ValidationInfo) -> Any:
+        return check(str(info.field_name), value, *args, **kwargs)
+
+    return BeforeValidator(run)
+
+
+Label: TypeAlias = Annotated[str, _check(validation.text)]
+MaybeLabel: TypeAlias = Annotated[str, _check(validation.text, empty=True)]
+Prose: TypeAlias = Annotated[str, _check(validation.text, empty=True, lines=True)]
+Number: TypeAlias = Annotated[float, _check(validation.real)]
+Positive: TypeAlias = Annotated[float, _check(validation.real, 0.0, open_low=True)]
+NotNegative: TypeAlias = Annotated[float, _check(validation.real, 0.0)]
+Chance: TypeAlias = Annotated[float, _check(validation.real, 0.0, 1.0)]
+Natural: TypeAlias = Annotated[int, _check(validation.integer, 0)]
+Count: TypeAlias = Annotated[int, _check(validation.integer, 1)]
+
+
+@_model
+class Interval:
+    """An estimate with a confidence interval.
+
+    Attributes:
+        mean: The estimate.
+        low: Lower end of the interval.
+        high: Upper end, at least `low`.
+
+    Raises:
+        ParameterError: A value is not finite, or `low` exceeds `high`.
+    """
+
+    mean: Number
+    low: Number
+    high: Number
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} exceeds high {self.high}")
+
+
+@_model
+class Audit:
+    """What a statistical attack on an agent found.
+
+    Attributes:
+        claimed: The epsilon that the audited agent claims.
+        lower_bound: Lower bound on its true epsilon.
+        verdict: In words: whether the bound refutes the claim.
+    """
+
+    claimed: NotNegative
+    lower_bound: NotNegative
+    verdict: Label
+
+
+def _curve(points: Any) -> tuple[CurvePoint, ...]:
+    """Checks a whole curve at once: there are a hundred thousand points in a large leaderboard."""
+    try:
+        points = list(points)
+        table = np.array(points, dtype=np.float64).reshape(len(points), 4)
+    except (TypeError, ValueError):
+        raise ValueError("curve must hold (round, mean, low, high)") from None
+    rounds = table[:, 0]
+    if not np.isfinite(table).all():
+        raise ValueError("curve must be finite")
+    if (rounds < 0).any() or (rounds != np.floor(rounds)).any():
+        raise ValueError("a round of curve must be an integer >= 0")
+    if (np.diff(rounds) <= 0).any():
+        raise ValueError("rounds of curve must increase")
+    if (table[:, 2] > table[:, 3]).any():
+        raise ValueError("a low of curve exceeds its high")
+    return tuple((int(t), *values) for t, *values in table.tolist())  # type: ignore[misc]
+
+
+def _distinct(names: Iterable[str], what: str) -> None:
+    seen: set[str] = set()
+    twice = sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    if twice:
+        raise ValueError(f"{what} twice: {', '.join(twice)}")
+
+
+@_model
+class Entry:
+    """One agent at one budget.
 
     Attributes:
         agent: Display label.
         name: Registered agent name.
-        budget: What was asked for, e.g. ``"rho=1"``, or ``"none"``.
-        guarantee: What was spent, in one line; ``"non-private"`` when nothing is promised.
+        budget: What was asked for, None for nothing; its text is taken too.
         notion: Protected output (``"joint"``, ``"anticipating"``, ``"central"``, ``"local"``),
             or None.
         unit: Protected unit (``"user-round"``, ``"reward"``, ``"user"``), None exactly when
             `notion` is.
+        trust: Who says so: ``"computed here"``, ``"recomputed here"`` or ``"stated by NAME"``.
+    """
+
+    agent: Label
+    name: Label
+    budget: Annotated[Budget | None, BeforeValidator(Budget.parse)]
+    notion: Label | None
+    unit: Label | None
+    trust: Label = field(default="computed here", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if (self.notion is None) != (self.unit is None):
+            raise ValueError(
+                f"notion and unit are both text or both None, not {self.notion!r}, {self.unit!r}"
+            )
+
+    @property
+    def key(self) -> str:
+        """Names the row within its table: the label, and the budget where there is one."""
+        return self.agent if self.budget is None else f"{self.agent} ({self.budget})"
+
+    @property
+    def private(self) -> bool:
+        """Whether the row promises anything."""
+        return self.notion is not None
+
+    @property
+    def stated(self) -> bool:
+        """Whether nobody but its sender vouches for it; such a row has no rank."""
+        return self.trust.startswith("stated")
+
+
+@_model
+class Row(Entry):
+    """One agent at one budget on one task.
+
+    Attributes:
+        guarantee: What was spent, in one line; ``"non-private"`` when nothing is promised.
         regret: Cumulative pseudo-regret at the horizon.
         iqm_regret: Its interquartile mean over replicates.
         score: Normalised score, random = 0 and oracle = 1.
@@ -62,119 +188,88 @@ class Row:
         rounds_per_second: Speed, positive.
         curve: Points (round, mean, low, high) of the cumulative pseudo-regret, rounds increasing.
         params: Agent parameters.
-        clipped: Number of records that a releaser clipped.
-        audit: ``claimed`` and ``lower_bound`` (epsilon, at least 0) and ``verdict`` (text).
+        audit: What an audit found, None if there was none.
+        finals: Regret at the horizon by number of the replicate; may be empty.
         replicates: Number of replicates, at least 1.
-        improvement: Probability that this row beats another one, by the other row's `key`.
+        improvement: Probability that this row has less regret than a neighbour of the same
+            notion, unit and budget, by the neighbour's `key`.
+        lead: For the best row of its notion, unit and budget: by how much the second-best
+            regret exceeds its own on the same customers; None without a contest or with too few
+            replicates to say.
+        accounting: Whether a ledger computed the guarantee or the agent declares it.
+        tuning: How the parameters were chosen, empty if unknown.
 
     Raises:
         ParameterError: A field is of another type or outside its range.
     """
 
-    agent: str
-    name: str
-    budget: str
-    guarantee: str
-    notion: str | None
-    unit: str | None
+    guarantee: Label
     regret: Interval
     iqm_regret: Interval | None
     score: Interval | None
     reward: Interval
-    rounds_per_second: float | None
-    curve: tuple[CurvePoint, ...]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    clipped: int | None = None
-    audit: Mapping[str, Any] | None = None
-    replicates: int = 1
-    improvement: Mapping[str, float] | None = None
+    rounds_per_second: Positive | None
+    curve: Annotated[tuple[CurvePoint, ...], PlainValidator(_curve)]
+    params: Mapping[Label, Any] = field(default_factory=dict)
+    audit: Audit | None = None
+    finals: Mapping[Natural, Number] = field(default_factory=dict)
+    replicates: Count = 1
+    improvement: Mapping[str, Chance] = field(default_factory=dict)
+    lead: Interval | None = None
+    accounting: Literal["computed", "declared"] = "computed"
+    tuning: MaybeLabel = ""
+
+
+@_model
+class TrackRow(Entry):
+    """One agent at one budget over the tasks of a track.
+
+    Attributes:
+        score: Mean normalised score over the tasks, each weighing the same.
+        tasks: Tasks that the row has results on, distinct.
+        ahead: Mean probability of improvement over the best other row of the same notion, unit
+            and budget, None without one.
+        lead: By how much its score exceeds the second best of its notion, unit and budget; see
+            `Row.lead`.
+        verdict: Worst audit verdict on its tasks, empty if it was not audited.
+
+    Raises:
+        ParameterError: A field is of another type or outside its range.
+    """
+
+    score: Interval
+    tasks: tuple[Label, ...]
+    ahead: Chance | None = None
+    lead: Interval | None = None
+    verdict: MaybeLabel = ""
 
     def __post_init__(self) -> None:
-        for name in ("agent", "name", "budget", "guarantee"):
-            text(getattr(self, name), f"Row.{name}")
-        if (self.notion is None) != (self.unit is None):
-            raise ParameterError(
-                f"Row.notion and Row.unit are both text or both None, "
-                f"got {self.notion!r} and {self.unit!r}"
-            )
-        if self.notion is not None:
-            text(self.notion, "Row.notion")
-            text(self.unit, "Row.unit")
-        check_interval(self.regret, "Row.regret", optional=False)
-        check_interval(self.reward, "Row.reward", optional=False)
-        check_interval(self.iqm_regret, "Row.iqm_regret", optional=True)
-        check_interval(self.score, "Row.score", optional=True)
-        if self.rounds_per_second is not None:
-            speed = number(self.rounds_per_second, "Row.rounds_per_second")
-            if speed <= 0:
-                raise ParameterError(f"Row.rounds_per_second must be positive, got {speed}")
-            object.__setattr__(self, "rounds_per_second", speed)
-        object.__setattr__(self, "curve", _curve(self.curve))
-        object.__setattr__(self, "params", mapping(self.params, "Row.params"))
-        if self.clipped is not None:
-            object.__setattr__(self, "clipped", count(self.clipped, "Row.clipped", least=0))
-        if self.audit is not None:
-            object.__setattr__(self, "audit", _audit(self.audit))
-        object.__setattr__(self, "replicates", count(self.replicates, "Row.replicates", least=1))
-        if self.improvement is not None:
-            object.__setattr__(self, "improvement", probabilities(self.improvement))
-
-    @property
-    def key(self) -> str:
-        """Names the row within its task: the label, and the budget where there is one."""
-        return row_key(self.agent, self.budget)
-
-    @property
-    def private(self) -> bool:
-        """Whether the row promises anything."""
-        return self.notion is not None
+        Entry.__post_init__(self)
+        if not self.tasks:
+            raise ValueError("tasks must not be empty")
+        _distinct(self.tasks, "tasks holds a task")
 
 
-def _curve(points: object) -> tuple[CurvePoint, ...]:
-    if isinstance(points, str) or not isinstance(points, Iterable):
-        raise ParameterError(f"Row.curve must hold (round, mean, low, high), got {points!r}")
-    curve: list[CurvePoint] = []
-    for point in points:
-        try:
-            t, mean, low, high = point
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"Row.curve must hold (round, mean, low, high), got {point!r}"
-            ) from error
-        t = count(t, "a round of Row.curve", least=0)
-        if curve and t <= curve[-1][0]:
-            raise ParameterError(f"rounds of Row.curve must increase, got {curve[-1][0]} then {t}")
-        band = Interval(mean, low, high)
-        curve.append((t, band.mean, band.low, band.high))
-    return tuple(curve)
+@_model
+class Normalisation:
+    """Mean cumulative rewards that score 0 and 1."""
+
+    random: Number
+    oracle: Number
 
 
-def _audit(value: object) -> dict[str, Any]:
-    audit = mapping(value, "Row.audit")
-    if set(audit) != {"claimed", "lower_bound", "verdict"}:
-        raise ParameterError(
-            f"Row.audit must hold claimed, lower_bound and verdict, got {sorted(audit)}"
-        )
-    for key in ("claimed", "lower_bound"):
-        audit[key] = number(audit[key], f"Row.audit[{key!r}]")
-        if audit[key] < 0:
-            raise ParameterError(f"Row.audit[{key!r}] must be at least 0, got {audit[key]}")
-    text(audit["verdict"], "Row.audit['verdict']")
-    return audit
-
-
-@dataclass(frozen=True)
+@_model
 class TaskResult:
     """All rows of one task.
 
     Attributes:
         task: Name within the suite, e.g. ``"assortment-clip"``.
         env_id: Gymnasium id.
-        problem: One of `PROBLEMS`.
+        problem: Problem kind.
         description: One or two sentences, may be empty.
         horizon: T, at least 1.
         replicates: Replicates asked for, at least 1.
-        normalisation: ``random`` and ``oracle``: mean cumulative reward that scores 0 and 1.
+        normalisation: Mean cumulative rewards that score 0 and 1, None if there are none.
         rows: Rows with distinct keys.
         track: Name of its track, empty if it has none.
 
@@ -183,51 +278,65 @@ class TaskResult:
             or a row's `improvement` names no other row.
     """
 
-    task: str
-    env_id: str
-    problem: str
-    description: str
-    horizon: int
-    replicates: int
-    normalisation: Mapping[str, float] | None
+    task: Label
+    env_id: Label
+    problem: Label
+    description: Prose
+    horizon: Count
+    replicates: Count
+    normalisation: Normalisation | None
     rows: tuple[Row, ...]
-    track: str = ""
+    track: MaybeLabel = ""
 
     def __post_init__(self) -> None:
-        text(self.task, "TaskResult.task")
-        text(self.track, "TaskResult.track", empty=True)
-        text(self.env_id, "TaskResult.env_id")
-        if self.problem not in PROBLEMS:
-            raise ParameterError(
-                f"TaskResult.problem must be one of {', '.join(PROBLEMS)}, got {self.problem!r}"
-            )
-        text(self.description, "TaskResult.description", empty=True, lines=True)
-        for name in ("horizon", "replicates"):
-            value = count(getattr(self, name), f"TaskResult.{name}", least=1)
-            object.__setattr__(self, name, value)
-        if self.normalisation is not None:
-            constants = mapping(self.normalisation, "TaskResult.normalisation")
-            if set(constants) != {"random", "oracle"}:
-                raise ParameterError(
-                    f"TaskResult.normalisation must hold random and oracle, got {sorted(constants)}"
-                )
-            constants = {k: number(v, f"normalisation[{k!r}]") for k, v in constants.items()}
-            object.__setattr__(self, "normalisation", constants)
-        object.__setattr__(self, "rows", instances(self.rows, Row, "TaskResult.rows"))
         keys = [row.key for row in self.rows]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        if twice:
-            raise ParameterError(f"task {self.task!r} holds a row twice: {', '.join(twice)}")
-        for row in self.rows:
-            unknown = sorted(set(row.improvement or ()) - (set(keys) - {row.key}))
+        _distinct(keys, f"task {self.task!r} holds a row")
+        for row, key in zip(self.rows, keys):
+            unknown = sorted(set(row.improvement) - set(keys) | ({key} & set(row.improvement)))
             if unknown:
-                raise ParameterError(
-                    f"Row.improvement of {row.key!r} names no other row of task {self.task!r}: "
-                    f"{', '.join(unknown)}"
-                )
+                raise ValueError(f"improvement of {key!r} names no other row: {unknown}")
 
 
-@dataclass(frozen=True)
+@_model
+class TrackResult:
+    """A group of tasks read together.
+
+    Attributes:
+        track: Name within the suite.
+        title: Heading.
+        description: One or two sentences, may be empty.
+        tasks: Names of its tasks, distinct, at least one.
+        rows: Rows with distinct keys.
+
+    Raises:
+        ParameterError: A field is of another type, or two rows share a key.
+    """
+
+    track: Label
+    title: Label
+    description: Prose
+    tasks: tuple[Label, ...]
+    rows: tuple[TrackRow, ...]
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ValueError("tasks must not be empty")
+        _distinct(self.tasks, f"track {self.track!r} holds a task")
+        _distinct((row.key for row in self.rows), f"track {self.track!r} holds a row")
+        for row in self.rows:
+            if not set(row.tasks) <= set(self.tasks):
+                raise ValueError(f"{row.key!r} names tasks outside track {self.track!r}")
+
+
+def _date(name: str, value: Any) -> str:
+    try:
+        datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be an ISO 8601 date") from None
+    return str(value)
+
+
+@_model
 class LeaderboardData:
     """A whole leaderboard.
 
@@ -247,44 +356,38 @@ class LeaderboardData:
             name, or tracks and tasks do not fit.
     """
 
-    title: str
-    suite: str
-    created: str
-    version: str
-    revision: str | None
-    command: str
+    title: Label
+    suite: Label
+    created: Annotated[str, _check(_date)]
+    version: Label
+    revision: Label | None
+    command: Prose
     tasks: tuple[TaskResult, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Prose, ...] = ()
     tracks: tuple[TrackResult, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("title", "suite", "created", "version"):
-            text(getattr(self, name), f"LeaderboardData.{name}")
-        if self.revision is not None:
-            text(self.revision, "LeaderboardData.revision")
-        text(self.command, "LeaderboardData.command", empty=True, lines=True)
-        try:
-            datetime.fromisoformat(self.created)
-        except ValueError as error:
-            raise ParameterError(
-                f"LeaderboardData.created must be an ISO 8601 date, got {self.created!r}"
-            ) from error
-        object.__setattr__(self, "tasks", instances(self.tasks, TaskResult, "tasks"))
-        object.__setattr__(self, "notes", instances(self.notes, str, "LeaderboardData.notes"))
-        for note in self.notes:
-            text(note, "a note of LeaderboardData.notes", lines=True)
-        names = [task.task for task in self.tasks]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ParameterError(f"a leaderboard holds each task once, got twice: {twice}")
-        object.__setattr__(self, "tracks", instances(self.tracks, TrackResult, "tracks"))
-        tracks = [track.track for track in self.tracks]
+        _distinct((task.task for task in self.tasks), "a leaderboard holds a task")
+        _distinct((track.track for track in self.tracks), "a leaderboard holds a track")
         members = {track.track: set(track.tasks) for track in self.tracks}
-        if len(members) < len(tracks):
-            raise ParameterError(f"a leaderboard holds each track once, got {tracks}")
         for task in self.tasks:
             if task.track and task.task not in members.get(task.track, ()):
-                raise ParameterError(f"track {task.track!r} does not list task {task.task!r}")
-        for track, listed in members.items():
-            if listed - {task.task for task in self.tasks if task.track == track}:
-                raise ParameterError(f"track {track!r} lists tasks that are not its own")
+                raise ValueError(f"track {task.track!r} does not list task {task.task!r}")
+        for name, listed in members.items():
+            if listed - {task.task for task in self.tasks if task.track == name}:
+                raise ValueError(f"track {name!r} lists tasks that are not its own")
+
+
+def tasks_of(data: LeaderboardData | TaskResult) -> Sequence[TaskResult]:
+    """The tasks of a leaderboard, or the one task that was given.
+
+    Raises:
+        ParameterError: `data` is of another type.
+    """
+    if isinstance(data, LeaderboardData):
+        return data.tasks
+    if isinstance(data, TaskResult):
+        return (data,)
+    raise ParameterError(
+        f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
+    )

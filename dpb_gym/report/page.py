@@ -1,4 +1,8 @@
-"""The leaderboard as one self-contained HTML file."""
+"""The leaderboard as one self-contained HTML file.
+
+The matrix of winners stands in the page; everything else is compact data from which the page's
+script makes rows and curves when they are seen.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +10,47 @@ import base64
 import functools
 import hashlib
 import os
+import re
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.files import write_whole
-from dpb_gym.report.files import target
-from dpb_gym.report.grouping import (
+from dpb_gym.files import target, write_whole
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.exports import plain
+from dpb_gym.report.model import (
+    CurvePoint,
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
+from dpb_gym.report.numerals import number
+from dpb_gym.report.views import (
     COMPARISON_NOTE,
     NOTIONS,
-    REFERENCES,
     UNITS,
-    best_keys,
+    Board,
+    Line,
+    Table,
+    board,
     budget_order,
-    budget_scale,
-    display,
-    group_of,
-    groups,
-    strength,
-    stroke,
-)
-from dpb_gym.report.model import PROBLEMS, LeaderboardData, Row, TaskResult
-from dpb_gym.report.numerals import decimals, number
-from dpb_gym.report.page_parts import (
-    score_axis,
-    score_bar,
-    share,
-    shared_rounds,
-    thin,
-    track_view,
+    scale_of,
+    short,
     verdict_class,
 )
-from dpb_gym.report.palette import colours
-from dpb_gym.report.terminal import plain
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("tools.js", "state.js", "rows.js", "axes.js", "charts.js", "main.js")
+SCRIPTS = ("data.js", "charts.js", "tables.js", "main.js")
+MOST_POINTS, ALL_POINTS = 120, 40_000
+"""Points of a curve, and of all curves together; the first and last of a curve stay."""
 
 
 def html(data: LeaderboardData, path: str | os.PathLike[str]) -> Path:
@@ -78,21 +83,20 @@ def render(data: LeaderboardData) -> str:
     """
     if not isinstance(data, LeaderboardData):
         raise ParameterError(f"data must be a LeaderboardData, got {type(data).__name__}")
+    shown = board(data)
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    shades = colours(data.tasks)
-    tasks = [_task_view(task, shades) for task in data.tasks]
-    tracks = [
-        track_view(track, data.tasks, shades, len(tasks) + k) for k, track in enumerate(data.tracks)
-    ]
+    numbered = {id(table): t for t, table in enumerate((*shown.tasks, *shown.tracks))}
     page: str = _template().render(
         data=data,
+        board=shown,
+        place=lambda table: numbered[id(table)],
         created=_readable(data.created),
         agents=len({row.agent for task in data.tasks for row in task.rows}),
-        tasks=tasks,
-        parts=_parts(data, tasks, tracks),
-        filters=_filters(data),
-        payload={"tasks": [view["payload"] for view in [*tasks, *tracks]]},
+        rows=sum(len(task.rows) for task in data.tasks),
+        filters=_filters(shown),
+        payload=payload(shown),
+        bibtex=bibtex(data),
         note=COMPARISON_NOTE,
         notions=NOTIONS,
         units=UNITS,
@@ -108,7 +112,6 @@ def _template() -> Template:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def unindented(name: str) -> str:
-        # The indentation of a thousand rows would be a third of the page.
         text = (TEMPLATES / name).read_text(encoding="utf-8")
         return "\n".join(line.strip() for line in text.splitlines())
 
@@ -119,7 +122,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = number
+    environment.filters.update(number=number, short=short)
     return environment.get_template("page.html.j2")
 
 
@@ -139,138 +142,202 @@ def _readable(created: str) -> str:
     return text
 
 
-def _parts(
-    data: LeaderboardData, tasks: list[dict[str, Any]], tracks: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Each track with its tasks, then the tasks without one; tasks keep their numbers."""
-    numbered = list(enumerate(tasks))
-    parts = [
-        {
-            "track": view,
-            "tasks": [(t, v) for t, v in numbered if v["task"].track == track.track],
-        }
-        for view, track in zip(tracks, data.tracks)
-    ]
-    loose = [(t, v) for t, v in numbered if not v["task"].track]
-    return [*parts, *([{"track": None, "tasks": loose}] if loose else [])]
+def bibtex(data: LeaderboardData) -> str:
+    """An entry that cites the leaderboard."""
+    key = re.sub(r"[^a-z0-9]+", "", data.suite.lower()) or "leaderboard"
+    said = f"Suite {data.suite}, dpb-gym {data.version}"
+    said += f", revision {data.revision}" if data.revision else ""
+    fields = {
+        "title": "{" + re.sub(r"[{}\\]", "", data.title) + "}",
+        "author": "{The dpb-gym developers}",
+        "year": data.created[:4],
+        "note": re.sub(r"[{}\\]", "", said),
+    }
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    return f"@misc{{dpbgym-{key}-{data.created[:4]},\n{lines}}}"
 
 
-def _filters(data: LeaderboardData) -> list[dict[str, Any]]:
+def _filters(shown: Board) -> list[dict[str, Any]]:
     """The choices of each filter, only those that occur."""
-    rows = [row for task in data.tasks for row in task.rows]
-    problems = [name for name in PROBLEMS if any(task.problem == name for task in data.tasks)]
-    present = [group for group, _ in groups(rows)]
-    budgets = sorted({row.budget for row in rows}, key=budget_order)
+    lines = [line for table in shown.tasks for line in table.lines]
+    present = {
+        table.source.problem for table in shown.tasks if isinstance(table.source, TaskResult)
+    }
+    groups = sorted({line.group for line in lines}, key=lambda group: group.rank)
+    budgets = sorted({line.row.budget for line in lines}, key=budget_order)
+    choices = {
+        "Track": [(track.track, track.title) for track in _tracks(shown)],
+        "Problem": [(name, name) for name in sorted(present)],
+        "Guarantee": [(group.slug, group.label) for group in groups],
+        "Budget": [(Budget.text(budget), Budget.text(budget)) for budget in budgets],
+    }
+    return [{"name": t.lower(), "title": t, "choices": c} for t, c in choices.items()]
+
+
+def _tracks(shown: Board) -> list[TrackResult]:
+    return [t.source for t in shown.tracks if isinstance(t.source, TrackResult)]
+
+
+class _Interned:
+    """Values that many rows share stand once; rows name their place."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, int] = {}
+
+    def __call__(self, value: Hashable) -> int:
+        return self.values.setdefault(value, len(self.values))
+
+
+def payload(shown: Board) -> dict[str, Any]:
+    """What the page's script draws from: tables whose rows are lists, see ``data.js``."""
+    pool: dict[str, _Interned] = {
+        name: _Interned() for name in ("agents", "groups", "budgets", "texts", "audits", "params")
+    }
+    every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
+    for group in sorted({line.group for line in every}, key=lambda group: group.rank):
+        pool["groups"](group)
+    for budget in sorted({line.row.budget for line in every}, key=budget_order):
+        pool["budgets"](budget)
+    count = sum(len(table.lines) for table in shown.tasks)
+    points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, count)))
+    tables = [_task(table, pool, points) for table in shown.tasks]
+    tables += [_track(table, pool) for table in shown.tracks]
+    return {
+        "tables": tables,
+        "agents": [[agent, name, *shades] for agent, name, shades in pool["agents"].values],
+        "groups": [[group.slug, group.label, group.explanation] for group in pool["groups"].values],
+        "budgets": [_budget(budget) for budget in pool["budgets"].values],
+        "texts": list(pool["texts"].values),
+        "audits": [
+            None
+            if audit is None
+            else [audit.verdict, verdict_class(audit), audit.lower_bound, audit.claimed]
+            for audit in pool["audits"].values
+        ],
+        "params": [[list(pair) for pair in pairs] for pairs in pool["params"].values],
+    }
+
+
+def _budget(budget: Budget | None) -> list[Any] | None:
+    """Its text, its short text, scale and number; None for no budget."""
+    if budget is None:
+        return None
+    return [str(budget), short(budget), scale_of(budget), budget.limit]
+
+
+def _task(table: Table, pool: dict[str, _Interned], points: int) -> dict[str, Any]:
+    task = table.source
+    assert isinstance(task, TaskResult)
+    every = {tuple(point[0] for point in line.row.curve) for line in table.lines}  # type: ignore[attr-defined]
+    rounds = next(iter(every)) if len(every) == 1 else None
+    known = sorted({replicate for row in task.rows for replicate in row.finals})
+    return {
+        "kind": "task",
+        "name": task.task,
+        "title": task.task,
+        "about": task.description,
+        "track": task.track,
+        "problem": task.problem,
+        "env": task.env_id,
+        "horizon": task.horizon,
+        "replicates": task.replicates,
+        "scale": None if task.normalisation is None else list(vars(task.normalisation).values()),
+        "rounds": None if rounds is None else _chosen(rounds, points),
+        "rows": [_row(line, pool, points, rounds is None, known) for line in table.lines],
+    }
+
+
+def _start(line: Line, pool: dict[str, _Interned]) -> list[Any]:
+    row = line.row
     return [
-        {
-            "name": "track",
-            "title": "Track",
-            "choices": [(track.track, track.title) for track in data.tracks],
-        },
-        {"name": "problem", "title": "Problem", "choices": [(p, p) for p in problems]},
-        {
-            "name": "guarantee",
-            "title": "Guarantee",
-            "choices": [(group.slug, group.label) for group in present],
-        },
-        {"name": "budget", "title": "Budget", "choices": [(budget, budget) for budget in budgets]},
+        pool["agents"]((row.agent, row.name, line.colour)),
+        pool["budgets"](row.budget),
+        pool["groups"](line.group),
+        1 * line.best + 2 * line.reference + 4 * (not line.complete) + 8 * row.stated,
+        line.label if line.label not in (row.agent, f"{row.agent} {row.budget}") else 0,
+        round(line.strength, 2),
+        pool["texts"](row.trust),
     ]
 
 
-def _task_view(task: TaskResult, shades: dict[str, tuple[str, str]]) -> dict[str, Any]:
-    places = {
-        "regret": decimals(row.regret.mean for row in task.rows),
-        "reward": decimals(row.reward.mean for row in task.rows),
-    }
-    best, alpha = best_keys(task), strength(task)
-    scores = score_axis([row.score for row in task.rows if row.score is not None])
-    position = {row.key: index for index, row in enumerate(task.rows)}
-    rounds = shared_rounds(task.rows)
-    sections = [
-        {
-            "group": group,
-            "rows": [
-                {
-                    "row": row,
-                    "index": position[row.key],
-                    "label": display(row),
-                    "kind": group.label,
-                    "stroke": stroke(row),
-                    "best": row.key in best,
-                    "reference": row.name in REFERENCES,
-                    "colour": shades[row.agent],
-                    "alpha": alpha[row.key],
-                    "bar": None if row.score is None else score_bar(row.score, scores),
-                    "verdict": "" if row.audit is None else verdict_class(row.audit["verdict"]),
-                    "params": [(key, _brief(value)) for key, value in sorted(row.params.items())],
-                }
-                for row in rows
-            ],
-        }
-        for group, rows in groups(task.rows)
+def _row(
+    line: Line, pool: dict[str, _Interned], points: int, own: bool, known: Sequence[int]
+) -> list[Any]:
+    row = line.row
+    assert isinstance(row, Row)
+    params = tuple((key, _brief(value)) for key, value in sorted(row.params.items()))
+    return [
+        *_start(line, pool),
+        pool["texts"](row.guarantee),
+        pool["texts"](row.accounting if row.private else ""),
+        pool["texts"](row.tuning),
+        pool["audits"](row.audit),
+        pool["params"](params),
+        row.replicates,
+        0 if row.rounds_per_second is None else _digits(row.rounds_per_second, 3),
+        *(_interval(v, 6) for v in (row.regret, row.iqm_regret, row.score, row.reward, row.lead)),
+        thin(row.curve, points, own),
+        [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
     ]
+
+
+def _track(table: Table, pool: dict[str, _Interned]) -> dict[str, Any]:
+    track = table.source
+    assert isinstance(track, TrackResult)
     return {
-        "task": task,
-        "places": places,
-        "sections": sections,
-        "audited": any(row.audit is not None for row in task.rows),
-        "scored": any(row.score is not None for row in task.rows),
-        "zero": share(0.0, scores),
-        "payload": {
-            "task": task.task,
-            "title": task.task,
-            "track": task.track,
-            "problem": task.problem,
-            "rounds": rounds,
-            "horizon": task.horizon,
-            "rows": [_row_payload(row, task, shades, alpha[row.key], rounds) for row in task.rows],
-        },
+        "kind": "track",
+        "name": track.track,
+        "title": track.title,
+        "about": track.description,
+        "track": track.track,
+        "tasks": list(track.tasks),
+        "rows": [
+            [
+                *_start(line, pool),
+                pool["texts"](line.row.verdict),
+                _interval(line.row.score, 6),
+                _interval(line.row.lead, 4),
+                line.row.ahead,
+            ]
+            for line in table.lines
+            if isinstance(line.row, TrackRow)
+        ],
     }
 
 
-def _row_payload(
-    row: Row,
-    task: TaskResult,
-    shades: dict[str, tuple[str, str]],
-    alpha: float,
-    rounds: list[int] | None,
-) -> dict[str, Any]:
-    scale = budget_scale(row.budget)
-    group = group_of(row)
-    # The guarantee's words are those of its group and its budget.
-    words = (row.agent, row.name, row.budget, row.guarantee, task.task, task.env_id, task.problem)
-    chances = row.improvement or {}
-    return {
-        "key": row.key,
-        "agent": row.agent,
-        "label": display(row),
-        "group": group.slug,
-        "budget": row.budget,
-        "scale": None if scale is None else [scale.kind, scale.value],
-        "private": row.private,
-        "stroke": stroke(row),
-        "reference": row.name in REFERENCES,
-        "colour": list(shades[row.agent]),
-        "alpha": round(alpha, 3),
-        "regret": [row.regret.mean, row.regret.low, row.regret.high],
-        "curve": thin(row.curve, rounds is None),
-        "chances": [_chance(chances.get(other.key)) for other in task.rows] if chances else None,
-        "search": " ".join([*words, group.label, task.track]).lower(),
-        "sort": {
-            "agent": [row.agent.lower(), list(budget_order(row.budget))],
-            "budget": list(budget_order(row.budget)),
-            "guarantee": row.guarantee.lower(),
-            "regret": row.regret.mean,
-            "score": None if row.score is None else row.score.mean,
-            "reward": row.reward.mean,
-            "speed": row.rounds_per_second,
-            "audit": None if row.audit is None else str(row.audit["verdict"]).lower(),
-        },
-    }
+def _interval(value: Interval | None, digits: int) -> list[float] | int:
+    if value is None:
+        return 0
+    return [_digits(part, digits) for part in (value.mean, value.low, value.high)]
 
 
-def _chance(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+def thin(curve: Sequence[CurvePoint], points: int, own: bool) -> list[list[float]]:
+    """A curve as columns of at most `points` entries.
+
+    Returns:
+        Means (5 digits) and how far the interval reaches below and above them (3 digits), which
+        is what a picture can show; then the rounds if they are the row's own.
+    """
+    chosen = _chosen(curve, points)
+    columns: list[list[float]] = [
+        [_digits(mean, 5) for _, mean, _, _ in chosen],
+        [_digits(mean - low, 3) for _, mean, low, _ in chosen],
+        [_digits(high - mean, 3) for _, mean, _, high in chosen],
+    ]
+    return [*columns, [point[0] for point in chosen]] if own else columns
+
+
+def _chosen(values: Sequence[Any], points: int) -> list[Any]:
+    last = len(values) - 1
+    if last < points:
+        return list(values)
+    return [values[round(i * last / (points - 1))] for i in range(points)]
+
+
+def _digits(value: float, count: int) -> float:
+    short_value = float(f"{value:.{count}g}")
+    whole = short_value == int(short_value) and abs(short_value) < 1e15
+    return int(short_value) if whole else short_value
 
 
 def _brief(value: object) -> str:

@@ -1,26 +1,24 @@
-"""One colour per agent, in a light and a dark shade."""
+"""One colour per agent, in a light and a dark shade.
+
+Every shade has a contrast of at least 4.5 on its background. The first eight stay apart for
+readers with protanopia or deuteranopia (distance at least 0.09 in OKLab).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-
-from dpb_gym.report.grouping import REFERENCES
-from dpb_gym.report.model import TaskResult
 
 _PAIRS: tuple[tuple[str, str], ...] = (
-    ("#1f5fb4", "#6fa9f2"),
-    ("#c2540a", "#f09a52"),
-    ("#1d7d4a", "#58c28c"),
-    ("#a92f78", "#e985be"),
-    ("#6a48c2", "#ac97f5"),
-    ("#0b7c89", "#4bc0cd"),
-    ("#b92f38", "#f2847f"),
-    ("#857000", "#cdb23c"),
-    ("#7b5139", "#c8a188"),
-    ("#55770f", "#a3c552"),
+    ("#162870", "#6db6f9"),
+    ("#783a16", "#fba65d"),
+    ("#3a7062", "#8cfeb1"),
+    ("#b847a6", "#c665ae"),
+    ("#482ead", "#8775fd"),
+    ("#897217", "#bd8325"),
+    ("#115261", "#70eafc"),
+    ("#501d27", "#e190a3"),
 )
-_NEUTRAL = ("#6b7280", "#98a2b0")
+_NEUTRAL = ("#5b6370", "#98a2b0")
 _GOLDEN_ANGLE = 137.50776405
 
 
@@ -43,29 +41,14 @@ def _oklch(lightness: float, chroma: float, hue: float) -> str:
     return "#" + "".join(channels)
 
 
-def colours(tasks: Iterable[TaskResult]) -> dict[str, tuple[str, str]]:
-    """Gives each agent label a (light theme, dark theme) pair of hex colours.
+def shade(index: int | None) -> tuple[str, str]:
+    """The (light theme, dark theme) pair of hex colours of the agent with this number.
 
-    The same label has the same colour on every task; references are grey. After the hand-picked
-    pairs, hues follow the golden angle.
+    After the hand-picked pairs, hues follow the golden angle. None is grey.
     """
-    result: dict[str, tuple[str, str]] = {}
-    taken = 0
-    for task in tasks:
-        for row in task.rows:
-            if row.agent in result:
-                continue
-            if row.name in REFERENCES:
-                result[row.agent] = _NEUTRAL
-                continue
-            if taken < len(_PAIRS):
-                result[row.agent] = _PAIRS[taken]
-            else:
-                hue = (20 + _GOLDEN_ANGLE * taken) % 360
-                shift = 0.06 * (taken % 3 - 1)
-                result[row.agent] = (
-                    _oklch(0.54 + shift, 0.13, hue),
-                    _oklch(0.76 + shift, 0.12, hue),
-                )
-            taken += 1
-    return result
+    if index is None:
+        return _NEUTRAL
+    if index < len(_PAIRS):
+        return _PAIRS[index]
+    hue, shift = (20 + _GOLDEN_ANGLE * index) % 360, 0.06 * (index % 3)
+    return _oklch(0.40 + shift, 0.13, hue), _oklch(0.72 + shift, 0.12, hue)

@@ -215,9 +215,9 @@ def test_a_row_of_the_leaderboard_takes_it():
         "a",
         "a",
         "rho=0.5",
-        "g",
         "central",
         "reward",
+        "g",
         one,
         None,
         None,
@@ -226,4 +226,4 @@ def test_a_row_of_the_leaderboard_takes_it():
         ((1, 1, 1, 1),),
         audit=report.leaderboard_row(),
     )
-    assert row.audit["verdict"] == "PASS"
+    assert row.audit.verdict == "PASS"

@@ -41,11 +41,11 @@ def test_private_agents_are_audited_once_and_shown(saved):
     assert report["runs"] == 200 and report["verdict"] == "PASS"
     found, notes = rows(saved)
     audit = found["private"].audit
-    assert audit["verdict"] == "PASS"
+    assert audit.verdict == "PASS"
     claimed = dpb_gym.Guarantee.from_dict(report["claimed"])
     assert claimed.rho == pytest.approx(AUDIT_BUDGET.rho)
-    assert audit["claimed"] == pytest.approx(claimed.epsilon(1e-5))
-    assert 0 <= audit["lower_bound"] <= audit["claimed"]
+    assert audit.claimed == pytest.approx(claimed.epsilon(1e-5))
+    assert 0 <= audit.lower_bound <= audit.claimed
     assert found["LinUCB"].audit is None and AUDIT_NOTE in notes
     audit_series(saved, series, 200, said.append)
     assert len(said) == 1, "a kept report is not computed again"

@@ -82,10 +82,9 @@ def make_row(rng: np.random.Generator, **fields: Any) -> Row:
         "rounds_per_second": float(rng.uniform(2e4, 9e5)),
         "curve": curve,
         "params": {"start": 200, "ridge": 0.5, "mechanism": "blt"} if notion else {},
-        "clipped": int(rng.integers(0, 400)) if notion else None,
         "audit": None,
         "replicates": 30,
-        "improvement": None,
+        "finals": {k: float(rng.normal(regret.mean, 0.1 * abs(regret.mean))) for k in range(30)},
     }
     return Row(**(values | fields))
 
@@ -97,7 +96,6 @@ def make_task(
     task: str | None = None,
     budgets: Sequence[float] = (0.1, 0.5, 1.0),
     audits: bool = True,
-    improvements: bool = True,
 ) -> TaskResult:
     """A task like the ones that the papers show."""
     rng = np.random.default_rng(seed)
@@ -107,6 +105,8 @@ def make_task(
         for rho in budgets if notion else (None,):
             regret = interval(rng, level * (1.0 if rho is None else rho**-0.45))
             fields: dict[str, Any] = {}
+            if name == "oracle":
+                fields["finals"] = dict.fromkeys(range(30), 0.0)
             if notion:
                 eps = rho + 2 * float(np.sqrt(rho * np.log(1e5)))
                 fields = {
@@ -134,24 +134,6 @@ def make_task(
                     **fields,
                 )
             )
-    if improvements:
-        rows = [
-            Row(
-                **(
-                    vars(row)
-                    | {
-                        "improvement": {
-                            other.key: round(
-                                float(1 / (1 + row.regret.mean / (other.regret.mean + 1e-9))), 3
-                            )
-                            for other in rows
-                            if other.key != row.key
-                        }
-                    }
-                )
-            )
-            for row in rows
-        ]
     return TaskResult(
         task=task or f"{problem}-clip",
         env_id=ENVS[problem],
@@ -279,9 +261,6 @@ def make_arena(agents: int = 25, sizes: int = 5, budgets: int = 4, seed: int = 0
                             params={"mechanism": "blt", "bonus": 0.1, "exploration": 300},
                         )
                     )
-            for i, row in enumerate(rows):
-                chances = {r.key: round(float(rng.random()), 3) for r in rows if r.key != row.key}
-                rows[i] = Row(**(vars(row) | {"improvement": chances}))
             task = make_task(problem, seed=size, task=f"{problem}-size{size}")
             mine.append(replace(task, rows=tuple(rows), track=problem))
         tasks += mine

@@ -12,10 +12,14 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from dpb_gym.errors import ParameterError
-from dpb_gym.report import Interval, plot
-from dpb_gym.report.figures import _figure
-from dpb_gym.report.palette import colours
+from dpb_gym.errors import ParameterError, UnknownNameError
+from dpb_gym.report import Interval, plot, plot_frontier
+from dpb_gym.report.views import board
+
+
+def colours(data):
+    """Colour on paper by agent label."""
+    return {x.row.agent: x.colour[0] for table in board(data).tasks for x in table.lines}
 
 
 def pixels(path):
@@ -33,11 +37,11 @@ def count(image, colour, tolerance=12):
 
 def test_png_shows_every_agent_in_its_colour(make, tmp_path):
     data = make.data()
-    path = plot(data, tmp_path / "deep" / "er" / "regret.png")
-    assert path == tmp_path / "deep" / "er" / "regret.png"
+    path = tmp_path / "deep" / "er" / "regret.png"
+    plot(data, path)
     image = pixels(path)
     assert image.shape[0] > 400 and image.shape[1] > 1000
-    for agent, (shade, _) in colours(data.tasks).items():
+    for agent, shade in colours(data).items():
         assert count(image, shade) > 60, agent
 
 
@@ -51,11 +55,12 @@ def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
             for name, top in (("a", 100.0), ("b", 100.0 * scale))
         )
         task = replace(make.task(), rows=rows)
-        image = pixels(plot(task, tmp_path / f"{scale}.png"))
+        plot(task, tmp_path / f"{scale}.png")
+        image = pixels(tmp_path / f"{scale}.png")
         tops = []
         for agent in ("a", "b"):
-            target = np.array([round(255 * c) for c in to_rgb(colours([task])[agent][0])])
-            mask = np.abs(image[:600] - target).max(axis=2) <= 12
+            target = np.array([round(255 * c) for c in to_rgb(colours(task)[agent])])
+            mask = np.abs(image[:500] - target).max(axis=2) <= 12
             tops.append(np.flatnonzero(mask.any(axis=1)).min())
         return tops
 
@@ -66,7 +71,7 @@ def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
 
 def test_lines_and_bands_hold_the_curves(make):
     data = make.data()
-    figure = _figure(data, log_x=False, log_y=False)
+    figure = plot(data, x="linear")
     assert [axes.get_title("left") for axes in figure.axes] == [task.task for task in data.tasks]
     for axes, task in zip(figure.axes, data.tasks):
         lines = {tuple(line.get_ydata()): line for line in axes.lines}
@@ -76,7 +81,7 @@ def test_lines_and_bands_hold_the_curves(make):
             t, mean, low, high = zip(*row.curve)
             line = lines[mean]
             assert tuple(line.get_xdata()) == t
-            assert line.get_color() == colours(data.tasks)[row.agent][0]
+            assert line.get_color() == colours(data)[row.agent]
             assert (line.get_linestyle() == "-") is row.private
             assert any(
                 {(t[-1], low[-1]), (t[-1], high[-1]), (t[0], low[0])} <= set(map(tuple, band))
@@ -86,8 +91,9 @@ def test_lines_and_bands_hold_the_curves(make):
 
 @pytest.mark.parametrize("suffix", [".png", ".PDF", ".svg"])
 def test_formats_by_suffix_and_the_same_bytes_twice(make, tmp_path, suffix):
-    first = plot(make.data(), tmp_path / f"a{suffix}").read_bytes()
-    second = plot(make.data(), tmp_path / f"b{suffix}").read_bytes()
+    for name in "ab":
+        plot(make.data(), tmp_path / f"{name}{suffix}")
+    first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in "ab")
     assert first == second
     if suffix == ".svg":
         assert ElementTree.fromstring(first).tag.endswith("svg")
@@ -116,9 +122,7 @@ def test_bad_targets_and_data_are_refused(make, tmp_path):
         plot([make.task()], tmp_path / "regret.png")
 
 
-@pytest.mark.parametrize(
-    "logs", [{}, {"log_x": True}, {"log_y": True}, {"log_x": True, "log_y": True}]
-)
+@pytest.mark.parametrize("logs", [{}, {"x": "linear"}, {"y": "log"}, {"x": "linear", "y": "log"}])
 def test_empty_lone_crowded_and_extreme_data_are_drawn(make, tmp_path, logs):
     rng = np.random.default_rng(0)
     task = make.task()
@@ -143,7 +147,69 @@ def test_empty_lone_crowded_and_extreme_data_are_drawn(make, tmp_path, logs):
             make.crowd(rows=30, tasks=5) if not logs else make.crowd(rows=3, tasks=4),
         )
     ):
-        assert pixels(plot(data, tmp_path / f"{k}.png", **logs)).std() > 0
+        plot(data, tmp_path / f"{k}.png", **logs)
+        assert pixels(tmp_path / f"{k}.png").std() > 0
+
+
+def test_agents_and_scales_are_chosen_and_misspellings_named(make):
+    task = make.task()
+    figure = plot(task, agents=["DPMNL", "Oracle"], y="log")
+    (axes,) = figure.axes
+    rows = [row for row in task.rows if row.agent == "DPMNL"]
+    assert len(axes.lines) == len(rows) and axes.get_xscale() == axes.get_yscale() == "log"
+    with pytest.raises(UnknownNameError, match="did you mean 'DPMNL'"):
+        plot(task, agents=["DPMNl"])
+    with pytest.raises(ParameterError, match="'log', 'linear'"):
+        plot(task, x="logarithmic")
+
+
+def test_a_task_is_drawn_into_given_axes(make):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plot(make.task(), ax=left) is figure and plot_frontier(make.task(), ax=right) is figure
+    assert left.lines and right.lines and left.get_legend() is not None
+    with pytest.raises(ParameterError, match="one panel"):
+        plot(make.data(), ax=left)
+
+
+def test_a_figure_shows_in_a_notebook(make):
+    assert plot(make.task())._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_frontier_stands_where_the_numbers_are(make):
+    task = make.task("assortment")
+    (axes,) = plot_frontier(task).axes
+    for agent in ("One-pass MNL", "Noisy Newton", "DPMNL"):
+        rows = sorted((r.budget.rho, r.regret.mean) for r in task.rows if r.agent == agent)
+        assert any([tuple(point) for point in line.get_xydata()] == rows for line in axes.lines), (
+            agent
+        )
+    best = min(
+        r.regret.mean for r in task.rows if not r.private and r.name not in ("oracle", "random")
+    )
+    assert any(set(line.get_ydata()) == {best} for line in axes.lines)
+    bare = replace(task, rows=tuple(row for row in task.rows if not row.private))
+    with pytest.raises(ParameterError, match="no row has a budget"):
+        plot_frontier(bare)
+
+
+@pytest.mark.parametrize("draw", [plot, plot_frontier])
+def test_four_budgets_of_six_agents_have_a_legend_that_fits(make, draw):
+    """No text of the figure leaves it or overlaps another."""
+    data = make.arena(agents=12, sizes=1, budgets=4)
+    task = data.tasks[0]
+    figure = draw(task, agents=sorted({row.agent for row in task.rows if row.private}))
+    renderer = figure.canvas.get_renderer()
+    figure.draw(renderer)
+    (legend,) = figure.legends
+    boxes = [text.get_window_extent(renderer) for text in legend.get_texts()]
+    axes = figure.axes[0].get_tightbbox(renderer)
+    assert len(boxes) == 6 + 4 if draw is plot else 7
+    for i, box in enumerate(boxes):
+        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= axes.y0
+        assert not any(box.overlaps(other) for other in boxes[:i])
 
 
 def test_no_global_state_is_touched(make, tmp_path):

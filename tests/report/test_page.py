@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
-from dpb_gym.report import Interval, html
-from dpb_gym.report.numerals import decimals, number
-from dpb_gym.report.page import TEMPLATES, render
-from dpb_gym.report.page_parts import MAX_POINTS
+from dpb_gym.report import Audit, Interval, html
+from dpb_gym.report.numerals import number
+from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
+from dpb_gym.report.views import board
 
 VOID = {"meta", "link", "input", "line", "path", "br"}
 
@@ -66,12 +66,7 @@ class Page(HTMLParser):
 
 
 LABELS = st.text(
-    st.characters(
-        exclude_categories=["Cc", "Cs", "Zl", "Zp"],
-        exclude_characters="\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
-    ),
-    min_size=1,
-    max_size=40,
+    st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=40
 ).filter(str.strip)
 NASTY = [
     "</script><script>alert(1)</script>",
@@ -99,12 +94,13 @@ def nasty_page(make, text):
             guarantee=text,
             notion=text,
             unit=text,
-            budget=f"{text}{k}",
+            budget=f"rho={k + 1}",
             params={text: text, f"{text}2": [text]},
             regret=Interval(k, k, k + 1),
             score=Interval(0.5, 0.4, 0.6),
-            improvement={f"{text} {1 - k} ({text}{1 - k})": 0.5},
-            audit={"claimed": 1.0, "lower_bound": 0.5, "verdict": text},
+            trust=text,
+            tuning=text,
+            audit=Audit(1.0, 0.5, text),
         )
         for k in range(2)
     )
@@ -127,94 +123,102 @@ def nasty_page(make, text):
 def test_no_label_changes_the_markup_and_each_reads_back(make, text):
     plain, page = (Page(render(nasty_page(make, t))) for t in ("plain", text))
     assert page.tags == plain.tags
-    assert [e["text"] for e in page.named("label")] == [f"{text} 0", f"{text} 1"]
-    assert page.payload()["tasks"][0]["task"] == text
-    assert [r["agent"] for r in page.payload()["tasks"][0]["rows"]] == [f"{text} 0", f"{text} 1"]
+    assert [e["text"] for e in page.named("who")] == [f"{text} 0", f"{text} 1"]
+    (table,) = page.payload()["tables"]
+    assert table["name"] == table["env"] == table["about"] == text
+    read = Rows(page.payload(), 0)
+    assert [row["agent"] for row in read] == [f"{text} 0", f"{text} 1"]
+    for row in read:
+        assert row["guarantee"] == row["trust"] == row["tuning"] == row["audit"][0] == text
+        assert row["params"] == [[text, text], [f"{text}2", f"[{text!r}]"]]
     (title,) = [e for e in page.elements if e["tag"] == "title"]
     assert title["text"] == text
     chips = [e["value"] for e in page.elements if e.get("name") == "budget"]
-    assert sorted(chips) == sorted([f"{text}0", f"{text}1"])
+    assert chips == ["rho=1", "rho=2"]
     scripts = [e for e in page.elements if e["tag"] == "script"]
     assert len(scripts) == 2 and scripts[0]["type"] == "application/json"
     assert scripts[1]["text"] == [e for e in plain.elements if e["tag"] == "script"][1]["text"]
 
 
-def test_every_row_shows_its_numbers(make):
+class Rows:
+    """The rows of a table of the page's data, as its script decodes them."""
+
+    START = ("agent", "budget", "group", "flags", "label", "strength", "trust")
+    TASK = (
+        "guarantee", "accounting", "tuning", "audit", "params", "replicates", "speed",
+        "regret", "iqm_regret", "score", "reward", "lead", "curve", "finals",
+    )  # fmt: skip
+    TRACK = ("verdict", "score", "lead", "ahead")
+
+    def __init__(self, payload, t):
+        self.table = payload["tables"][t]
+        texts, kind = payload["texts"], self.table["kind"]
+        self.rows = []
+        for raw in self.table["rows"]:
+            row = dict(zip(self.START + getattr(self, kind.upper()), raw, strict=True))
+            row["agent"], row["name"] = payload["agents"][row["agent"]][:2]
+            row["budget"] = (payload["budgets"][row["budget"]] or ["none"])[0]
+            row["group"] = payload["groups"][row["group"]][0]
+            for name in ("trust", "guarantee", "accounting", "tuning", "verdict"):
+                if name in row:
+                    row[name] = texts[row[name]]
+            if kind == "task":
+                row["audit"] = payload["audits"][row["audit"]]
+                row["params"] = payload["params"][row["params"]]
+            row["key"] = (row["agent"], row["budget"])
+            self.rows.append(row)
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def test_every_row_is_in_the_data_with_its_numbers(make):
     data = make.data()
-    page = Page(render(data))
-    text = [e for e in page.elements if e["tag"] == "tr" and "row" in (e.get("class") or "")]
-    rows = {e["id"]: e["text"] for e in text}
-    assert len(rows) == sum(len(task.rows) for task in data.tasks)
+    payload = Page(render(data)).payload()
     for t, task in enumerate(data.tasks):
-        places = decimals(row.regret.mean for row in task.rows)
-        for i, row in enumerate(task.rows):
-            shown = rows[f"row-{t}-{i}"]
-            assert row.agent in shown and row.guarantee in shown
-            for value in (row.regret.mean, row.regret.low, row.regret.high):
-                assert number(value, places) in shown
-            assert number(row.score.mean, 3) in shown
-            assert number(row.rounds_per_second) in shown
-            if row.audit:
-                assert row.audit["verdict"] in shown
+        read = {row["key"]: row for row in Rows(payload, t)}
+        assert len(read) == len(task.rows)
+        for row in task.rows:
+            shown = read[row.agent, str(row.budget or "none")]
+            for name in ("regret", "iqm_regret", "score", "reward"):
+                value = getattr(row, name)
+                ends = (value.mean, value.low, value.high)
+                assert shown[name] == pytest.approx(ends, rel=1e-5)
+            assert (shown["guarantee"], shown["replicates"]) == (row.guarantee, row.replicates)
+            assert shown["accounting"] == ("computed" if row.private else "")
+            assert shown["trust"] == "computed here"
+            assert shown["params"] == [
+                [key, str(value)] for key, value in sorted(row.params.items())
+            ]
+            assert shown["finals"] == pytest.approx(list(row.finals.values()), rel=1e-6)
+            assert shown["speed"] == pytest.approx(row.rounds_per_second, rel=1e-2)
+            audit = row.audit
+            expected = audit and [audit.verdict, audit.verdict, audit.lower_bound, audit.claimed]
+            assert shown["audit"] == expected
 
 
-def test_details_hold_the_rest(make):
+def test_the_first_screen_is_the_matrix_of_winners(make):
     task = make.task("assortment")
-    page = Page(render(make.data([task])))
-    panels = {e["id"]: e["text"] for e in page.elements if e.get("id", "").startswith("detail-")}
-    for i, row in enumerate(task.rows):
-        panel = panels[f"detail-0-{i}"]
-        assert row.guarantee in panel and row.name in panel
-        assert all(key in panel and str(value) in panel for key, value in row.params.items())
-        if row.clipped is not None:
-            assert f"Records clipped{row.clipped}" in re.sub(r"\s+", "", panel).replace(
-                "Recordsclipped", "Records clipped"
-            )
-    payload = page.payload()["tasks"][0]["rows"]
-    for i, row in enumerate(task.rows):
-        found = dict(zip((other.key for other in task.rows), payload[i]["chances"]))
-        assert found.pop(row.key) is None
-        assert found == pytest.approx(row.improvement, abs=5.01e-4)
-
-
-def test_score_bars_stand_where_the_scores_are(make):
-    rng = np.random.default_rng(0)
-    scores = [(0.5, 0.25, 0.75), (-0.2, -0.25, -0.1), (1.1, 1.0, 1.2)]
     rows = tuple(
-        make.row(rng, agent=f"A{k}", regret=Interval(k, k, k), score=Interval(*score))
-        for k, score in enumerate(scores)
+        replace(row, lead=Interval(5, 1, 9)) if row.key == "One-pass MNL (rho=1)" else row
+        for row in task.rows
     )
-    page = Page(render(make.data([replace(make.task(), rows=rows)])))
-
-    def places(name):
-        found = [re.findall(r"(left|width):([-\d.]+)%", e["style"]) for e in page.named(name)]
-        return [{key: float(value) for key, value in style} for style in found]
-
-    low, high = -0.25, 1.2
-
-    def at(score):
-        return 100 * (score - low) / (high - low)
-
-    for (mean, lower, upper), fill, zero, whisker in zip(
-        scores, places("fill"), places("zero"), places("whisker")
-    ):
-        assert zero["left"] == pytest.approx(at(0), abs=0.01)
-        assert fill["left"] == pytest.approx(at(min(0, mean)), abs=0.01)
-        assert fill["width"] == pytest.approx(abs(at(mean) - at(0)), abs=0.02)
-        assert whisker["left"] == pytest.approx(at(lower), abs=0.01)
-        assert whisker["width"] == pytest.approx(at(upper) - at(lower), abs=0.02)
+    page = Page(render(make.data([replace(task, rows=rows)])))
+    (matrix,) = page.named("matrix")
+    assert [e["text"] for e in page.named("who")] == ["One-pass MNL"] * 3
+    best = min(r.regret.mean for r in task.rows if not r.private and r.name != "oracle")
+    for rho in ("0.1", "0.5", "1"):
+        (win,) = [r for r in task.rows if r.key == f"One-pass MNL (rho={rho})"]
+        assert f"{win.regret.mean / best:.1f}×" in matrix["text"]
+    assert (len(page.named("clear")), len(page.named("unsaid"))) == (1 + 1, 2)  # one in the legend
+    assert f"Greedy MNL regret {number(best)}" in " ".join(matrix["text"].split())
 
 
-def test_optional_columns_appear_only_with_something_to_show(make):
-    def columns(task):
-        page = Page(render(make.data([task])))
-        return [e["data-sort"] for e in page.elements if "data-sort" in e]
-
-    base = ["agent", "budget", "guarantee", "regret", "reward", "speed"]
-    full = make.task()
-    assert columns(full) == [*base[:4], "score", *base[4:], "audit"]
-    bare = replace(full, rows=tuple(replace(r, score=None, audit=None) for r in full.rows))
-    assert columns(bare) == base
+def test_a_leaderboard_can_be_cited(make):
+    page = Page(render(make.data()))
+    (entry,) = [e["text"] for e in page.elements if e.get("id") == "bibtex"]
+    assert entry.startswith("@misc{dpbgym-corev0-2026,") and "4d481cf0" in entry
+    assert entry.count("{") == entry.count("}")
 
 
 @pytest.mark.parametrize("shape", ["none", "empty", "one", "crowd", "wild"])
@@ -244,11 +248,9 @@ def test_pages_of_every_size_are_well_formed(make, shape):
     assert len(set(page.ids)) == len(page.ids)
     controlled = [e["aria-controls"] for e in page.elements if "aria-controls" in e]
     assert set(controlled) <= set(page.ids)
-    rows = [e for e in page.named("row")]
-    assert len(rows) == sum(len(t.rows) for t in data.tasks)
-    for e in page.elements:
-        for style in re.findall(r"(?:left|width):([-\d.e+naif]+)%", e.get("style") or ""):
-            assert 0 <= float(style) <= 100
+    assert [len(t["rows"]) for t in page.payload()["tables"]] == [len(t.rows) for t in data.tasks]
+    jumps = {int(e["data-jump"]) for e in page.elements if "data-jump" in e}
+    assert jumps == {t for t, task in enumerate(data.tasks) if task.rows}
     if shape == "none":
         assert "no tasks yet" in render(data)
     if shape == "empty":
@@ -287,62 +289,66 @@ def test_curves_are_thinned_but_keep_their_ends(make):
     t = np.arange(1, 5001)
     curve = [(int(k), float(k) ** 0.5, float(k) ** 0.5 - 0.5, float(k) ** 0.5 + 0.5) for k in t]
     row = make.row(np.random.default_rng(0), curve=curve)
-    page = Page(render(make.data([replace(make.task(), rows=(row,))])))
-    task = page.payload()["tasks"][0]
-    rounds, (mean, below, above) = task["rounds"], task["rows"][0]["curve"]
-    low, high = np.subtract(mean, below), np.add(mean, above)
-    np.testing.assert_allclose([below, above], 0.5, rtol=5e-3)
-    assert len(rounds) == len(mean) == len(low) == len(high) == MAX_POINTS
+    (task,) = Page(render(make.data([replace(make.task(), rows=(row,))]))).payload()["tables"]
+    rounds, (mean, below, above) = task["rounds"], task["rows"][0][-2]
+    np.testing.assert_allclose([below, above], 0.5, rtol=5e-2)
+    assert len(rounds) == len(mean) == len(below) == len(above) == MOST_POINTS
     assert rounds[0] == 1 and rounds[-1] == 5000 and rounds == sorted(set(rounds))
-    np.testing.assert_allclose(mean, np.sqrt(rounds), rtol=1e-5)
+    np.testing.assert_allclose(mean, np.sqrt(rounds), rtol=1e-3)
 
 
 def test_curves_with_other_rounds_keep_their_own(make):
     rng = np.random.default_rng(0)
     curves = [[(1, 1.0, 0.5, 2.0), (9, 2.0, 1.0, 4.0)], [(3, 1.0, 0.5, 2.0)]]
     rows = tuple(make.row(rng, agent=f"A{k}", curve=c) for k, c in enumerate(curves))
-    task = Page(render(make.data([replace(make.task(), rows=rows)]))).payload()["tasks"][0]
-    assert task["rounds"] is None
-    assert task["rows"][0]["curve"] == [[1, 9], [1, 2], [0.5, 1], [1, 2]]
-    assert task["rows"][1]["curve"] == [[3], [1], [0.5], [1]]
+    payload = Page(render(make.data([replace(make.task(), rows=rows)]))).payload()
+    assert payload["tables"][0]["rounds"] is None
+    read = {row["agent"]: row["curve"] for row in Rows(payload, 0)}
+    assert read == {"A0": [[1, 2], [0.5, 1], [1, 2], [1, 9]], "A1": [[1], [0.5], [1], [3]]}
 
 
-def test_tracks_show_their_scores_and_those_of_their_tasks(make):
+def test_replicates_that_a_row_lacks_leave_a_gap(make):
+    rng = np.random.default_rng(0)
+    rows = tuple(
+        make.row(rng, agent=name, finals=finals)
+        for name, finals in (("A", {0: 1.0, 2: 3.0}), ("B", {1: 5.0, 2: 6.0}))
+    )
+    payload = Page(render(make.data([replace(make.task(), rows=rows)]))).payload()
+    read = {row["agent"]: row["finals"] for row in Rows(payload, 0)}
+    assert read == {"A": [1, None, 3], "B": [None, 5, 6]}
+
+
+def test_tracks_hold_their_scores(make):
     data = make.arena(agents=8, sizes=2, budgets=2)
     page = Page(render(data))
     assert len(set(page.ids)) == len(page.ids)
     assert {e["data-filter"] for e in page.elements if "data-filter" in e} >= {"track"}
-    rows = [e["text"] for e in page.named("row")]
-    tracks = [row for track in data.tracks for row in track.rows]
-    assert len(rows) == len(tracks) + sum(len(task.rows) for task in data.tasks)
-    payload = page.payload()["tasks"]
-    assert [view["task"] for view in payload[6:]] == ["assortment", "pricing", "recommendation"]
-    scores = [r["sort"]["score"] for view in payload[6:] for r in view["rows"]]
-    assert scores == [row.score.mean for row in tracks]
-    for row in tracks:
-        shown = [text for text in rows if row.agent in text and number(row.score.mean, 3) in text]
-        assert any(number(row.score.low, 3) in text for text in shown)
+    payload = page.payload()
+    assert [t["name"] for t in payload["tables"][6:]] == ["assortment", "pricing", "recommendation"]
+    for k, track in enumerate(data.tracks):
+        read = {row["key"]: row["score"] for row in Rows(payload, 6 + k)}
+        for row in track.rows:
+            ends = (row.score.mean, row.score.low, row.score.high)
+            assert read[row.agent, str(row.budget or "none")] == pytest.approx(ends, rel=1e-5)
 
 
 def test_rows_that_miss_a_task_stand_last_and_win_nothing(make):
     data = make.arena(agents=8, sizes=2, budgets=1)
     first, second = data.tasks[:2]
     winner = min((r for r in first.rows if r.notion == "joint"), key=lambda r: r.regret.mean)
-    rows = tuple(r for r in second.rows if r.key != winner.key)
-    second = replace(
-        second,
-        rows=tuple(
-            replace(r, improvement={k: v for k, v in r.improvement.items() if k != winner.key})
-            for r in rows
-        ),
-    )
+    second = replace(second, rows=tuple(r for r in second.rows if r.key != winner.key))
     track = make.track("assortment", [first, second])
-    page = Page(render(make.data([first, second], tracks=(track,))))
-    (gap,) = page.named("gaps")
-    assert winner.agent in gap["text"] and "best" not in gap["class"].split()
-    view = page.payload()["tasks"][2]
-    (sort,) = [r["sort"] for r in view["rows"] if r["key"] == winner.key]
-    assert sort["score"] is None
+    read = Rows(Page(render(make.data([first, second], tracks=(track,)))).payload(), 2)
+    gaps = [row for row in read if row["flags"] & 4]
+    assert [row["agent"] for row in gaps] == [winner.agent] and not gaps[0]["flags"] & 1
+    same = board(make.data([first, second], tracks=(track,))).tracks[0].sections[0][1]
+    assert same[-1].row.key == winner.key
+
+
+def test_two_thousand_rows_fit_into_two_megabytes(make):
+    data = make.crowd(rows=400, tasks=5)
+    assert sum(len(task.rows) for task in data.tasks) == 2000
+    assert len(render(data).encode()) < 2_000_000
 
 
 def test_a_page_of_many_rows_stays_small(make):

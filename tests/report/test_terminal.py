@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report import Interval, TaskResult, records, table, to_json
-from dpb_gym.report.grouping import COMPARISON_NOTE
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report import Interval, TaskResult, records, table, to_csv, to_json, to_latex
 from dpb_gym.report.numerals import decimals, number
+from dpb_gym.report.views import COMPARISON_NOTE
 
 
 def printed(data, width=200):
@@ -33,7 +34,7 @@ def test_every_number_stands_in_the_line_of_its_row(make):
     text = printed(task)
     places = decimals(row.regret.mean for row in task.rows)
     for row in task.rows:
-        label = row.agent if row.budget == "none" else f"{row.agent} {row.budget}"
+        label = row.agent if row.budget is None else f"{row.agent} {row.budget}"
         line = line_of(text, f"{label}  ")
         for value in (row.regret.mean, row.regret.low, row.regret.high):
             assert number(value, places) in line
@@ -102,13 +103,14 @@ def test_records_are_flat_complete_and_sorted(make):
     assert len({tuple(record) for record in found}) == 1
     flat = (str, int, float, type(None))
     assert all(isinstance(value, flat) for record in found for value in record.values())
-    by_key = {(t.task, r.agent, r.budget): r for t in data.tasks for r in t.rows}
+    by_key = {(t.task, r.agent, Budget.text(r.budget)): r for t in data.tasks for r in t.rows}
     for record in found:
         row = by_key[record["task"], record["agent"], record["budget"]]
         assert record["regret"] == row.regret.mean
         assert record["score_low"] == row.score.low
         assert record["reward_high"] == row.reward.high
-        assert record["audit_verdict"] == (row.audit and row.audit["verdict"])
+        assert record["audit_verdict"] == (row.audit and row.audit.verdict)
+        assert record["rho"] == (row.budget and row.budget.rho) and record["epsilon"] is None
     for task in data.tasks:
         assert records(task) == [r for r in found if r["task"] == task.task]
     json.dumps(found, allow_nan=False)
@@ -119,12 +121,74 @@ def test_json_holds_everything(make):
     read = json.loads(to_json(data))
     assert read["title"] == data.title and read["revision"] == data.revision
     for task, read_task in zip(data.tasks, read["tasks"]):
-        assert read_task["normalisation"] == task.normalisation
+        assert read_task["normalisation"] == vars(task.normalisation)
         for row, read_row in zip(task.rows, read_task["rows"]):
             assert read_row["regret"] == vars(row.regret)
             assert [tuple(point) for point in read_row["curve"]] == list(row.curve)
             assert read_row["params"] == row.params
-            assert read_row["improvement"] == row.improvement
+            assert {int(k): v for k, v in read_row["finals"].items()} == row.finals
+            assert read_row["budget"] == Budget.text(row.budget)
+
+
+def test_notes_are_printed_once_each(make):
+    data = make.data(notes=("One remark.", "Another.", "One remark."))
+    text = printed(data)
+    assert text.count("One remark.") == 1 == text.count("Another.")
+
+
+def test_a_long_table_is_cut_and_says_how_much(make):
+    rng = np.random.default_rng(0)
+    rows = tuple(make.row(rng, agent=f"A{i:03d}", regret=Interval(i, i, i)) for i in range(90))
+    task = TaskResult(**(vars(make.task()) | {"rows": rows}))
+    text = printed(task)
+    assert "A039" in text and "A040" not in text and "and 50 more" in text
+    assert len(records(task)) == 90
+
+
+def test_csv_reads_back_and_runs_no_formula(make, tmp_path):
+    import csv
+
+    rows = (make.row(np.random.default_rng(0), agent="=1+1", regret=Interval(-2, -3, 1)),)
+    task = TaskResult(**(vars(make.task()) | {"rows": (*rows, *make.task().rows)}))
+    path = to_csv(task, tmp_path / "rows.csv")
+    with open(path, encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert path.read_text(encoding="utf-8") == to_csv(task)
+    for read, record in zip(found, records(task), strict=True):
+        for key, value in record.items():
+            shown = "'=1+1" if value == "=1+1" else "" if value is None else str(value)
+            assert read[key] == shown
+    assert {read["agent"] for read in found} >= {"'=1+1"}
+
+
+def test_latex_holds_every_row_and_bold_winners(make):
+    task = make.task("assortment", task="a_b & 100%")
+    text = to_latex(task)
+    assert r"a\_b \& 100\%" in text and text.count(r"\\") == len(task.rows) + 4
+    assert r"\textbf{One-pass MNL} & rho=1 &" in text and r"\textbf{DPMNL}" not in text
+    assert text.count("{") == text.count("}")
+
+
+def test_a_frame_needs_pandas_and_says_so(make, monkeypatch):
+    import sys
+
+    from dpb_gym.errors import MissingExtraError
+    from dpb_gym.report import to_frame
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match="pip install pandas"):
+        to_frame(make.task())
+
+
+def test_a_frame_is_the_records(make):
+    pytest.importorskip("pandas")
+    from dpb_gym.report import to_frame
+
+    task = make.task()
+    frame = to_frame(task)
+    assert list(frame.columns) == list(records(task)[0])
+    assert frame["regret"].tolist() == [record["regret"] for record in records(task)]
+    assert frame["rho"].dtype == float
 
 
 LEAVES = st.one_of(
@@ -161,6 +225,6 @@ def test_any_parameters_become_strict_json(make, params):
 
 @pytest.mark.parametrize("bad", [None, [], {"tasks": []}, "data"])
 def test_other_types_are_refused(bad):
-    for function in (table, records, to_json):
+    for function in (table, records, to_json, to_csv, to_latex):
         with pytest.raises(ParameterError, match="LeaderboardData"):
             function(bad)

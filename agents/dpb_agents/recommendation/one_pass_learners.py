@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_agents.common.one_pass import EVENNESS, Design, open_sums
-from dpb_agents.common.weighted_sums import Estimate, Releases
+from dpb_agents.common.weighted_sums import Estimate, Releases, Sums
 from dpb_agents.recommendation.one_pass_filter import RewardFilter
 from dpb_agents.recommendation.one_pass_schedule import planned
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError
-from dpb_gym.privacy import RunningSum, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 
 if TYPE_CHECKING:
     from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-    from dpb_gym.privacy import Bound, Curator, Schedule
+    from dpb_gym.privacy import Bound, Budget, ContributionCap, Ledger, NoiseSource, Schedule
 
 # Share of the chosen features' mean that is subtracted from what rewards multiply.
 CENTRING = 0.5
@@ -78,13 +77,15 @@ class Setting:
         self,
         width: int,
         sensitivity: float,
-        curator: Curator,
+        budget: Budget,
+        ledger: Ledger,
+        noise: NoiseSource,
         *,
         unit_noise: float,
         half: float,
         what: str,
         clip: Bound | None = None,
-    ) -> tuple[Sum, Releases]:
+    ) -> tuple[Sums, Releases]:
         """Makes the releaser and the policy's side of it; see `open_sums`."""
         prior, rate, horizon = float(self.prior(half)[0]), self.rate, self.problem.horizon
 
@@ -101,11 +102,14 @@ class Setting:
 
         return open_sums(
             self.design,
-            curator,
             width=width,
             horizon=horizon,
+            replicates=self.replicates,
             start=self.start,
             sensitivity=sensitivity,
+            budget=budget,
+            ledger=ledger,
+            noise=noise,
             what=what,
             unit_noise=unit_noise,
             spread=half**2 * rate,
@@ -119,7 +123,7 @@ class Learner(ABC):
     """Keeps theta ``(B, d + 1)``: the slopes, then the level. Base of the three learners."""
 
     theta: Array
-    releaser: Sum
+    releaser: Sums
 
     @abstractmethod
     def learn(self, context: Context, action: Array, feedback: Feedback, observed: Array) -> None:
@@ -129,10 +133,14 @@ class Learner(ABC):
 class ExactLearner(Learner):
     """Ridge regression on [x; 1], renewed every round by rank-one updates; not private."""
 
-    def __init__(self, setting: Setting, curator: Curator) -> None:
+    def __init__(self, setting: Setting) -> None:
+        from dpb_gym.privacy import ExactSum, Segment
+
         B, d, half = setting.replicates, setting.problem.dim, setting.half
         self._setting = setting
-        self.releaser = RunningSum(curator, d + 1, reward=(-half, half), what="reward sums")
+        self.releaser = ExactSum(
+            d + 1, B, clip=Segment(-half, half), horizon=setting.problem.horizon, what="reward sums"
+        )
         # directions are [x; 1] / sqrt(2): in the unit ball like those of the private twin
         diagonal = np.diag(2.0 * setting.prior(half) / half**2)
         self._inverse = np.repeat(diagonal[None], B, axis=0)
@@ -152,7 +160,9 @@ class ExactLearner(Learner):
         self.releaser.add(feedback.reward - setting.middle, self._phi)
         kernels.linalg.sherman_morrison(self._inverse, self._phi, self._ones, self._growth)
         if self.releaser.rounds >= setting.start:
-            kernels.one_pass_linear.symmetric_times(self._inverse, self.releaser.value, self.theta)
+            kernels.one_pass_linear.symmetric_times(
+                self._inverse, self.releaser.release(), self.theta
+            )
 
 
 class PublicLearner(Learner):
@@ -165,23 +175,31 @@ class PublicLearner(Learner):
 
     Args:
         setting: See `Setting`.
-        curator: Whose budget it uses.
+        budget: What may be spent.
+        ledger: Of it.
+        noise: Source of the noise.
         users: Scales z where all rewards of a user are protected.
     """
 
     def __init__(
         self,
         setting: Setting,
-        curator: Curator,
+        budget: Budget,
+        ledger: Ledger,
+        noise: NoiseSource,
         users: LifetimeWeights | None = None,
     ) -> None:
+        from dpb_gym.privacy import Segment
+
         B, d, half = setting.replicates, setting.problem.dim, setting.half
         self._setting, self._users = setting, users
         sensitivity = 2.0 * half * (1.0 if users is None else users.reach)
         self.releaser, releases = setting.open(
             d + 1,
             sensitivity,
-            curator,
+            budget,
+            ledger,
+            noise,
             unit_noise=1.0,
             half=half,
             what="running reward sums",
@@ -227,7 +245,7 @@ class PublicLearner(Learner):
 
     def _renew(self) -> None:
         weight = float(self._schedule.weights[self._batch])
-        self.theta = self._filter.take(self.releaser.value, weight, self.releaser.noise_std)
+        self.theta = self._filter.take(self.releaser.release(), weight, self.releaser.noise_std)
         # the first batch was chosen without theta: its mean says nothing of later ones
         if self._batch:
             count = np.maximum(self._total[:, -1:], 1.0)
@@ -248,16 +266,20 @@ class PrivateLearner(Learner):
     Args:
         setting: See `Setting`.
         curvature: h / u.
-        curator: Whose budget it uses.
-        most: Most rounds of a user that enter, where all rounds of a user are protected.
+        budget: What may be spent.
+        ledger: Of it.
+        noise: Source of the noise.
+        cap: Counts the rounds of users where all rounds of a user are protected.
     """
 
     def __init__(
         self,
         setting: Setting,
         curvature: float,
-        curator: Curator,
-        most: int | None = None,
+        budget: Budget,
+        ledger: Ledger,
+        noise: NoiseSource,
+        cap: ContributionCap | None = None,
     ) -> None:
         B, n = setting.replicates, setting.problem.dim + 1
         self._setting = setting
@@ -269,8 +291,10 @@ class PrivateLearner(Learner):
         self._unit_noise = math.sqrt(1.0 / self._weights[1] ** 2 + bent)
         self.releaser, self._releases = setting.open(
             n * (n + 1) // 2 + n,
-            float(most or 1),
-            curator,
+            1.0 if cap is None else cap.sensitivity(1.0),
+            budget,
+            ledger,
+            noise,
             unit_noise=self._unit_noise * math.sqrt(self._stretch),
             half=0.5,
             what="running sums of curvature and response",
@@ -294,7 +318,7 @@ class PrivateLearner(Learner):
         refuse(bad, context, action)
         self.releaser.add(self._rows)
         if self._releases.due(self.releaser.rounds):
-            self._renew(self._releases.take(self.releaser.value, self.releaser.noise_std))
+            self._renew(self._releases.take(self.releaser.release(), self.releaser.noise_std))
 
     def _renew(self, estimate: Estimate) -> None:
         B, n = self.theta.shape

@@ -1,217 +1,318 @@
-/* Regret curves and privacy-regret frontiers. */
-var NAMES = 18, CROWD = 24, FRONTIER = 220;
+/* Regret curves and regret against budget. */
+const CROWD = 24, FRONTIER = 220, GAP = 14;
 
-/* The budget without what all of its kind share: "eps=1", not "eps=1, delta=1e-05". */
-function shortBudget(row) {
-  return row.scale ? row.scale[0].split(' ')[0] + '=' + tick(row.scale[1]) : row.budget;
+function linearTicks(low, high, count) {
+  const rough = (high - low) / count, power = Math.pow(10, Math.floor(Math.log10(rough)));
+  const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough * 0.999);
+  const first = Math.ceil(low / step - 1e-9), result = [];
+  for (let k = 0; k <= 2 * count && (first + k) * step <= high + step * 1e-9; k++) result.push((first + k) * step);
+  return result;
 }
 
-function endNames(series) {
-  var times = {};
-  series.forEach(function (s) { times[s.row.agent] = (times[s.row.agent] || 0) + 1; });
-  series.forEach(function (s) {
-    var name = s.row.label;
-    if (s.row.budget !== 'none' && s.row.label.indexOf(s.row.budget) > 0) {
-      var budget = ' ' + shortBudget(s.row);
-      name = times[s.row.agent] > 1 ? shorten(s.row.agent, 30 - budget.length) + budget : s.row.agent;
+function logTicks(low, high) {
+  const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high)), result = [];
+  const every = Math.max(1, Math.ceil((last - first) / 6)), steps = last - first <= 2 ? [1, 2, 5] : [1];
+  for (let k = first; k <= last; k += every) {
+    for (const m of steps) {
+      const value = m * Math.pow(10, k);
+      if (value >= low * 0.999 && value <= high * 1.001) result.push(Number(value.toPrecision(6)));
     }
-    s.name = shorten(name, 30);
-  });
+  }
+  return result.length > 1 ? result : linearTicks(low, high, 4);
 }
 
-/* Where very many curves would show, each agent keeps its largest budget and those singled out. */
-function thinned(view, series) {
-  if (series.length <= CROWD) return series;
-  var largest = {};
-  series.forEach(function (s) {
-    var known = largest[s.row.agent];
-    if (!known || s.row.alpha > known.row.alpha) largest[s.row.agent] = s;
-  });
-  return series.filter(function (s) {
-    return largest[s.row.agent] === s || state.pins.indexOf(view.t + '-' + s.i) >= 0;
-  });
+function makeScale(low, high, from, to, log) {
+  if (!(high > low)) {
+    const pad = log ? low / 2 : Math.abs(low) / 2 || 1;
+    low -= pad;
+    high += pad;
+  }
+  const f = log ? Math.log10 : v => v, a = f(low), b = f(high);
+  const scale = value => from + (to - from) * (f(value) - a) / (b - a);
+  scale.low = low;
+  scale.ticks = count => log ? logTicks(low, high) : linearTicks(low, high, count);
+  return scale;
+}
+
+/* Drops marks until their labels stand `gap` pixels apart. */
+function spaced(values, scale, gap) {
+  const kept = [];
+  for (const value of values) {
+    if (!kept.length || Math.abs(scale(value) - scale(kept[kept.length - 1])) >= gap) kept.push(value);
+  }
+  return kept;
+}
+
+const PEN = document.createElement('canvas').getContext('2d');
+
+/* Pixels that the widest of some labels needs. */
+function room(labels, font) {
+  PEN.font = (font || '') + ' 11px ' + getComputedStyle(document.body).fontFamily;
+  return labels.reduce((widest, label) => Math.max(widest, PEN.measureText(label).width), 0);
+}
+
+function axes(svg, width, box, x, y, xTicks, xTitle) {
+  const layer = draw('g', {}, svg);
+  for (const value of spaced(y.ticks(5), y, 16)) {
+    const at = y(value);
+    draw('line', { x1: box.left, x2: box.right, y1: at, y2: at, 'class': 'grid' }, layer);
+    draw('text', { x: box.left - 7, y: at + 4, 'text-anchor': 'end' }, layer).textContent = tick(value);
+  }
+  draw('line', { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, 'class': 'base' }, layer);
+  for (const value of spaced(xTicks, x, 14 + room(xTicks.map(tick)))) {
+    draw('line', { x1: x(value), x2: x(value), y1: box.bottom, y2: box.bottom + 4, 'class': 'base' }, layer);
+    draw('text', {
+      x: Math.min(x(value), width - room([tick(value)]) / 2), y: box.bottom + 17, 'text-anchor': 'middle'
+    }, layer).textContent = tick(value);
+  }
+  draw('text', { x: box.right, y: box.bottom + 33, 'text-anchor': 'end' }, layer).textContent = xTitle;
+}
+
+/* Names at the right ends of lines, pushed apart so that they can be read. */
+function endLabels(svg, box, ends) {
+  ends.sort((a, b) => a.y - b.y);
+  ends.forEach((end, i) => { end.at = Math.max(end.y, i ? ends[i - 1].at + GAP : box.top); });
+  for (let j = ends.length - 1; j >= 0; j--) {
+    ends[j].at = Math.min(ends[j].at, j === ends.length - 1 ? box.bottom : ends[j + 1].at - GAP);
+  }
+  for (const end of ends) {
+    const leader = draw('line', {
+      x1: end.x + 3, y1: end.y, x2: box.right + 11, y2: end.at, 'class': 'leader', 'data-rows': end.rows
+    }, svg);
+    const label = draw('text', { x: box.right + 14, y: end.at + 4, 'class': 'end', 'data-rows': end.rows }, svg);
+    label.textContent = end.text;
+    paint(leader, end.row);
+    paint(label, end.row);
+  }
+}
+
+function shorten(label, size) {
+  const letters = Array.from(label);
+  return letters.length > size ? letters.slice(0, size - 1).join('') + '\u2026' : label;
 }
 
 function canvas(holder, width, height, label) {
   holder.textContent = '';
-  var svg = draw('svg', {
-    viewBox: '0 0 ' + width + ' ' + height, width: width, height: height, role: 'img', 'aria-label': label
+  return draw('svg', {
+    viewBox: '0 0 ' + width + ' ' + height, width, height, role: 'img', 'aria-label': label
   }, holder);
-  return svg;
 }
 
-function span(values, log) {
-  var low = Infinity, high = -Infinity;
-  values.forEach(function (v) {
-    if (log && v <= 0) return;
+function reach(values, log) {
+  let low = Infinity, high = -Infinity;
+  for (const v of values) {
+    if (log && v <= 0) continue;
     low = Math.min(low, v);
     high = Math.max(high, v);
-  });
+  }
   return low > high ? null : [low, high];
 }
 
-/* Rounds stand with the task if all of its curves share them. */
-function points(task, row) {
-  var own = task.rounds ? 0 : 1, t = own ? row.curve[0] : task.rounds, c = row.curve, result = [];
-  for (var k = 0; k < t.length; k++) {
-    var mean = c[own][k];
-    if ((state.logx && t[k] <= 0) || (state.logy && mean <= 0)) continue;
-    result.push({ t: t[k], mean: mean, low: mean - c[own + 1][k], high: mean + c[own + 2][k] });
-  }
+const path = list => list.map((p, i) => (i ? 'L' : 'M') + p[0].toFixed(1) + ' ' + p[1].toFixed(1)).join('');
+
+/* Rounds stand with the task if all of its curves share them; on a log axis, the last two decades. */
+function points(row) {
+  const [means, below, above, own] = row.curve, rounds = own || row.table.rounds, result = [];
+  const first = state.logx ? Math.min(row.table.horizon / 100, rounds[Math.max(0, rounds.length - 2)]) : 0;
+  means.forEach((mean, k) => {
+    if ((state.logx && rounds[k] <= 0) || rounds[k] < first || (state.logy && mean <= 0)) return;
+    result.push({ t: rounds[k], mean, low: mean - below[k], high: mean + above[k] });
+  });
   return result;
 }
 
-function path(list) {
-  return list.map(function (p, i) {
-    return (i ? 'L' : 'M') + p[0].toFixed(1) + ' ' + p[1].toFixed(1);
-  }).join('');
+/* The best row without privacy: what every other one is measured against. */
+function rival(table) {
+  return table.rows.filter(row => !row.private && !row.reference && !row.gaps && !row.stated)
+    .sort((a, b) => a.loss.mean - b.loss.mean)[0] || null;
+}
+
+/* Where very many curves would show, each agent keeps its largest budget and those singled out. */
+function thinned(rows) {
+  if (rows.length <= CROWD) return rows;
+  const largest = new Map();
+  for (const row of rows) {
+    const known = largest.get(row.agent);
+    if (!known || row.strength > known.strength) largest.set(row.agent, row);
+  }
+  return rows.filter(row => largest.get(row.agent) === row || state.pins.includes(row));
+}
+
+function endNames(series) {
+  const times = {};
+  for (const s of series) times[s.row.agent] = (times[s.row.agent] || 0) + 1;
+  for (const s of series) {
+    const budget = s.row.short && s.row.label !== s.row.agent && times[s.row.agent] > 1 ? ' ' + s.row.short : '';
+    s.name = shorten(s.row.agent, 30 - budget.length) + budget;
+  }
 }
 
 function drawCurves(view) {
-  var holder = $('.curves .canvas', view.section), width = holder.clientWidth;
-  if (!width) return;
-  var beside = $('.frontiers', view.section), count = beside.children.length;
-  var tall = count === 2 &&
-    beside.getBoundingClientRect().left >= holder.getBoundingClientRect().right;
-  var height = width < 480 ? 250 : tall ? 2 * FRONTIER + 34 : 320;
-  var series = view.visible.map(function (i) {
-    return { i: i, row: view.task.rows[i], points: points(view.task, view.task.rows[i]) };
-  }).filter(function (s) { return s.points.length > 0; });
-  var asked = series.length;
-  series = thinned(view, series);
-  var caption = $('.curves figcaption', view.section);
-  caption.textContent = 'Cumulative pseudo-regret by round' +
-    (series.length < asked ? ", each agent's largest budget (filter by budget for others)" : '');
-  var crowd = series.length > NAMES && width >= 560;
-  if (crowd) height = Math.max(height, 14 * series.length + 60);
-  var svg = canvas(holder, width, height, 'Regret curves of ' + series.length + ' rows on ' +
-    view.task.task + '; the table below holds their ends');
+  const holder = $('.curves .canvas', view.section), width = holder.clientWidth;
   view.chart = null;
+  if (!width) return;
+  const best = rival(view.table), asked = view.visible.slice();
+  if (best && asked.length && !asked.includes(best)) asked.push(best);
+  const kept = thinned(asked);
+  const series = kept.map(row => ({ row, points: points(row) })).filter(s => s.points.length > 0);
+  const zero = kept.length - series.length;
+  $('.curves figcaption', view.section).textContent = 'Cumulative pseudo-regret by round' +
+    (kept.length < asked.length ? ", each agent's largest budget (filter by budget for others)" : '') +
+    (zero && state.logy ? '; ' + zero + (zero > 1 ? ' curves' : ' curve') + ' without regret above 0 left out' : '');
+  const named = series.length <= CROWD + 8 && width >= 560;
+  const height = Math.max(width < 480 ? 260 : 330, named ? GAP * series.length + 60 : 0);
+  const svg = canvas(holder, width, height, 'Regret curves of ' + series.length + ' rows on ' +
+    view.table.name + '; the table below holds their ends');
   if (!series.length) {
-    draw('text', { x: 8, y: 30 }, svg).textContent = state.logy ?
-      'No curve with regret above 0.' : 'No curve to draw.';
+    draw('text', { x: 8, y: 30 }, svg).textContent = state.logy ? 'No curve with regret above 0.' : 'No curve to draw.';
     return;
   }
-  var every = [].concat.apply([], series.map(function (s) { return s.points; }));
-  var means = every.map(function (p) { return p.mean; });
-  var xs = span(every.map(function (p) { return p.t; }), state.logx);
-  var ys = span(means.concat(every.map(function (p) { return p.high; })), state.logy);
+  const every = series.flatMap(s => s.points), means = every.map(p => p.mean);
+  const xs = reach(every.map(p => p.t), state.logx), ys = reach(means.concat(every.map(p => p.high)), state.logy);
   if (!state.logy) {
-    ys[0] = Math.min(0, ys[0], span(every.map(function (p) { return p.low; }))[0]);
+    ys[0] = Math.min(0, ys[0], reach(every.map(p => p.low))[0]);
     ys[1] = Math.max(0, ys[1]);
   }
   if (!state.logx && xs[1] > 0) xs[0] = 0;
-  var named = series.length <= CROWD + 8 && width >= 560;
   endNames(series);
-  var names = series.map(function (s) { return s.name; });
-  var box = { top: 10, bottom: height - 40, right: width - (named ? rightRoom(names) : 14) };
-  var y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
-  box.left = leftRoom(y.ticks(5));
-  var x = makeScale(xs[0], xs[1], box.left, box.right, state.logx);
-  axes(svg, box, x, y, x.ticks(width < 480 ? 4 : 7), 'round');
-  var cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg);
-  var ends = [];
-  series.slice().reverse().forEach(function (s) {
-    var group = draw('g', { 'class': 'series', 'data-rows': s.i }, svg);
+  const box = { top: 10, bottom: height - 40 };
+  box.right = width - (named ? 22 + room(series.map(s => s.name), '600') : 14);
+  const y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
+  box.left = 12 + room(y.ticks(5).map(tick));
+  const x = makeScale(xs[0], xs[1], box.left, box.right, state.logx);
+  axes(svg, width, box, x, y, x.ticks(width < 480 ? 4 : 7), 'round');
+  const cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg), ends = [];
+  for (const s of series.slice().reverse()) {
+    const group = draw('g', { 'class': 'series', 'data-rows': s.row.i }, svg);
     paint(group, s.row);
-    s.points.forEach(function (p) { p.x = x(p.t); p.y = y(p.mean); });
-    var floor = function (v) { return state.logy ? Math.max(v, y.low) : v; };
-    var upper = s.points.map(function (p) { return [p.x, y(p.high)]; });
-    var lower = s.points.map(function (p) { return [p.x, y(floor(p.low))]; }).reverse();
+    for (const p of s.points) {
+      p.x = x(p.t);
+      p.y = y(p.mean);
+    }
+    const floor = v => state.logy ? Math.max(v, y.low) : v;
+    const upper = s.points.map(p => [p.x, y(p.high)]), lower = s.points.map(p => [p.x, y(floor(p.low))]).reverse();
     draw('path', { d: path(upper.concat(lower)) + 'Z', 'class': 'band' }, group);
     draw('path', {
-      d: path(s.points.map(function (p) { return [p.x, p.y]; })),
-      'class': 'path ' + s.row.stroke, 'stroke-opacity': s.row.alpha
+      d: path(s.points.map(p => [p.x, p.y])), 'class': 'path ' + s.row.stroke, 'stroke-opacity': s.row.strength
     }, group);
-    var last = s.points[s.points.length - 1];
+    const last = s.points[s.points.length - 1];
     if (s.points.length === 1) draw('circle', { cx: last.x, cy: last.y, r: 3, 'class': 'dot' }, group);
-    ends.push({ x: last.x, y: last.y, text: s.name, row: s.row, rows: String(s.i) });
-  });
+    ends.push({ x: last.x, y: last.y, text: s.name, row: s.row, rows: String(s.row.i) });
+  }
   if (named) endLabels(svg, box, ends);
-  view.chart = { series: series, box: box, cross: cross, holder: holder, width: width };
+  view.chart = { series, box, cross, holder, width };
 }
 
 /* One chart for each (notion, unit) and scale with at least two budgets. */
 function drawFrontiers(view) {
-  var holder = $('.frontiers', view.section), sets = {};
+  const holder = $('.frontiers', view.section), sets = new Map();
   holder.textContent = '';
-  var rows = view.task.rows.map(function (row, i) { return { i: i, row: row }; })
-    .filter(function (e) { return passes(view.task, e.row, true); });
-  rows.forEach(function (e) {
-    if (!e.row.scale || !e.row.private) return;
-    var name = JSON.stringify([e.row.group, e.row.scale[0]]);
-    (sets[name] = sets[name] || []).push(e);
+  for (const row of view.table.rows) {
+    if (!row.scale || !row.private || row.gaps || !passes(row, true)) continue;
+    const name = JSON.stringify([row.group, row.scale]);
+    sets.set(name, (sets.get(name) || []).concat(row));
+  }
+  const plans = [...sets].map(([name, rows]) => {
+    const values = [...new Set(rows.map(row => row.limit))].sort((a, b) => a - b);
+    return { rows, values, scale: JSON.parse(name)[1] };
+  }).filter(plan => plan.values.length > 1);
+  const frames = plans.map(plan => {
+    const figure = make('figure', holder);
+    make('figcaption', figure, (view.track ? '1 \u2212 score' : 'Final regret') + ' by budget, ' + plan.rows[0].kind);
+    return make('div', figure, null, 'canvas');
   });
-  var rival = view.task.rows.map(function (row, i) { return { i: i, row: row }; })
-    .filter(function (e) { return !e.row.private && !e.row.reference; })
-    .sort(function (a, b) { return a.row.regret[0] - b.row.regret[0]; })[0];
-  var plans = Object.keys(sets).map(function (name) {
-    var values = sets[name].map(function (e) { return e.row.scale[1]; })
-      .filter(function (v, k, all) { return all.indexOf(v) === k; })
-      .sort(function (a, b) { return a - b; });
-    return { group: JSON.parse(name)[0], kind: JSON.parse(name)[1], entries: sets[name], values: values };
-  }).filter(function (plan) { return plan.values.length > 1; });
   holder.classList.toggle('many', view.track || plans.length > 2);
-  plans.forEach(function (plan) {
-    var figure = make('figure', holder);
-    make('figcaption', figure, (view.track ? 'One minus score' : 'Final regret') + ' by budget, ' +
-      plan.group.replace('/', ', per '));
-    plan.canvas = make('div', figure, null, 'canvas');
-  });
-  plans.forEach(function (plan) { frontier(view, plan, rival, plans.length > 1 ? FRONTIER : 280); });
+  plans.forEach((plan, k) => drawFrontier(view, plan, frames[k]));
 }
 
-function frontier(view, plan, rival, height) {
-  var holder = plan.canvas, entries = plan.entries, values = plan.values, kind = plan.kind;
-  var width = holder.clientWidth;
-  if (width < 360) height = Math.min(height, 230);
-  entries = entries.filter(function (e) { return !state.logy || e.row.regret[0] > 0; });
-  var agents = entries.map(function (e) { return e.row.agent; })
-    .filter(function (a, k, all) { return all.indexOf(a) === k; });
-  var heights = [].concat.apply([], entries.map(function (e) { return [e.row.regret[0], e.row.regret[2]]; }));
-  if (rival && (!state.logy || rival.row.regret[0] > 0)) heights.push(rival.row.regret[0]); else rival = null;
-  var ys = span(heights, state.logy);
-  if (!ys) return;
-  if (state.logy) ys[0] *= 0.8; else ys = [Math.min(0, ys[0]), Math.max(0, ys[1])];
-  var named = agents.length <= NAMES && width >= 300;
-  if (named) height = Math.max(height, 14 * (agents.length + 1) + 56);
-  var svg = canvas(holder, width, height, (view.track ? 'One minus score' : 'Final regret') + ' by ' + kind + ' on ' + view.task.task);
-  var names = agents.concat(rival ? [rival.row.label] : []).map(function (a) { return shorten(a, 20); });
-  var box = { top: 10, bottom: height - 40, right: width - (named ? rightRoom(names) : 14) };
-  var y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
-  box.left = leftRoom(y.ticks(5));
-  var x = makeScale(values[0], values[values.length - 1], box.left + 8, box.right - 4, true);
-  axes(svg, box, x, y, values, kind);
-  var ends = [];
-  if (rival) {
-    var level = draw('g', { 'class': 'series', 'data-rows': rival.i }, svg), at = y(rival.row.regret[0]);
-    paint(level, rival.row);
+function drawFrontier(view, plan, holder) {
+  const width = holder.clientWidth, best = rival(view.table);
+  const agents = [...new Set(plan.rows.map(row => row.agent))];
+  const heights = plan.rows.flatMap(row => [row.loss.low, row.loss.mean, row.loss.high]);
+  const known = best && (!state.logy || best.loss.mean > 0);
+  if (known) heights.push(best.loss.mean);
+  const ys = reach(heights, state.logy);
+  if (!ys || !width) return;
+  if (state.logy) ys[0] *= 0.9; else ys[0] = Math.min(0, ys[0]);
+  const named = agents.length <= CROWD && width >= 260;
+  const height = Math.max(FRONTIER, named ? GAP * (agents.length + 1) + 56 : 0);
+  const svg = canvas(holder, width, height, (view.track ? 'One minus score' : 'Final regret') + ' by ' +
+    plan.scale + ' on ' + view.table.name);
+  const names = agents.concat(known ? [best.label] : []).map(a => shorten(a, 22));
+  const box = { top: 10, bottom: height - 40, right: width - (named ? 22 + room(names, '600') : 14) };
+  const y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
+  box.left = 12 + room(y.ticks(5).map(tick));
+  const x = makeScale(plan.values[0], plan.values[plan.values.length - 1], box.left + 8, box.right - 4, true);
+  axes(svg, width, box, x, y, plan.values, plan.scale);
+  const ends = [];
+  if (known) {
+    const level = draw('g', { 'class': 'series', 'data-rows': best.i }, svg), at = y(best.loss.mean);
+    paint(level, best);
     draw('path', { d: path([[box.left, at], [box.right, at]]), 'class': 'path dashed' }, level);
-    ends.push({ x: box.right, y: at, text: shorten(rival.row.label, 20), row: rival.row, rows: String(rival.i) });
+    ends.push({ x: box.right, y: at, text: shorten(best.label, 22), row: best, rows: String(best.i) });
   }
-  agents.forEach(function (agent) {
-    var mine = entries.filter(function (e) { return e.row.agent === agent; })
-      .sort(function (a, b) { return a.row.scale[1] - b.row.scale[1]; });
-    var group = draw('g', {
-      'class': 'series', 'data-rows': mine.map(function (e) { return e.i; }).join(' ')
-    }, svg);
-    paint(group, mine[0].row);
-    draw('path', {
-      d: path(mine.map(function (e) { return [x(e.row.scale[1]), y(e.row.regret[0])]; })), 'class': 'path'
-    }, group);
-    mine.forEach(function (e) {
-      var px = x(e.row.scale[1]), low = e.row.regret[1];
-      if (state.logy) low = Math.max(low, y.low);
-      draw('line', { x1: px, x2: px, y1: y(low), y2: y(e.row.regret[2]), 'class': 'error' }, group);
-      var dot = draw('circle', { cx: px, cy: y(e.row.regret[0]), r: 3.4, 'class': 'dot' }, group);
-      draw('title', {}, dot).textContent = e.row.label + ': ' + text(e.row.regret[0]) + ' (' +
-        text(e.row.regret[1]) + ' to ' + text(e.row.regret[2]) + ')';
-    });
-    var last = mine[mine.length - 1];
-    ends.push({
-      x: x(last.row.scale[1]), y: y(last.row.regret[0]), text: shorten(agent, 20), row: last.row,
-      rows: mine.map(function (e) { return e.i; }).join(' ')
-    });
-  });
+  for (const agent of agents) {
+    const mine = plan.rows.filter(row => row.agent === agent && (!state.logy || row.loss.mean > 0))
+      .sort((a, b) => a.limit - b.limit);
+    if (!mine.length) continue;
+    const rows = mine.map(row => row.i).join(' '), group = draw('g', { 'class': 'series', 'data-rows': rows }, svg);
+    paint(group, mine[0]);
+    draw('path', { d: path(mine.map(row => [x(row.limit), y(row.loss.mean)])), 'class': 'path' }, group);
+    for (const row of mine) {
+      const px = x(row.limit), low = state.logy ? Math.max(row.loss.low, y.low) : row.loss.low;
+      draw('line', { x1: px, x2: px, y1: y(low), y2: y(row.loss.high), 'class': 'error' }, group);
+      const dot = draw('circle', { cx: px, cy: y(row.loss.mean), r: 3.4, 'class': 'dot' }, group);
+      draw('title', {}, dot).textContent = row.label + ': ' + text(row.loss.mean) + ' (' + text(row.loss.low) +
+        ' to ' + text(row.loss.high) + ')';
+    }
+    const last = mine[mine.length - 1];
+    ends.push({ x: x(last.limit), y: y(last.loss.mean), text: shorten(agent, 22), row: last, rows });
+  }
   if (named) endLabels(svg, box, ends);
+}
+
+/* What stands at the round under the pointer: the nearest curve, and the best agents there. */
+function readout(view, event) {
+  const chart = view.chart;
+  if (!chart) return;
+  const frame = chart.holder.getBoundingClientRect();
+  const px = event.clientX - frame.left, py = event.clientY - frame.top;
+  if (px < chart.box.left - 8 || px > chart.box.right + 8) return hideReadout(view);
+  let best = null;
+  for (const s of chart.series) {
+    s.near = s.points.reduce((a, b) => Math.abs(b.x - px) < Math.abs(a.x - px) ? b : a);
+    const far = Math.abs(s.near.y - py) + 0.2 * Math.abs(s.near.x - px);
+    if (!best || far < best.far) best = { s, far };
+  }
+  const when = best.s.near;
+  chart.cross.setAttribute('x1', when.x);
+  chart.cross.setAttribute('x2', when.x);
+  chart.cross.setAttribute('visibility', 'visible');
+  light(view, best.s.row);
+  const there = chart.series.filter(s => Math.abs(s.near.x - when.x) < 3).sort((a, b) => a.near.mean - b.near.mean);
+  const listed = there.slice(0, 6);
+  if (!listed.includes(best.s)) listed.push(best.s);
+  const panel = $('.readout', chart.holder) || make('div', chart.holder, null, 'readout');
+  panel.textContent = '';
+  make('p', panel, 'round ' + when.t.toLocaleString('en-US') + ', least regret first', 'when');
+  const body = make('tbody', make('table', panel));
+  for (const s of listed) {
+    const line = make('tr', body, null, s === best.s ? 'near' : '');
+    make('td', line, there.indexOf(s) + 1, 'when');
+    paint(make('td', line, s.row.label), s.row);
+    make('td', line, text(s.near.mean));
+  }
+  make('p', panel, '95% interval ' + text(when.low) + ' to ' + text(when.high), 'when');
+  const right = when.x + 14 + panel.offsetWidth > chart.width;
+  panel.style.left = clamp(right ? when.x - 14 - panel.offsetWidth : when.x + 14, 0,
+    Math.max(0, chart.width - panel.offsetWidth)) + 'px';
+  panel.style.top = clamp(py - panel.offsetHeight / 2, 0,
+    Math.max(0, chart.holder.clientHeight - panel.offsetHeight)) + 'px';
+}
+
+function hideReadout(view) {
+  const panel = view.chart && $('.readout', view.chart.holder);
+  if (panel) panel.remove();
+  if (view.chart) view.chart.cross.setAttribute('visibility', 'hidden');
+  light(view, null);
 }

@@ -1,86 +1,47 @@
-/* Read-out under the pointer, controls, start. */
-function readout(view, event) {
-  var chart = view.chart;
-  if (!chart) return;
-  var frame = chart.holder.getBoundingClientRect();
-  var px = event.clientX - frame.left, py = event.clientY - frame.top, best = null;
-  if (px < chart.box.left - 8 || px > chart.box.right + 8) return hideReadout(view);
-  chart.series.forEach(function (s) {
-    var near = s.points.reduce(function (a, b) {
-      return Math.abs(b.x - px) < Math.abs(a.x - px) ? b : a;
-    });
-    var far = Math.abs(near.y - py) + 0.2 * Math.abs(near.x - px);
-    s.near = near;
-    if (!best || far < best.far) best = { s: s, far: far };
-  });
-  var when = best.s.near;
-  chart.cross.setAttribute('x1', when.x);
-  chart.cross.setAttribute('x2', when.x);
-  chart.cross.setAttribute('visibility', 'visible');
-  light(view, best.s.i);
-  var listed = chart.series.filter(function (s) { return Math.abs(s.near.x - when.x) < 3; })
-    .sort(function (a, b) { return b.near.mean - a.near.mean; });
-  var at = listed.indexOf(best.s), from = clamp(at - 3, 0, Math.max(0, listed.length - 7));
-  var panel = $('.readout', chart.holder) || make('div', chart.holder, null, 'readout');
-  panel.textContent = '';
-  make('p', panel, 'round ' + when.t.toLocaleString('en-US'), 'when');
-  var body = make('tbody', make('table', panel));
-  listed.slice(from, from + 7).forEach(function (s) {
-    var line = make('tr', body, null, s === best.s ? 'near' : '');
-    paint(make('td', line, s.row.label), s.row);
-    make('td', line, text(s.near.mean));
-  });
-  make('p', panel, '95% interval ' + text(when.low) + ' to ' + text(when.high), 'when');
-  var right = when.x + 14 + panel.offsetWidth > chart.width;
-  var left = right ? when.x - 14 - panel.offsetWidth : when.x + 14;
-  panel.style.left = clamp(left, 0, Math.max(0, chart.width - panel.offsetWidth)) + 'px';
-  panel.style.top = clamp(py - panel.offsetHeight / 2, 0,
-    Math.max(0, chart.holder.clientHeight - panel.offsetHeight)) + 'px';
-}
+/* What is open and seen is drawn; controls; start. */
+const seen = new Set();
+const watcher = new IntersectionObserver(entries => {
+  for (const entry of entries) {
+    const view = VIEWS[+entry.target.parentNode.dataset.task];
+    if (entry.isIntersecting) {
+      seen.add(view);
+      if (view.dirty) show(view);
+    } else seen.delete(view);
+  }
+}, { rootMargin: '300px 0px' });
 
-function hideReadout(view) {
-  var panel = view.chart && $('.readout', view.chart.holder);
-  if (panel) panel.remove();
-  if (view.chart) view.chart.cross.setAttribute('visibility', 'hidden');
+function show(view) {
+  view.dirty = false;
+  if (!$('.body', view.section).firstChild) build(view);
+  fill(view);
+  if (view.table.rows.length) {
+    drawFrontiers(view);
+    if (view.track) $('.charts', view.section).hidden = !$('.frontiers figure', view.section);
+    else drawCurves(view);
+  }
   light(view, null);
 }
 
-function renderCharts(view) {
-  if (view.section.hidden || !view.rows.length) return;
-  $('.charts', view.section).hidden = false;
-  drawFrontiers(view);
-  if (!view.track) drawCurves(view);
-  else $('.charts', view.section).hidden = !$('.frontiers figure', view.section);
-  light(view, null);
-}
-
-function syncControls() {
-  $('#q').value = state.q;
-  FILTERS.forEach(function (name) {
-    $$('input[name="' + name + '"]').forEach(function (box) {
-      box.checked = state[name].indexOf(box.value) >= 0;
-    });
-  });
-  ['apart', 'logx', 'logy'].forEach(function (id) { $('#' + id).checked = state[id]; });
-  var start = blank();
-  start.task = state.task;
-  $('#reset').disabled = JSON.stringify(start) === JSON.stringify(state);
-  var count = 0, all = 0;
-  VIEWS.forEach(function (view) {
-    if (view.track) return;
-    count += view.visible.length;
-    all += view.rows.length;
-  });
-  $('#status').textContent = (count === all ? all : count + ' of ' + all) + (all === 1 ? ' row' : ' rows');
-  $('#mixed').hidden = state.apart;
-  $('#nothing').hidden = count > 0 || !filtered();
-  $$('.tasks a').forEach(function (link) { link.hidden = VIEWS[+link.dataset.jump].section.hidden; });
-  $$('.tasks p').forEach(function (line) { line.hidden = !$('a:not([hidden])', line); });
+/* A part shows if some row passes; while something is searched for, parts are open. */
+function sift() {
+  const asked = filtered();
+  for (const view of VIEWS) {
+    const rows = view.table.rows;
+    view.visible = rows.filter(row => passes(row, false));
+    const bare = !rows.length && state.q.trim() === '' && !state.guarantee.length && !state.budget.length &&
+      chosen('track', [view.table.track]) && chosen('problem', view.table.problems);
+    view.section.hidden = !view.visible.length && !bare;
+    $('.count', view.section).textContent = (view.visible.length === rows.length ? rows.length :
+      view.visible.length + ' of ' + rows.length) + (rows.length === 1 ? ' row' : ' rows');
+    if (asked && !view.folded) view.section.open = true;
+    else if (!asked && !view.kept) view.section.open = view.first;
+    view.dirty = true;
+  }
 }
 
 function render() {
-  VIEWS.forEach(renderTable);
-  VIEWS.forEach(renderCharts);
+  sift();
+  for (const view of seen) if (view.section.open && !view.section.hidden) show(view);
   syncControls();
 }
 
@@ -89,13 +50,42 @@ function change() {
   writeAddress();
 }
 
+function syncControls() {
+  if ($('#q').value !== state.q) $('#q').value = state.q;
+  for (const name of FILTERS) {
+    for (const box of $$('input[name="' + name + '"]')) box.checked = state[name].includes(box.value);
+  }
+  for (const id of ['apart', 'logx', 'logy']) $('#' + id).checked = state[id];
+  const start = blank();
+  $('#reset').disabled = !filtered() && !state.pins.length &&
+    ['sort', 'dir', 'apart', 'logx', 'logy'].every(name => state[name] === start[name]);
+  let count = 0, all = 0;
+  for (const view of VIEWS) {
+    if (view.track) continue;
+    count += view.visible.length;
+    all += view.table.rows.length;
+  }
+  const say = n => n.toLocaleString('en-US');
+  $('#status').textContent = (count === all ? say(all) : say(count) + ' of ' + say(all)) + (all === 1 ? ' row' : ' rows');
+  $('#mixed').hidden = state.apart;
+  $('#nothing').hidden = count > 0 || !filtered();
+}
+
 function jump(t) {
-  if (t !== null && !VIEWS[t].section.hidden) VIEWS[t].section.scrollIntoView();
+  const view = VIEWS[t];
+  if (t === null || !view || view.section.hidden) return;
+  view.section.open = view.kept = true;
+  for (const other of VIEWS) {
+    // What stands above is made first, or it would push the part away when it is.
+    const above = other.section.compareDocumentPosition(view.section) & Node.DOCUMENT_POSITION_FOLLOWING;
+    if (other.dirty && other.section.open && !other.section.hidden && (above || other === view)) show(other);
+  }
+  view.section.scrollIntoView();
 }
 
 function clearFilters() {
   state.q = '';
-  FILTERS.forEach(function (name) { state[name] = []; });
+  for (const name of FILTERS) state[name] = [];
   change();
 }
 
@@ -104,56 +94,97 @@ function fold(open) {
   $('#fold').setAttribute('aria-expanded', String(open));
 }
 
+/* The rows that pass the filters; text that a spreadsheet would run is quoted. */
+function csv() {
+  const quote = value => {
+    let words = value === null || value === undefined ? '' : String(value);
+    if (typeof value === 'string' && /^[=+\-@]/.test(words)) words = "'" + words;
+    return /[",\n]/.test(words) ? '"' + words.replace(/"/g, '""') + '"' : words;
+  };
+  const lines = [['task', 'env_id', 'problem', 'horizon', 'agent', 'name', 'budget', 'guarantee', 'accounting', 'group',
+    'trust', 'tuning', 'replicates', 'regret', 'regret_low', 'regret_high', 'score', 'score_low', 'score_high', 'reward',
+    'rounds_per_second', 'audit']];
+  for (const view of VIEWS) {
+    if (view.track) continue;
+    const t = view.table;
+    for (const r of view.visible) {
+      const score = r.score || {};
+      lines.push([t.name, t.env, t.problem, t.horizon, r.agent, r.name, r.budget, r.guarantee, r.accounting, r.kind, r.trust,
+        r.tuning, r.replicates, r.regret.mean, r.regret.low, r.regret.high, score.mean, score.low, score.high, r.reward.mean,
+        r.speed, r.verdict]);
+    }
+  }
+  return lines.map(line => line.map(quote).join(',')).join('\n') + '\n';
+}
+
+function download() {
+  const link = make('a', null);
+  link.href = URL.createObjectURL(new Blob([csv()], { type: 'text/csv' }));
+  link.download = 'leaderboard.csv';
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
 function listen() {
-  VIEWS.forEach(function (view) {
-    listenRows(view);
-    var holder = $('.curves .canvas', view.section);
-    if (!holder) return;
-    holder.addEventListener('pointermove', function (event) { readout(view, event); });
-    holder.addEventListener('pointerdown', function (event) { readout(view, event); });
-    holder.addEventListener('pointerleave', function () { hideReadout(view); });
-  });
-  $('#controls').addEventListener('submit', function (event) { event.preventDefault(); });
-  $('#q').addEventListener('input', function () { state.q = this.value; change(); });
-  FILTERS.forEach(function (name) {
-    $$('input[name="' + name + '"]').forEach(function (box) {
-      box.addEventListener('change', function () {
-        state[name] = $$('input[name="' + name + '"]:checked').map(function (b) { return b.value; });
+  for (const view of VIEWS) {
+    watcher.observe($('.body', view.section));
+    $('summary', view.section).addEventListener('click', () => {
+      view.kept = !view.section.open;
+      view.folded = view.section.open;
+    });
+    view.section.addEventListener('toggle', () => {
+      if (view.section.open && view.dirty && seen.has(view)) show(view);
+    });
+  }
+  $('#controls').addEventListener('submit', event => event.preventDefault());
+  $('#q').addEventListener('input', event => { state.q = event.target.value; change(); });
+  for (const name of FILTERS) {
+    for (const box of $$('input[name="' + name + '"]')) {
+      box.addEventListener('change', () => {
+        state[name] = $$('input[name="' + name + '"]:checked').map(b => b.value);
         change();
       });
-    });
-  });
-  ['apart', 'logx', 'logy'].forEach(function (id) {
-    $('#' + id).addEventListener('change', function () { state[id] = this.checked; change(); });
-  });
-  $('#reset').addEventListener('click', function () { state = blank(); change(); });
+    }
+  }
+  for (const id of ['apart', 'logx', 'logy']) {
+    $('#' + id).addEventListener('change', event => { state[id] = event.target.checked; change(); });
+  }
+  $('#reset').addEventListener('click', () => { state = blank(); change(); });
   $('#clear').addEventListener('click', clearFilters);
-  $('#fold').addEventListener('click', function () { fold($('#choices').hidden); });
-  $$('.tasks a').forEach(function (link) {
-    link.addEventListener('click', function (event) {
+  $('#csv').addEventListener('click', download);
+  $('#fold').addEventListener('click', () => fold($('#choices').hidden));
+  for (const link of $$('[data-jump]')) {
+    link.addEventListener('click', event => {
       event.preventDefault();
       state.task = +link.dataset.jump;
       writeAddress();
       jump(state.task);
     });
-  });
-  window.addEventListener('hashchange', function () {
+  }
+  const each = $('#each');
+  if (each) {
+    $('#eachbox').hidden = false;
+    each.addEventListener('change', () => { for (const row of $$('tr.sub')) row.hidden = !each.checked; });
+  }
+  window.addEventListener('hashchange', () => {
     state = readAddress();
     render();
     jump(state.task);
   });
-  var width = document.documentElement.clientWidth, waiting = 0;
-  window.addEventListener('resize', function () {
+  let width = document.documentElement.clientWidth, waiting = 0;
+  window.addEventListener('resize', () => {
     if (document.documentElement.clientWidth === width) return;
     width = document.documentElement.clientWidth;
     cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(function () { VIEWS.forEach(renderCharts); });
+    waiting = requestAnimationFrame(render);
   });
+  window.addEventListener('beforeprint', () => { for (const view of VIEWS) if (view.section.open) show(view); });
 }
 
-$('#controls').hidden = false;
-fold(!window.matchMedia('(max-width: 700px)').matches);
+$('#controls').hidden = !TABLES.some(table => table.rows.length);
+for (const view of VIEWS) view.first = view.section.open;
 state = readAddress();
+if (FILTERS.some(name => state[name].length)) fold(true);
 render();
 listen();
 jump(state.task);

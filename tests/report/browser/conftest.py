@@ -14,7 +14,7 @@ from dpb_gym.report import LeaderboardData, html
 
 VISIBLE = """
 const task = document.querySelector('#task-' + arguments[0]);
-return [...task.querySelectorAll('tr.row')].filter(tr => tr.getClientRects().length)
+return [...task.querySelectorAll('tr.row')].filter(tr => tr.checkVisibility())
   .map(tr => tr.querySelector('.label').textContent + '|' +
              tr.querySelector('td.budget').textContent.trim());
 """
@@ -30,6 +30,10 @@ return found;
 LIT = """
 return [...document.querySelectorAll(`#task-${arguments[0]} .curves .series.hot`)]
   .map(g => g.dataset.rows);
+"""
+SETTLED = """
+const done = arguments[0];
+requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)));
 """
 COLOURS = """
 return [getComputedStyle(document.querySelector(arguments[0])).color,
@@ -64,6 +68,11 @@ class Reader:
         element = self.find(selector)
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
         element.click()
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until what has come into view is drawn."""
+        self.driver.execute_async_script(SETTLED)
 
     def keys(self, selector: str, text: str) -> None:
         """Types into an element that has the focus."""
@@ -71,6 +80,12 @@ class Reader:
         self.driver.execute_script("arguments[0].focus()", element)
         assert self.driver.switch_to.active_element == element
         element.send_keys(text)
+        self.settle()
+
+    def unfold(self) -> None:
+        """Shows the filters."""
+        if not self.find("#choices").is_displayed():
+            self.press("#fold")
 
     def hover(self, selector: str) -> None:
         from selenium.webdriver import ActionChains
@@ -148,7 +163,7 @@ def opened(driver: Any, tmp_path: Any) -> Callable[..., Any]:
         data: LeaderboardData,
         *,
         width: int = 1280,
-        height: int = 900,
+        height: int = 7000,
         hash: str = "",
         dark: bool = False,
     ) -> Any:
@@ -166,7 +181,9 @@ def opened(driver: Any, tmp_path: Any) -> Callable[..., Any]:
         driver.get_log("performance")
         path = html(data, tmp_path / "leaderboard.html")
         driver.get(path.as_uri() + hash)
-        return Reader(driver)
+        reader = Reader(driver)
+        reader.settle()
+        return reader
 
     return show
 

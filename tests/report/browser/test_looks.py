@@ -48,11 +48,12 @@ def test_no_width_makes_the_page_scroll_sideways(opened, make, width, shape):
             revision=long,
         ),
     }[shape]()
-    page = opened(data, width=width, height=800)
-    if width <= 700:
-        assert not page.find("#choices").is_displayed()
-        page.press("#fold")
+    page = opened(data, width=width)
+    assert not page.find("#choices").is_displayed()
+    page.press("#fold")
     assert page.find("#choices").is_displayed()
+    page.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.settle()
     for button in page.all(".more button")[:3]:
         page.execute_script("arguments[0].click()", button)
     inner, outer = page.execute_script(
@@ -64,7 +65,7 @@ def test_no_width_makes_the_page_scroll_sideways(opened, make, width, shape):
 
 def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, make):
     data = make.data()
-    page = opened(data, width=375, height=800)
+    page = opened(data, width=375)
     for name, shown in (
         ("regret", True),
         ("score", True),
@@ -74,7 +75,7 @@ def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, mak
         ("budget", False),
     ):
         assert page.find(f"#row-0-0 td.{name}").is_displayed() is shown
-    assert page.find("#row-0-0 .under").text == data.tasks[0].rows[0].budget
+    assert page.find("#row-0-0 .under").text == str(data.tasks[0].rows[0].budget)
     page.press("#row-0-0 .more button")
     panel = page.find("#detail-0-0").text
     assert data.tasks[0].rows[0].guarantee in " ".join(panel.split())
@@ -93,7 +94,13 @@ def test_text_is_readable_in_both_themes(opened, make, dark):
         "td.guarantee",
         ".ends",
         "thead button",
-        ".tasks a",
+        ".matrix a",
+        ".matrix small",
+        ".how",
+        "b.close",
+        "b.clear",
+        ".said",
+        ".matrix .who",
         ".verdict.pass",
         ".verdict.fail",
         "tr.reference .label",
@@ -118,6 +125,7 @@ def test_nasty_labels_are_shown_as_they_are_and_run_nothing(opened, make):
             budget=f"rho={k + 1}",
             notion="<b>n</b>",
             unit="<i>u</i>",
+            curve=[(10, 1.0, 0.5, 2.0), (10_000, 10.0 + k, 9.0, 20.0)],
         )
         for k, label in enumerate(labels)
     )
@@ -125,7 +133,7 @@ def test_nasty_labels_are_shown_as_they_are_and_run_nothing(opened, make):
     shown = [e.text for e in page.all(".label")]
     assert shown == labels
     assert page.execute_script("return window.hacked === undefined")
-    assert page.all("main b b, main i i, main u, img") == []
+    assert page.all("main b b, main i i, main u, .matrix u, img") == []
     drawn = page.execute_script(
         "return [...document.querySelectorAll('.curves .end')].map(t => t.textContent)"
     )
@@ -133,9 +141,9 @@ def test_nasty_labels_are_shown_as_they_are_and_run_nothing(opened, make):
 
 
 def test_empty_leaderboards_open(opened, make):
-    assert "no tasks yet" in opened(make.data([])).find("main").text
+    assert "no tasks yet" in opened(make.data([])).find("body").text
     page = opened(make.data([replace(make.task(), rows=())]))
-    assert "No results yet" in page.find("#task-0").text
+    assert "No results yet" in page.find("body").text
 
 
 def test_no_request_leaves_the_page(opened, make, tmp_path):
@@ -155,6 +163,7 @@ def test_no_request_leaves_the_page(opened, make, tmp_path):
         page = opened(make.data([]))
         page.get_log("performance")
         page.get(f"http://127.0.0.1:{server.server_port}/board.html")
+        page.press("#fold")
         page.press("#logx")
         page.press("#row-0-0 .more button")
         page.press("th[data-sort=score] button")

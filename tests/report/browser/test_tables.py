@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 
 from dpb_gym.report import Interval
-from dpb_gym.report.grouping import groups
 from dpb_gym.report.numerals import decimals, number
+from dpb_gym.report.views import board
 
 pytestmark = pytest.mark.browser
 
 
 def named(rows):
-    return [f"{row.agent}|{'–' if row.budget == 'none' else row.budget}" for row in rows]
+    return [f"{row.agent}|{row.budget or '–'}" for row in rows]
+
+
+def groups(task):
+    return [[line.row for line in lines] for _, lines in board(task).tasks[0].sections]
 
 
 def test_numbers_on_the_page_are_those_of_the_data(opened, make):
@@ -29,24 +33,24 @@ def test_numbers_on_the_page_are_those_of_the_data(opened, make):
             assert page.find(f"#row-{t}-{i} td.regret .mean").text == number(
                 row.regret.mean, places
             )
-            assert float(cell.get_attribute("data-value")) == row.regret.mean
             assert number(row.regret.low, places) in cell.text
-            score = page.find(f"#row-{t}-{i} td.score")
-            assert float(score.get_attribute("data-value")) == row.score.mean
+            assert number(row.score.mean, 3) in page.find(f"#row-{t}-{i} td.score").text
+            said = page.find(f"#row-{t}-{i} .said").text
+            assert said == ("computed · computed here" if row.private else "computed here")
 
 
 def test_rows_stand_by_group_and_regret_at_first(opened, make):
     data = make.data()
     page = opened(data)
     for t, task in enumerate(data.tasks):
-        assert page.visible(t) == named(r for _, rows in groups(task.rows) for r in rows)
+        assert page.visible(t) == named(r for rows in groups(task) for r in rows)
     header = page.find("#task-0 th[data-sort=regret]")
     assert header.get_attribute("aria-sort") == "ascending"
 
 
 def expected(task, key, reverse, apart=True):
     order = []
-    for rows in [rows for _, rows in groups(task.rows)] if apart else [list(task.rows)]:
+    for rows in groups(task) if apart else [list(task.rows)]:
         rows = sorted(rows, key=lambda row: row.key)
         order += (
             sorted(rows, key=key, reverse=False)
@@ -93,6 +97,7 @@ def test_every_column_sorts_and_missing_values_stay_last(opened, make):
         for k in range(5)
     )
     page = opened(make.data([replace(make.task(), rows=rows)]))
+    assert page.find("th[data-sort=regret]").get_attribute("aria-sort") == "ascending"
 
     def agents():
         return [label.split("|")[0] for label in page.visible()]
@@ -117,6 +122,7 @@ def test_every_column_sorts_and_missing_values_stay_last(opened, make):
 def test_filters_by_problem_guarantee_budget_and_text(opened, make):
     data = make.data()
     page = opened(data)
+    page.unfold()
     page.press("input[name=problem][value=pricing]")
     assert [bool(page.visible(t)) for t in range(3)] == [False, True, False]
     assert page.find("#status").text == "10 of 37 rows"
@@ -126,7 +132,7 @@ def test_filters_by_problem_guarantee_budget_and_text(opened, make):
     page.press("#reset")
     page.press("input[name=guarantee][value='joint/user-round']")
     for t, task in enumerate(data.tasks):
-        rows = [r for _, members in groups(task.rows) for r in members if r.notion == "joint"]
+        rows = [r for members in groups(task) for r in members if r.notion == "joint"]
         assert page.visible(t) == named(rows)
     page.press("input[name=guarantee][value='non-private']")
     assert len(page.visible(1)) == 4
@@ -150,6 +156,7 @@ def test_filters_by_problem_guarantee_budget_and_text(opened, make):
 
 def test_the_keyboard_reaches_the_filters(opened, make):
     page = opened(make.data())
+    page.keys("#fold", " ")
     page.keys("input[name=problem][value=recommendation]", " ")
     assert [bool(page.visible(t)) for t in range(3)] == [False, False, True]
 
@@ -158,6 +165,7 @@ def test_guarantees_stand_apart_unless_asked_otherwise(opened, make):
     data = make.data()
     page = opened(data)
     assert not page.find("#mixed").is_displayed()
+    page.unfold()
     page.press("#apart")
     assert page.find("#mixed").is_displayed()
     assert page.visible() == expected(data.tasks[0], lambda r: r.regret.mean, False, apart=False)
@@ -168,6 +176,7 @@ def test_guarantees_stand_apart_unless_asked_otherwise(opened, make):
 def test_the_address_holds_the_view_and_gives_it_back(opened, make):
     data = make.data()
     page = opened(data)
+    page.unfold()
     page.press("input[name=problem][value=assortment]")
     page.press("input[name=budget][value='rho=1']")
     page.press("th[data-sort=score] button")
@@ -182,7 +191,7 @@ def test_the_address_holds_the_view_and_gives_it_back(opened, make):
     assert page.visible() == seen
     assert page.find("#q").get_attribute("value") == "mnl"
     assert page.find("input[name=budget][value='rho=1']").is_selected()
-    assert page.find("#logy").is_selected() and not page.find("#logx").is_selected()
+    assert not page.find("#logy").is_selected() and page.find("#logx").is_selected()
     header = page.find("#task-0 th[data-sort=score]")
     assert header.get_attribute("aria-sort") == "ascending"
     assert page.find("#row-0-2 .pin").get_attribute("aria-pressed") == "true"
@@ -212,14 +221,14 @@ def test_a_broken_address_does_no_harm(opened, make, odd):
 
 
 def test_task_links_go_to_their_task_and_into_the_address(opened, make):
-    page = opened(make.data())
-    page.press(".tasks a:nth-child(3)")
+    page = opened(make.data(), height=700)
+    page.press(".matrix a[data-jump='2']")
     top = page.execute_script(
         "return document.querySelector('#task-2').getBoundingClientRect().top"
     )
     assert abs(top) < 40
     assert page.fragment() == "#task=recommendation-clip"
-    page = opened(make.data(), hash="#task=pricing-clip")
+    page = opened(make.data(), height=700, hash="#task=pricing-clip")
     top = page.execute_script(
         "return document.querySelector('#task-1').getBoundingClientRect().top"
     )
@@ -228,20 +237,65 @@ def test_task_links_go_to_their_task_and_into_the_address(opened, make):
 
 def test_details_open_by_click_and_keyboard(opened, make):
     page = opened(make.data())
-    panel = page.find("#detail-0-0")
-    assert not panel.is_displayed()
+    assert page.all("tr.detail") == []
     page.press("#row-0-0 .more button")
+    panel = page.find("#detail-0-0")
     assert panel.is_displayed() and "Probability of improvement" in panel.text
     assert page.find("#row-0-0 .more button").get_attribute("aria-expanded") == "true"
     assert page.find("#row-0-0 .pin").get_attribute("aria-pressed") == "false"
     page.keys("#row-0-0 .more button", " ")
-    assert not panel.is_displayed()
+    assert page.all("tr.detail") == []
     page.keys("#row-0-1 .more button", "\ue007")
     panel = page.find("#detail-0-1")
     assert panel.is_displayed()
     page.press("th[data-sort=agent] button")
     after = page.execute_script("return document.querySelector('#row-0-1').nextElementSibling.id")
-    assert after == "detail-0-1" and panel.is_displayed()
+    assert after == "detail-0-1" and page.find("#detail-0-1").is_displayed()
+
+
+def test_a_search_finds_budgets_however_they_are_spelt(opened, make):
+    task = make.task()
+    rows = tuple(
+        replace(row, budget=f"eps={row.budget.limit},delta=1e-5") if row.budget else row
+        for row in task.rows
+    )
+    page = opened(make.data([replace(task, rows=rows)]))
+    for words in ("eps=0.5", "epsilon=0.5", "EPSILON = 0.5", "ε=0.5"):
+        page.execute_script("document.querySelector('#q').value = ''")
+        page.keys("#q", words)
+        assert page.find("#status").text == "3 of 14 rows", words
+        assert all(row.endswith("|eps=0.5,delta=1e-5") for row in page.visible())
+
+
+def test_the_download_holds_the_rows_that_pass(opened, make):
+    import csv
+
+    task = make.task(task="a,b")
+    liar = replace(task.rows[0], agent="=1+1", trust="stated by somebody", name="mine")
+    page = opened(make.data([replace(task, rows=(*task.rows, liar))]))
+    assert "stated by somebody" in page.find(f"#row-0-{len(task.rows)} .said").text
+    page.keys("#q", "rho=0.1")
+    text = page.execute_script(
+        """
+        let blob = null;
+        const make = URL.createObjectURL;
+        URL.createObjectURL = b => { blob = b; return 'data:,'; };
+        HTMLAnchorElement.prototype.click = function () {};
+        document.querySelector('#csv').click();
+        URL.createObjectURL = make;
+        return blob.text();
+        """
+    )
+    found = list(csv.DictReader(text.splitlines()))
+    rows = {r.agent: r for r in (*task.rows, liar) if str(r.budget) == "rho=0.1"}
+    assert [row["task"] for row in found] == ["a,b"] * len(rows)
+    assert {row["agent"].lstrip("'") for row in found} == set(rows) and "'=1+1" in {
+        row["agent"] for row in found
+    }
+    for row in found:
+        mine = rows[row["agent"].lstrip("'")]
+        assert float(row["regret"]) == pytest.approx(mine.regret.mean, rel=1e-5)
+        assert row["trust"] == mine.trust and row["budget"] == "rho=0.1"
 
 
 def test_guarantees_are_explained_on_demand(opened, make):

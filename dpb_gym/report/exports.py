@@ -1,0 +1,214 @@
+"""The rows as flat records, data frames, CSV, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym.errors import MissingExtraError
+from dpb_gym.files import target, write_whole
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.model import Entry, Interval, LeaderboardData, Row, TaskResult, tasks_of
+from dpb_gym.report.views import Table, board
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+
+def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
+    """Flattens the rows, best first within each task and guarantee.
+
+    Args:
+        data: A leaderboard or one of its tasks.
+
+    Returns:
+        One flat dict per row with the same keys each; missing values are None. Intervals become
+        three entries, e.g. ``regret``, ``regret_low``, ``regret_high``; the budget stands as
+        text and as the numbers ``rho``, ``epsilon`` and ``delta``. Curves, parameters and
+        single replicates are left to `to_json`.
+
+    Raises:
+        ParameterError: `data` is of another type.
+    """
+    return [record(table, line.row) for table in board(data).tasks for line in table.ordered]
+
+
+def record(table: Table, row: Any) -> dict[str, Any]:
+    """One row of `records`."""
+    task = table.source
+    assert isinstance(task, TaskResult) and isinstance(row, Row)
+    found: dict[str, Any] = {
+        "task": task.task,
+        "env_id": task.env_id,
+        "problem": task.problem,
+        "horizon": task.horizon,
+        "agent": row.agent,
+        "name": row.name,
+        "budget": Budget.text(row.budget),
+        **budget_numbers(row.budget),
+        "guarantee": row.guarantee,
+        "accounting": row.accounting if row.private else None,
+        "notion": row.notion,
+        "unit": row.unit,
+        "trust": row.trust,
+        "tuning": row.tuning or None,
+        "replicates": row.replicates,
+    }
+    for name in ("regret", "iqm_regret", "score", "reward", "lead"):
+        value: Interval | None = getattr(row, name)
+        for suffix, part in (("", "mean"), ("_low", "low"), ("_high", "high")):
+            found[name + suffix] = None if value is None else getattr(value, part)
+    found["rounds_per_second"] = row.rounds_per_second
+    for name in ("claimed", "lower_bound", "verdict"):
+        found[f"audit_{name}"] = None if row.audit is None else getattr(row.audit, name)
+    return found
+
+
+def budget_numbers(budget: Budget | None) -> dict[str, float | None]:
+    """``rho``, ``epsilon`` and ``delta`` of a budget, None where it has none."""
+    return {name: getattr(budget, name, None) for name in ("rho", "epsilon", "delta")}
+
+
+def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:
+    """The records as a pandas data frame.
+
+    Raises:
+        MissingExtraError: pandas is not installed.
+        ParameterError: `data` is of another type.
+    """
+    rows = records(data)
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
+    return pandas.DataFrame.from_records(rows)
+
+
+def to_csv(
+    data: LeaderboardData | TaskResult, path: str | os.PathLike[str] | None = None
+) -> str | Path:
+    """Writes the records as CSV; returns the path, or the text without one.
+
+    Raises:
+        ParameterError: `data` is of another type or `path` is no file.
+        OSError: The file cannot be written.
+    """
+    rows = records(data)
+    stream = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    return _written(stream.getvalue(), path)
+
+
+def _cell(value: Any) -> Any:
+    # A spreadsheet would run a label that begins like a formula.
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" else value
+
+
+def to_latex(
+    data: LeaderboardData | TaskResult, path: str | os.PathLike[str] | None = None
+) -> str | Path:
+    """Writes one booktabs table per task: agent, budget, regret, score; the best in bold.
+
+    Returns:
+        The path, or the text without one. It needs ``\\usepackage{booktabs}``.
+
+    Raises:
+        ParameterError: `data` is of another type or `path` is no file.
+        OSError: The file cannot be written.
+    """
+    text = "\n\n".join(_tabular(table) for table in board(data).tasks) + "\n"
+    return _written(text, path)
+
+
+def _tabular(table: Table) -> str:
+    lines = [
+        r"\begin{tabular}{llrr}",
+        r"\toprule",
+        rf"\multicolumn{{4}}{{l}}{{{latex(table.name)}}} \\",
+        r"Agent & Budget & Regret [95\%] & Score \\",
+    ]
+    for group, members in table.sections:
+        lines += [r"\midrule", rf"\multicolumn{{4}}{{l}}{{\emph{{{latex(group.label)}}}}} \\"]
+        for line in members:
+            cells = {key: latex(text) for key, text in table.cells(line).items()}
+            agent = rf"\textbf{{{cells['agent']}}}" if line.best else cells["agent"]
+            regret = rf"\textbf{{{cells['regret']}}}" if line.best else cells["regret"]
+            lines.append(
+                rf"{agent} & {cells['budget']} & {regret} {cells['regret_ends']} & "
+                rf"{cells['score']} \\"
+            )
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+_LATEX = {c: "\\" + c for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "\N{MINUS SIGN}": "$-$",
+}
+
+
+def latex(text: str) -> str:
+    """Escapes text for LaTeX."""
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
+def to_json(data: LeaderboardData | TaskResult, *, indent: int | None = 2) -> str:
+    """Writes everything, curves and parameters included, as strict JSON.
+
+    Args:
+        data: A leaderboard or one of its tasks.
+        indent: Spaces per level, None for one line.
+
+    Raises:
+        ParameterError: `data` is of another type.
+    """
+    tasks_of(data)
+    return json.dumps(plain(data), indent=indent, allow_nan=False)
+
+
+def plain(value: object) -> Any:
+    """Reduces a value to what strict JSON can hold; what it cannot becomes its text.
+
+    Parameters come from anywhere: NumPy scalars and arrays become numbers and lists, infinities
+    and NaN become text.
+    """
+    if isinstance(value, Budget):
+        return str(value)
+    if isinstance(value, Entry):
+        return {**_fields(value), "budget": Budget.text(value.budget)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return str(value)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str | Path:
+    if path is None:
+        return text
+    destination = target(path)
+    write_whole(destination, text.encode("utf-8", errors="replace"))
+    return destination

@@ -1,0 +1,230 @@
+/* The data of the page as objects, and what the reader asked of them. */
+const $ = (selector, root) => (root || document).querySelector(selector);
+const $$ = (selector, root) => [...(root || document).querySelectorAll(selector)];
+const RAW = JSON.parse($('#data').textContent);
+const span3 = v => v ? { mean: v[0], low: v[1], high: v[2] } : null;
+
+function decode(table, raw, i) {
+  const agent = RAW.agents[raw[0]], budget = RAW.budgets[raw[1]], group = RAW.groups[raw[2]];
+  const row = {
+    i, table, agent: agent[0], name: agent[1], colour: [agent[2], agent[3]],
+    order: raw[1], budget: budget ? budget[0] : 'none', short: budget ? budget[1] : '',
+    scale: budget ? budget[2] : null, limit: budget ? budget[3] : Infinity,
+    group: group[0], place: raw[2], kind: group[1], private: group[0] !== 'non-private', about: group[2],
+    best: (raw[3] & 1) > 0, reference: (raw[3] & 2) > 0, gaps: (raw[3] & 4) > 0, stated: (raw[3] & 8) > 0,
+    strength: raw[5], trust: RAW.texts[raw[6]]
+  };
+  row.label = raw[4] || (budget ? row.agent + ' ' + row.budget : row.agent);
+  row.key = budget ? row.agent + ' (' + row.budget + ')' : row.agent;
+  row.stroke = row.private ? 'solid' : row.name === 'oracle' ? 'dotted' : 'dashed';
+  if (table.kind === 'track') {
+    row.verdict = RAW.texts[raw[7]];
+    row.score = span3(raw[8]);
+    row.lead = span3(raw[9]);
+    row.ahead = raw[10];
+    row.loss = { mean: 1 - row.score.mean, low: 1 - row.score.high, high: 1 - row.score.low };
+    return row;
+  }
+  row.guarantee = RAW.texts[raw[7]];
+  row.accounting = RAW.texts[raw[8]];
+  row.tuning = RAW.texts[raw[9]];
+  row.audit = RAW.audits[raw[10]];
+  row.verdict = row.audit ? row.audit[0] : '';
+  row.params = RAW.params[raw[11]];
+  row.replicates = raw[12];
+  row.speed = raw[13] || null;
+  [row.regret, row.iqm, row.score, row.reward, row.lead] = raw.slice(14, 19).map(span3);
+  row.curve = raw[19];
+  row.finals = raw[20];
+  row.loss = row.regret;
+  return row;
+}
+
+const TABLES = RAW.tables.map((table, t) => {
+  const made = Object.assign({}, table, { t });
+  made.rows = table.rows.map((raw, i) => decode(made, raw, i));
+  made.scored = made.rows.some(row => row.score);
+  made.audited = made.rows.some(row => row.verdict);
+  return made;
+});
+const TASKS = TABLES.filter(table => table.kind === 'task');
+for (const table of TABLES) {
+  table.members = table.kind === 'track' ? TASKS.filter(task => table.tasks.includes(task.name)) : [table];
+  table.problems = table.members.map(task => task.problem);
+}
+
+const FILTERS = ['track', 'problem', 'guarantee', 'budget'];
+const FALLING = ['score', 'reward', 'speed', 'ahead'];
+const SORTS = {
+  agent: row => row.agent.toLowerCase(),
+  budget: row => row.order,
+  guarantee: row => row.guarantee,
+  regret: row => row.regret && row.regret.mean,
+  score: row => row.score && !row.gaps ? row.score.mean : null,
+  reward: row => row.reward && row.reward.mean,
+  speed: row => row.speed,
+  ahead: row => row.ahead,
+  audit: row => row.verdict ? row.verdict.toLowerCase() : null
+};
+
+const blank = () => ({
+  q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
+  apart: true, logx: true, logy: true, pins: [], task: null
+});
+let state = blank();
+const natural = column => FALLING.includes(column) ? 'desc' : 'asc';
+const pinName = row => row.table.name + '/' + row.key;
+
+/* The address keeps what was asked for, so that a view can be sent to somebody. */
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1)), next = blank();
+  next.q = asked.get('q') || '';
+  for (const name of FILTERS) {
+    const known = $$('input[name="' + name + '"]').map(box => box.value);
+    next[name] = asked.getAll(name).filter(value => known.includes(value));
+  }
+  if (Object.hasOwn(SORTS, asked.get('sort'))) {
+    next.sort = asked.get('sort');
+    next.dir = natural(next.sort);
+  }
+  if (['asc', 'desc'].includes(asked.get('dir'))) next.dir = asked.get('dir');
+  for (const name of ['apart', 'logx', 'logy']) next[name] = asked.get(name) !== '0';
+  const pins = asked.getAll('pin');
+  if (pins.length) for (const table of TABLES) next.pins.push(...table.rows.filter(row => pins.includes(pinName(row))));
+  const named = TABLES.find(table => table.name === asked.get('task'));
+  next.task = named ? named.t : null;
+  return next;
+}
+
+function writeAddress() {
+  const say = new URLSearchParams();
+  if (state.q) say.set('q', state.q);
+  for (const name of FILTERS) for (const value of state[name]) say.append(name, value);
+  if (state.sort !== 'regret' || state.dir !== 'asc') {
+    say.set('sort', state.sort);
+    say.set('dir', state.dir);
+  }
+  for (const name of ['apart', 'logx', 'logy']) if (!state[name]) say.set(name, '0');
+  for (const row of state.pins) say.append('pin', pinName(row));
+  if (state.task !== null) say.set('task', TABLES[state.task].name);
+  const hash = say.toString(), bare = location.href.split('#')[0];
+  history.replaceState(null, '', hash ? bare + '#' + hash : bare);
+}
+
+const filtered = () => state.q.trim() !== '' || FILTERS.some(name => state[name].length > 0);
+
+/* Words are found as printed: eps, epsilon and the Greek letter are one word. */
+const spoken = words => words.toLowerCase().replace(/epsilon|\u03b5/g, 'eps').replace(/\u03c1/g, 'rho')
+  .replace(/\u03b4/g, 'delta').replace(/\s*=\s*/g, '=');
+
+function haystack(row) {
+  if (!row.search) {
+    const words = [row.agent, row.name, row.budget, row.guarantee || '', row.kind, row.trust, row.table.title, row.table.track];
+    for (const task of row.table.members) words.push(task.name, task.env, task.problem);
+    row.search = spoken(words.join(' '));
+  }
+  return row.search;
+}
+
+/* Words must all occur; a word after a minus sign must not. Quoting is not needed. */
+function found(row) {
+  return spoken(state.q).split(/\s+/).every(word => {
+    if (word.length > 1 && word[0] === '-') return !haystack(row).includes(word.slice(1));
+    return word === '' || word === '-' || haystack(row).includes(word);
+  });
+}
+
+const chosen = (name, values) => !state[name].length || values.some(value => state[name].includes(value));
+
+function passes(row, anyBudget) {
+  return chosen('track', [row.table.track]) && chosen('problem', row.table.problems) &&
+    chosen('guarantee', [row.group]) && (anyBudget || chosen('budget', [row.budget])) && found(row);
+}
+
+function compare(a, b) {
+  return typeof a === 'string' ? (a < b ? -1 : a > b ? 1 : 0) : a - b;
+}
+
+/* Tables of tasks and of tracks have different columns; each falls back to its own first one. */
+function sorting(table) {
+  const known = table.rows.some(row => SORTS[state.sort](row) != null);
+  const column = known ? state.sort : table.kind === 'track' ? 'score' : 'regret';
+  return { column, dir: known && column === state.sort ? state.dir : natural(column) };
+}
+
+function ordered(table, rows) {
+  const by = sorting(table), sign = by.dir === 'asc' ? 1 : -1, key = SORTS[by.column];
+  return rows.map(row => [key(row), row]).sort((a, b) => {
+    if (a[0] == null || b[0] == null) return (a[0] == null) - (b[0] == null) || compare(a[1].key, b[1].key);
+    return sign * compare(a[0], b[0]) || a[1].order - b[1].order || compare(a[1].key, b[1].key);
+  }).map(pair => pair[1]);
+}
+
+/* The same rule as in the tables of the package: three digits, separators, exponents at the extremes. */
+function text(value, places) {
+  if (value === null || value === undefined) return '\u2013';
+  const size = Math.abs(value);
+  let result;
+  if (places === undefined && size !== 0 && (size >= 1e7 || size < 1e-3)) {
+    result = size.toExponential(2).replace('e+', 'e');
+  } else {
+    if (places === undefined) places = size === 0 || size >= 1000 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)));
+    result = size.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places });
+  }
+  return (value < 0 && /[1-9]/.test(result) ? '\u2212' : '') + result;
+}
+
+function tick(value) {
+  const size = Math.abs(value), sign = value < 0 ? '\u2212' : '';
+  if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
+    return sign + Number(size.toPrecision(6)).toExponential().replace('e+', 'e');
+  }
+  return sign + Number(size.toPrecision(10)).toLocaleString('en-US', { maximumFractionDigits: 6 });
+}
+
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+
+/* Decimals of a column so that its smallest number keeps three digits. */
+function decimals(values) {
+  const sizes = values.filter(v => v !== 0).map(Math.abs);
+  if (!sizes.length) return 0;
+  const least = Math.min(...sizes), most = Math.max(...sizes);
+  if (most >= 1e7 || most < 1e-2) return undefined;
+  return clamp(2 - Math.floor(Math.log10(Math.max(least, 1e-2))), 0, 3);
+}
+
+/* How often one row has less regret than another on the customers that both met. */
+function chance(a, b) {
+  let wins = 0, pairs = 0;
+  a.finals.forEach((x, k) => {
+    const y = b.finals[k];
+    if (x === null || y === null || y === undefined) return;
+    pairs += 1;
+    wins += x < y ? 1 : x === y ? 0.5 : 0;
+  });
+  return pairs ? wins / pairs : null;
+}
+
+/* Labels only ever arrive here as text, never as markup. */
+function make(tag, parent, words, name) {
+  const node = document.createElement(tag);
+  if (words !== undefined && words !== null) node.textContent = words;
+  if (name) node.className = name;
+  if (parent) parent.appendChild(node);
+  return node;
+}
+
+const SVG = 'http://www.w3.org/2000/svg';
+function draw(tag, attributes, parent) {
+  const node = document.createElementNS(SVG, tag);
+  for (const key of Object.keys(attributes)) node.setAttribute(key, attributes[key]);
+  parent.appendChild(node);
+  return node;
+}
+
+function paint(node, row) {
+  node.classList.add('ink');
+  node.style.setProperty('--l', row.colour[0]);
+  node.style.setProperty('--d', row.colour[1]);
+  return node;
+}

@@ -1,0 +1,353 @@
+/* Tables: made when their part is open and seen, which rows show, which are singled out. */
+const FIRST = 60, NEXT = 200;
+const VIEWS = $$('details.part').map(section => {
+  const table = TABLES[+section.dataset.task];
+  return { t: table.t, table, section, track: table.kind === 'track', visible: [], shown: new Map(), open: new Set(), limit: FIRST };
+}).sort((a, b) => a.t - b.t);
+
+const COLUMNS = {
+  task: [['agent', 'Agent'], ['budget', 'Budget'], ['guarantee', 'Guarantee'], ['regret', 'Regret', true],
+    ['score', 'Score', true], ['reward', 'Reward', true], ['speed', 'Rounds/s', true], ['audit', 'Audit']],
+  track: [['agent', 'Agent'], ['budget', 'Budget'], ['score', 'Score', true], ['part', null, true],
+    ['ahead', 'Beats best other', true], ['audit', 'Audit']]
+};
+
+function columns(view) {
+  return COLUMNS[view.table.kind].filter(([key]) =>
+    (key !== 'score' || view.table.scored) && (key !== 'audit' || view.table.audited));
+}
+
+function shortNames(names) {
+  const heads = new Set(names.map(name => name.split('-')[0]));
+  return names.length > 1 && heads.size === 1 && names.every(name => name.includes('-'))
+    ? names.map(name => name.slice(name.indexOf('-') + 1)) : names;
+}
+
+/* The skeleton of a part: what it is, its charts, the head of its table. */
+function build(view) {
+  const table = view.table, body = $('.body', view.section);
+  body.textContent = '';
+  if (!view.track) {
+    const meta = make('p', body, null, 'meta');
+    make('span', meta, table.problem);
+    make('code', make('span', meta), table.env);
+    make('span', meta, 'T\u00a0=\u00a0' + table.horizon.toLocaleString('en-US'));
+    make('span', meta, table.replicates + (table.replicates === 1 ? ' replicate' : ' replicates'));
+    if (table.scale) make('span', meta, 'reward of random ' + text(table.scale[0]) + ', oracle ' + text(table.scale[1]));
+  }
+  if (table.about) make('p', body, table.about, 'about');
+  if (!table.rows.length) {
+    make('p', body, view.track ? 'No scores: its tasks have no normalisation constants.' : 'No results yet.', 'empty');
+    return;
+  }
+  const charts = make('div', body, null, 'charts');
+  if (!view.track) {
+    const figure = make('figure', charts, null, 'curves');
+    make('figcaption', figure);
+    const holder = make('div', figure, null, 'canvas');
+    for (const kind of ['pointermove', 'pointerdown']) holder.addEventListener(kind, event => readout(view, event));
+    holder.addEventListener('pointerleave', () => hideReadout(view));
+  }
+  make('div', charts, null, 'frontiers');
+  const grid = make('table', make('div', body, null, 'scroll'));
+  make('caption', grid, (view.track ? 'Scores in track ' : 'Results on ') + table.title + '; the column headers sort', 'unseen');
+  const head = make('tr', make('thead', grid));
+  for (const [key, title, number] of columns(view)) {
+    if (key === 'part') {
+      for (const name of shortNames(table.tasks)) make('th', head, name, 'num part').scope = 'col';
+      continue;
+    }
+    const th = make('th', head, null, key + (number ? ' num' : ''));
+    th.scope = 'col';
+    th.dataset.sort = key;
+    make('button', th, title).type = 'button';
+  }
+  if (!view.track) make('span', make('th', head, null, 'more'), 'Details', 'unseen');
+  view.axis = [0, 1];
+  for (const row of table.rows) {
+    if (!row.score) continue;
+    view.axis = [Math.max(-0.5, Math.min(view.axis[0], row.score.low)), Math.min(1.25, Math.max(view.axis[1], row.score.high))];
+  }
+  view.places = {};
+  for (const key of ['regret', 'reward']) {
+    if (!view.track) view.places[key] = decimals(table.rows.map(row => row[key].mean));
+  }
+  view.parts = view.track ? table.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
+  listenRows(view, grid);
+}
+
+function ends(parent, interval, places) {
+  make('span', parent, text(interval.low, places) + ' to ' + text(interval.high, places), 'ends');
+}
+
+function gauge(view, cell, row) {
+  const place = v => 100 * clamp((v - view.axis[0]) / (view.axis[1] - view.axis[0]), 0, 1);
+  const box = make('div', cell, null, 'gauge'), bar = make('span', box, null, 'bar');
+  bar.title = text(row.score.low, 3) + ' to ' + text(row.score.high, 3);
+  const zero = place(0), mean = place(row.score.mean), low = place(row.score.low);
+  const part = (name, left, width) => {
+    const node = make('i', bar, null, name);
+    node.style.left = left.toFixed(2) + '%';
+    if (width !== undefined) node.style.width = width.toFixed(2) + '%';
+    return node;
+  };
+  paint(part('fill', Math.min(zero, mean), Math.abs(mean - zero)), row);
+  part('zero', zero);
+  part('whisker', low, place(row.score.high) - low);
+  make('span', box, text(row.score.mean, 3), 'mean');
+}
+
+function said(row) {
+  return [row.accounting, row.trust, row.tuning].filter(Boolean).join(' \u00b7 ');
+}
+
+function verdict(cell, row) {
+  const kind = /^(pass|ok|consistent)/i.test(row.verdict) ? 'pass' : /^(fail|violat|refut)/i.test(row.verdict) ? 'fail' : 'open';
+  make('span', cell, row.verdict, 'verdict ' + kind);
+}
+
+function makeRow(view, row) {
+  const tr = document.createElement('tr');
+  tr.className = 'row' + (row.best ? ' best' : '') + (row.reference ? ' reference' : '') + (row.gaps ? ' gaps' : '');
+  tr.id = 'row-' + view.t + '-' + row.i;
+  tr.dataset.row = row.i;
+  for (const [key, , number] of columns(view)) {
+    if (key === 'part') {
+      for (const part of view.parts) {
+        const score = part.has(row.key) && part.get(row.key).score, cell = make('td', tr, score ? text(score.mean, 3) : '\u2013', 'num part');
+        if (score) cell.title = text(score.low, 3) + ' to ' + text(score.high, 3);
+      }
+      continue;
+    }
+    const cell = make(key === 'agent' ? 'th' : 'td', tr, null, key + (number ? ' num' : ''));
+    if (key === 'agent') {
+      cell.scope = 'row';
+      const who = make('div', cell, null, 'who'), pin = make('button', who, null, 'pin');
+      pin.type = 'button';
+      pin.setAttribute('aria-pressed', String(state.pins.includes(row)));
+      pin.setAttribute('aria-label', 'Keep the curve of ' + row.label + ' highlighted');
+      const svg = draw('svg', { viewBox: '0 0 22 10', width: 22, height: 10, 'aria-hidden': 'true' }, pin);
+      paint(draw('line', { x1: 1, x2: 21, y1: 5, y2: 5, 'class': row.stroke, opacity: row.strength }, svg), row);
+      const name = make('span', who, null, 'name');
+      make('bdi', name, row.agent, 'label');
+      if (row.budget !== 'none') make('bdi', make('span', name, null, 'under'), row.budget);
+      make('span', name, row.kind, 'kind');
+    } else if (key === 'budget') {
+      make('bdi', cell, row.budget === 'none' ? '\u2013' : row.budget);
+    } else if (key === 'guarantee') {
+      make('span', cell, row.guarantee);
+      make('small', cell, said(row), row.stated ? 'said stated' : 'said');
+    } else if (key === 'score') {
+      if (row.score) gauge(view, cell, row); else make('span', cell, '\u2013', 'mean');
+      if (view.track) ends(cell, row.score, 3);
+    } else if (key === 'speed') {
+      cell.textContent = text(row.speed);
+    } else if (key === 'ahead') {
+      cell.textContent = row.ahead === null ? '\u2013' : row.ahead.toFixed(2);
+    } else if (key === 'audit') {
+      if (row.verdict) verdict(cell, row); else cell.textContent = '\u2013';
+    } else {
+      make('span', cell, text(row[key].mean, view.places[key]), 'mean');
+      if (key === 'regret') ends(cell, row.regret, view.places.regret);
+    }
+  }
+  if (!view.track) {
+    const button = make('button', make('td', tr, null, 'more'));
+    button.type = 'button';
+    button.setAttribute('aria-expanded', 'false');
+    button.setAttribute('aria-label', 'Details of ' + row.label);
+    const svg = draw('svg', { viewBox: '0 0 12 12', width: 12, height: 12, 'aria-hidden': 'true' }, button);
+    draw('path', { d: 'M2.5 4.5 6 8l3.5-3.5' }, svg);
+  }
+  return tr;
+}
+
+function makeDetail(view, row) {
+  const tr = document.createElement('tr'), width = columns(view).length + 1;
+  tr.className = 'detail';
+  tr.id = 'detail-' + view.t + '-' + row.i;
+  const cell = make('td', tr);
+  cell.colSpan = width;
+  const panel = make('div', cell, null, 'panel'), list = make('dl', panel);
+  const item = (title, words, interval, places) => {
+    const line = make('div', list);
+    make('dt', line, title);
+    const value = make('dd', line, words);
+    if (interval) {
+      value.textContent = text(interval.mean, places) + ' ';
+      ends(value, interval, places);
+    }
+    return value;
+  };
+  item('Guarantee', row.guarantee + (row.accounting ? ' (' + row.accounting + ')' : ''));
+  item('Agent', null).appendChild(make('code', null, row.name));
+  item('Budget', row.budget);
+  item('Trust', row.trust);
+  item('Tuning', row.tuning || 'not known');
+  item('Regret', null, row.regret, view.places.regret);
+  if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
+  if (row.lead) item('Lead over the second', null, row.lead);
+  if (row.score) item('Score', null, row.score, 3);
+  item('Reward', null, row.reward, view.places.reward);
+  if (row.speed) item('Rounds/s', text(row.speed));
+  item('Replicates', row.replicates);
+  if (row.audit) {
+    const value = item('Audit');
+    verdict(value, row);
+    value.append(' epsilon at least ' + text(row.audit[2]) + ', claimed ' + text(row.audit[3]));
+  }
+  if (row.params.length) {
+    const part = make('div', panel, null, 'part'), params = make('dl', (make('h3', part, 'Parameters'), part), null, 'params');
+    for (const [key, value] of row.params) {
+      const line = make('div', params);
+      make('code', make('dt', line), key);
+      make('code', make('dd', line), value);
+    }
+  }
+  chances(panel, view, row);
+  return tr;
+}
+
+/* Against every rival at equal privacy, computed from the replicates when somebody asks. */
+function chances(panel, view, row) {
+  const rivals = view.table.rows
+    .filter(other => other !== row && other.group === row.group && other.budget === row.budget)
+    .map(other => ({ row: other, p: chance(row, other) })).filter(rival => rival.p !== null)
+    .sort((a, b) => b.p - a.p || compare(a.row.key, b.row.key));
+  if (!rivals.length) return;
+  const part = make('div', panel, null, 'part wide');
+  make('h3', part, 'Probability of improvement over');
+  const list = make('ul', part, null, 'chances');
+  for (const rival of rivals) {
+    const item = make('li', list);
+    make('bdi', make('span', item), rival.row.agent);
+    make('i', item).style.setProperty('--p', (100 * rival.p).toFixed(1) + '%');
+    make('b', item, rival.p.toFixed(2));
+  }
+}
+
+/* Rows by guarantee (in a track also by budget), in the order that was asked for. */
+function sections(view) {
+  if (!state.apart) return [{ rows: ordered(view.table, view.visible) }];
+  const found = new Map();
+  view.table.rows.forEach(row => {
+    const key = row.group + (view.track ? '|' + row.budget : '');
+    if (!found.has(key)) found.set(key, { first: row, rows: [] });
+  });
+  for (const row of view.visible) found.get(row.group + (view.track ? '|' + row.budget : '')).rows.push(row);
+  return [...found.values()].filter(section => section.rows.length)
+    .sort((a, b) => a.first.place - b.first.place ||
+      (view.track ? a.first.order - b.first.order : 0))
+    .map(section => ({ ...section, rows: ordered(view.table, section.rows) }));
+}
+
+function fill(view) {
+  const grid = $('table', view.section);
+  if (!grid) return;
+  for (const body of $$('tbody', grid)) body.remove();
+  view.shown.clear();
+  let left = view.limit, rest = 0;
+  const width = $$('thead th', grid).length;
+  for (const section of sections(view)) {
+    const rows = section.rows.slice(0, Math.max(0, left));
+    rest += section.rows.length - rows.length;
+    left -= rows.length;
+    if (!rows.length) continue;
+    const body = make('tbody', grid, null, state.apart ? '' : 'flat');
+    if (section.first) {
+      const th = make('th', make('tr', body, null, 'group'));
+      th.colSpan = width;
+      th.scope = 'rowgroup';
+      const about = make('details', th), name = section.first.kind;
+      make('summary', about, view.track && section.first.budget !== 'none' ? name + ', ' + section.first.budget : name);
+      make('p', about, section.first.about);
+    }
+    for (const row of rows) {
+      const tr = makeRow(view, row);
+      body.appendChild(tr);
+      view.shown.set(row, tr);
+      if (view.open.has(row)) expand(view, row, true);
+    }
+  }
+  if (rest) {
+    const cell = make('td', make('tr', make('tbody', grid), null, 'rest'));
+    cell.colSpan = width;
+    make('button', cell, rest.toLocaleString('en-US') + ' more ' + (rest === 1 ? 'row' : 'rows')).type = 'button';
+  }
+  const by = sorting(view.table);
+  for (const th of $$('thead th[data-sort]', grid)) {
+    if (th.dataset.sort === by.column) th.setAttribute('aria-sort', by.dir === 'asc' ? 'ascending' : 'descending');
+    else th.removeAttribute('aria-sort');
+  }
+}
+
+function expand(view, row, open) {
+  const tr = view.shown.get(row), button = $('.more button', tr);
+  if (!button) return;
+  const known = tr.nextElementSibling && tr.nextElementSibling.className === 'detail' ? tr.nextElementSibling : null;
+  if (known) known.remove();
+  if (open) tr.after(makeDetail(view, row));
+  view.open[open ? 'add' : 'delete'](row);
+  button.setAttribute('aria-expanded', String(open));
+}
+
+/* Singles out rows of a part: the one pointed at, else those kept. */
+function light(view, hot) {
+  const kept = state.pins.filter(row => row.table === view.table);
+  const lit = (hot ? [hot] : []).concat(kept).filter(row => view.visible.includes(row) || row === hot);
+  for (const [row, tr] of view.shown) {
+    tr.classList.toggle('hot', hot === row);
+    tr.classList.toggle('pinned', kept.includes(row));
+    $('.pin', tr).setAttribute('aria-pressed', String(kept.includes(row)));
+  }
+  const indices = lit.map(row => String(row.i));
+  for (const svg of $$('.canvas svg', view.section)) {
+    svg.classList.toggle('lit', lit.length > 0);
+    for (const node of $$('[data-rows]', svg)) {
+      node.classList.toggle('hot', node.dataset.rows.split(' ').some(i => indices.includes(i)));
+    }
+  }
+}
+
+function togglePin(view, row) {
+  const at = state.pins.indexOf(row);
+  if (at >= 0) state.pins.splice(at, 1); else state.pins.push(row);
+  if (!view.track && view.visible.length > CROWD) drawCurves(view);
+  light(view, null);
+  syncControls();
+  writeAddress();
+}
+
+function listenRows(view, grid) {
+  const rowOf = node => {
+    const tr = node.closest && node.closest('tr.row');
+    return tr ? view.table.rows[+tr.dataset.row] : null;
+  };
+  grid.addEventListener('pointerover', event => {
+    if (event.pointerType === 'mouse') light(view, rowOf(event.target));
+  });
+  grid.addEventListener('pointerleave', () => light(view, null));
+  grid.addEventListener('focusin', event => {
+    if (event.target.className === 'pin') light(view, rowOf(event.target));
+  });
+  grid.addEventListener('focusout', () => light(view, null));
+  grid.addEventListener('click', event => {
+    const row = rowOf(event.target), sort = event.target.closest('th[data-sort] button');
+    if (sort) {
+      const column = sort.parentNode.dataset.sort, by = sorting(view.table);
+      state.dir = by.column !== column ? natural(column) : by.dir === 'asc' ? 'desc' : 'asc';
+      state.sort = column;
+      change();
+      const again = $('th[data-sort="' + column + '"] button', view.section);
+      if (again) again.focus();
+    } else if (event.target.closest('tr.rest button')) {
+      view.limit += NEXT;
+      fill(view);
+      light(view, null);
+    } else if (row && event.target.closest('.more')) {
+      expand(view, row, !view.open.has(row));
+    } else if (row && (event.target.closest('.pin') || !String(window.getSelection()))) {
+      togglePin(view, row);
+    }
+  });
+}

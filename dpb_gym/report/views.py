@@ -1,0 +1,482 @@
+"""The one view of a leaderboard: which rows are compared, in which order, and how they read.
+
+Tables in the terminal, pages, figures, records and files are all drawn from a `Board`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.model import (
+    Audit,
+    Entry,
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+    tasks_of,
+)
+from dpb_gym.report.numerals import decimals, number, tick
+from dpb_gym.report.palette import shade
+
+REFERENCES = frozenset({"oracle", "random"})
+"""Registered names that mark the ends of the scale and are not contestants."""
+
+COMPARISON_NOTE = "Agents are compared only within the same notion and unit of privacy."
+
+NOTIONS: dict[str, str] = {
+    "joint": (
+        "Joint: everything the system shows to the other customers together reveals little about "
+        "one customer; that customer's own offer may depend on it."
+    ),
+    "anticipating": (
+        "Anticipating: everything the system shows after a customer has left reveals little about "
+        "that customer. Joint implies anticipating, never the other way."
+    ),
+    "central": (
+        "Central: the whole transcript, every action included, reveals little about the protected "
+        "record; a trusted curator sees the raw data."
+    ),
+    "local": (
+        "Local: each report is randomised before it leaves the customer; nobody, the operator "
+        "included, sees the raw data."
+    ),
+}
+UNITS: dict[str, str] = {
+    "user-round": "Per user-round: one customer's context and response of one round.",
+    "reward": "Per reward: the response of one round; contexts are public.",
+    "user": "Per user: all rounds of one customer, up to a declared number of them.",
+    "user-rewards": (
+        "Per user's rewards: the responses of all rounds of one customer, up to a declared number "
+        "of them; contexts are public."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Agents that protect the same thing in the same sense.
+
+    Attributes:
+        notion: Protected output, None for non-private agents.
+        unit: Protected unit, None for non-private agents.
+    """
+
+    notion: str | None
+    unit: str | None
+
+    @property
+    def slug(self) -> str:
+        """Names the group in links, e.g. ``"joint/user-round"``."""
+        return f"{self.notion}/{self.unit}" if self.notion else "non-private"
+
+    @property
+    def label(self) -> str:
+        """Names the group for readers, e.g. ``"joint, per user-round"``."""
+        return f"{self.notion}, per {self.unit}" if self.notion else "non-private"
+
+    @property
+    def explanation(self) -> str:
+        """Says what the guarantee promises."""
+        if self.notion is None or self.unit is None:
+            return "No promise: the agent learns from raw records."
+        known = (NOTIONS.get(self.notion), UNITS.get(self.unit))
+        return " ".join(text for text in known if text)
+
+    @property
+    def rank(self) -> tuple[bool, int, str, int, str]:
+        """Sort key: known notions and units in order, non-private last."""
+        notion, unit = self.notion or "", self.unit or ""
+        places = (
+            list(known).index(name) if name in known else len(known)
+            for name, known in ((notion, NOTIONS), (unit, UNITS))
+        )
+        return (self.notion is None, next(places), notion, next(places), unit)
+
+
+def group_of(row: Entry) -> Group:
+    """Returns the group that `row` is compared in."""
+    return Group(row.notion, row.unit)
+
+
+def scale_of(budget: Budget) -> str:
+    """The scale that a budget is a number on; different ones never share an axis."""
+    return "rho" if budget.rho is not None else f"eps (delta={tick(budget.delta or 0.0)})"
+
+
+def budget_order(budget: Budget | None) -> tuple[bool, str, float]:
+    """Sort key of budgets: by scale and number, no budget last."""
+    return (True, "", 0.0) if budget is None else (False, scale_of(budget), budget.limit)
+
+
+def short(budget: Budget) -> str:
+    """A budget without what all of its scale share: ``"eps=1"``."""
+    return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}"
+
+
+_Any = TypeVar("_Any", bound=Entry)
+
+
+def contests(rows: Iterable[_Any]) -> dict[tuple[Group, Budget | None], list[_Any]]:
+    """Rows that are ranked against each other: same notion, unit and budget.
+
+    References mark the scale, and what only a sender states has no rank.
+    """
+    found: dict[tuple[Group, Budget | None], list[_Any]] = {}
+    for row in rows:
+        if row.name not in REFERENCES and not row.stated:
+            found.setdefault((group_of(row), row.budget), []).append(row)
+    return found
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as it is shown.
+
+    Attributes:
+        row: The row.
+        index: Its place among the table's rows as they were given.
+        number: Number of its agent on the whole board, None for references.
+        strength: In (0, 1]: the weaker the budget of an agent, the fainter its curve.
+        best: Whether it won at its notion, unit and budget against at least one other.
+        complete: Whether it has results wherever its rivals have.
+    """
+
+    row: Entry
+    index: int
+    number: int | None
+    strength: float
+    best: bool
+    complete: bool = True
+
+    @property
+    def group(self) -> Group:
+        """What the row is compared in."""
+        return group_of(self.row)
+
+    @property
+    def colour(self) -> tuple[str, str]:
+        """Shades for the light and the dark theme."""
+        return shade(self.number)
+
+    @property
+    def reference(self) -> bool:
+        """Whether it marks an end of the scale only."""
+        return self.row.name in REFERENCES
+
+    @property
+    def label(self) -> str:
+        """Its label, and its budget unless the label says it already."""
+        row = self.row
+        said = row.budget is None or str(row.budget) in row.agent or short(row.budget) in row.agent
+        return row.agent if said else f"{row.agent} {row.budget}"
+
+    @property
+    def stroke(self) -> str:
+        """Line style: solid with a guarantee, dashed without, dotted for the oracle."""
+        if self.row.private:
+            return "solid"
+        return "dotted" if self.row.name == "oracle" else "dashed"
+
+    @property
+    def loss(self) -> Interval:
+        """What is to be small: the regret, or one minus a track's score."""
+        if isinstance(self.row, Row):
+            return self.row.regret
+        assert isinstance(self.row, TrackRow)
+        score = self.row.score
+        return Interval(1 - score.mean, 1 - score.high, 1 - score.low)
+
+    @property
+    def said(self) -> str:
+        """What it reached, in words: its regret or its score."""
+        if isinstance(self.row, Row):
+            return f"regret {number(self.loss.mean)}"
+        return f"score {number(1 - self.loss.mean, 3)}"
+
+    @property
+    def lead(self) -> Interval | None:
+        """How far the second best is behind, None if it has not won or cannot be said."""
+        assert isinstance(self.row, (Row, TrackRow))
+        return self.row.lead if self.best else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A task or a track as it is shown.
+
+    Attributes:
+        source: The task or track.
+        lines: One per row, in the given order.
+    """
+
+    source: TaskResult | TrackResult
+    lines: tuple[Line, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the task or track."""
+        return self.source.track if isinstance(self.source, TrackResult) else self.source.task
+
+    @property
+    def title(self) -> str:
+        """Heading for readers."""
+        return self.source.title if isinstance(self.source, TrackResult) else self.source.task
+
+    @cached_property
+    def sections(self) -> list[tuple[Group, list[Line]]]:
+        """Lines by guarantee, best first within each; non-private last."""
+        found: dict[Group, list[Line]] = {}
+        for line in self.lines:
+            found.setdefault(line.group, []).append(line)
+        for lines in found.values():
+            lines.sort(key=lambda line: (not line.complete, line.loss.mean, line.row.key))
+        return [(group, found[group]) for group in sorted(found, key=lambda group: group.rank)]
+
+    @cached_property
+    def ordered(self) -> list[Line]:
+        """All lines in the order of the sections."""
+        return [line for _, lines in self.sections for line in lines]
+
+    @cached_property
+    def places(self) -> dict[str, int | None]:
+        """Decimals of the columns."""
+        rows = [line.row for line in self.lines if isinstance(line.row, Row)]
+        return {
+            "regret": decimals(row.regret.mean for row in rows),
+            "reward": decimals(row.reward.mean for row in rows),
+            "score": 3,
+        }
+
+    @cached_property
+    def winners(self) -> dict[tuple[Group, Budget | None], Line]:
+        """The best complete line of each notion, unit and budget."""
+        found: dict[tuple[Group, Budget | None], Line] = {}
+        for line in self.ordered:
+            if not line.reference and line.complete and not line.row.stated:
+                found.setdefault((line.group, line.row.budget), line)
+        return found
+
+    @property
+    def scales(self) -> set[str]:
+        """The scales of the budgets of its winners."""
+        return {scale_of(budget) for _, budget in self.winners if budget is not None}
+
+    @property
+    def rival(self) -> Line | None:
+        """The best non-private line, which is what privacy is measured against."""
+        return self.winners.get((Group(None, None), None))
+
+    def cells(self, line: Line) -> dict[str, str]:
+        """The text of each column of a task's line."""
+        row = line.row
+        assert isinstance(row, Row)
+        result = {
+            "agent": row.agent,
+            "budget": Budget.text(row.budget),
+            "guarantee": row.guarantee,
+            "speed": number(row.rounds_per_second),
+            "audit": "" if row.audit is None else row.audit.verdict,
+        }
+        for name in ("regret", "score", "reward"):
+            value: Interval | None = getattr(row, name)
+            places = self.places[name]
+            result[name] = number(None if value is None else value.mean, places)
+            if value is not None:
+                result[f"{name}_ends"] = ends(value, places)
+        return result
+
+
+def ends(value: Interval, places: int | None = None) -> str:
+    """The ends of an interval as text."""
+    return f"[{number(value.low, places)}, {number(value.high, places)}]"
+
+
+@dataclass(frozen=True)
+class Win:
+    """Who won at one guarantee and budget.
+
+    Attributes:
+        line: The winner.
+        ratio: Its regret in units of that of the best non-private agent, None without one.
+        verdict: ``"clear lead"`` if the interval of the lead is above 0, ``"close"`` if not,
+            ``"alone"`` without a rival, empty with too few replicates to say.
+    """
+
+    line: Line
+    ratio: float | None
+    verdict: str
+
+    @property
+    def mark(self) -> str:
+        """The verdict in one word."""
+        return self.verdict.split()[0] if self.verdict else "unsaid"
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """The winners of one task or track at one guarantee, one per budget."""
+
+    table: Table
+    group: Group
+    wins: tuple[Win | None, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Winners by task and budget, on one scale of budgets.
+
+    Attributes:
+        scale: See `scale_of`; empty if no row has a budget.
+        budgets: The columns, increasing.
+        rows: Each track before its tasks.
+    """
+
+    scale: str
+    budgets: tuple[Budget, ...]
+    rows: tuple[MatrixRow, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A whole leaderboard as it is shown.
+
+    Attributes:
+        data: What was given.
+        tasks: One table per task.
+        tracks: One table per track.
+    """
+
+    data: LeaderboardData | TaskResult
+    tasks: tuple[Table, ...]
+    tracks: tuple[Table, ...]
+
+    @property
+    def title(self) -> str:
+        """Heading, empty for a lone task."""
+        return self.data.title if isinstance(self.data, LeaderboardData) else ""
+
+    @property
+    def parts(self) -> list[tuple[Table | None, list[Table]]]:
+        """Each track with its tasks, then the tasks without one."""
+        found: list[tuple[Table | None, list[Table]]] = [
+            (track, [task for task in self.tasks if task.source.track == track.name])
+            for track in self.tracks
+        ]
+        loose = [task for task in self.tasks if not task.source.track]
+        return [*found, *([(None, loose)] if loose else [])]
+
+    @cached_property
+    def matrices(self) -> list[Matrix]:
+        """The winners, one matrix per scale of budgets."""
+        tables = [
+            table for track, tasks in self.parts for table in ([track] if track else []) + tasks
+        ]
+        scales = list(dict.fromkeys(s for table in tables for s in sorted(table.scales)))
+        found = []
+        for scale in scales or [""]:
+            held = [table for table in tables if scale in table.scales or not scale]
+            budgets = {
+                b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale
+            }
+            columns = tuple(sorted(budgets, key=budget_order))
+            rows = [
+                MatrixRow(table, group, tuple(_win(table, group, b) for b in columns))
+                for table in held
+                for group in dict.fromkeys(group for group, _ in table.winners)
+                if group.notion is not None or not scale
+            ]
+            found.append(
+                Matrix(scale, columns, tuple(row for row in rows if any(row.wins) or not scale))
+            )
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said below the numbers, each remark once."""
+        remarks = self.data.notes if isinstance(self.data, LeaderboardData) else ()
+        return list(dict.fromkeys(remarks))
+
+
+def _win(table: Table, group: Group, budget: Budget) -> Win | None:
+    line = table.winners.get((group, budget))
+    if line is None:
+        return None
+    rival, lead = table.rival, line.lead
+    verdict = "alone"
+    if line.best:
+        verdict = "" if lead is None else "clear lead" if lead.low > 0 else "close"
+    known = rival is not None and rival.loss.mean > 0
+    return Win(line, line.loss.mean / rival.loss.mean if rival and known else None, verdict)
+
+
+def board(data: LeaderboardData | TaskResult) -> Board:
+    """Builds the view of a leaderboard or of one task.
+
+    Raises:
+        ParameterError: `data` is of another type.
+    """
+    tasks = tasks_of(data)
+    tracks = data.tracks if isinstance(data, LeaderboardData) else ()
+    numbers: dict[str, int] = {}
+    for row in (row for task in tasks for row in task.rows):
+        if row.name not in REFERENCES:
+            numbers.setdefault(row.agent, len(numbers))
+    return Board(
+        data,
+        tuple(_table(task, task.rows, numbers, ()) for task in tasks),
+        tuple(_table(track, track.rows, numbers, track.tasks) for track in tracks),
+    )
+
+
+def _table(
+    source: TaskResult | TrackResult,
+    rows: Sequence[Row | TrackRow],
+    numbers: dict[str, int],
+    needed: Sequence[str],
+) -> Table:
+    families: dict[str, list[Budget | None]] = {}
+    for row in rows:
+        families.setdefault(row.agent, []).append(row.budget)
+    orders = {agent: sorted(family, key=budget_order) for agent, family in families.items()}
+
+    def strength(row: Entry) -> float:
+        family = orders[row.agent]
+        below = len(family) - 1 - family.index(row.budget)
+        return 1.0 - 0.6 * below / max(2, len(family) - 1)
+
+    def complete(row: Entry) -> bool:
+        return not isinstance(row, TrackRow) or len(row.tasks) == len(needed)
+
+    def loss(row: Entry) -> tuple[float, str]:
+        assert isinstance(row, (Row, TrackRow))
+        return (row.regret.mean if isinstance(row, Row) else -row.score.mean, row.key)
+
+    best = {
+        min(rivals, key=loss).key
+        for rivals in contests(filter(complete, rows)).values()
+        if len(rivals) > 1
+    }
+    return Table(
+        source,
+        tuple(
+            Line(row, index, numbers.get(row.agent), strength(row), row.key in best, complete(row))
+            for index, row in enumerate(rows)
+        ),
+    )
+
+
+def verdict_class(verdict: Audit | str | None) -> str:
+    """``"pass"``, ``"fail"`` or ``"open"`` for an audit's verdict, empty without one."""
+    word = (verdict.verdict if isinstance(verdict, Audit) else verdict or "").lower()
+    if not word:
+        return ""
+    if word.startswith(("pass", "ok", "consistent")):
+        return "pass"
+    return "fail" if word.startswith(("fail", "violat", "refut")) else "open"
