@@ -79,9 +79,7 @@ def tables() -> list[tuple[str, list[mpf]]]:
         series = 1 - 1 / (2 * x**2) + 3 / (4 * x**4) - 15 / (8 * x**6)
         return 2 / mp.sqrt(mp.pi) * (1 + 1 / (2 * x)) * series
 
-    # k-th coefficient of r coth(r / 2), k even: 2, 1/6, -1/360, ...
-    coth = [2 * mp.bernoulli(2 * k) / mp.factorial(2 * k) for k in range(1, 8)]
-    found = [("COTH", coth), ("ERFCX", polynomial(scaled, 26))]
+    found = [("ERFCX", polynomial(scaled, 26))]
     for name, f, low, high, anchor in (
         ("CENTRE", central, "0", "0.180625", "-0.0694"),
         ("TAIL", tail, "1.609", "6.2", "1"),

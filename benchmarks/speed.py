@@ -39,7 +39,7 @@ class Lockstep:
         seeds = range(replicates)
         self.instance = self.problem.instance(seeds)
         self.agent = make_agent(agent)
-        self.agent.begin(self.problem.info, AgentStreams(seeds))
+        self.agent.set_up(self.problem.info, AgentStreams(seeds))
         self.regret = np.zeros(replicates)
 
     def run(self, rounds):

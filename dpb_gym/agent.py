@@ -15,19 +15,20 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from dpb_gym import validation
 from dpb_gym.errors import AgentError, ParameterError, unknown_name
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
+    from dpb_gym.privacy import Budget, Curator
 
 ENTRY_POINT_GROUP = "dpb_gym.agents"
 KINDS = ("assortment", "pricing", "recommendation")
@@ -41,10 +42,46 @@ class Agent(ABC):
     start afresh. Replicate i must not depend on the other replicates.
 
     Attributes:
-        guarantee: What is private, set by `begin`; None means non-private.
+        protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
+            registered with.
+        curator: What stands between raw feedback and the policy, set by `set_up`.
     """
 
-    guarantee: Guarantee | None = None
+    protects: tuple[str, str] | None = None
+    curator: Curator
+
+    def set_up(
+        self,
+        problem: ProblemInfo,
+        streams: AgentStreams,
+        budget: Budget | None = None,
+        *,
+        noise: str = "seeded",
+    ) -> None:
+        """Makes the curator, begins, and has the curator calibrate and charge every plan.
+
+        Args:
+            problem: What is known of the problem.
+            streams: Random streams of the replicates.
+            budget: What may be spent; None: exact releases.
+            noise: ``"seeded"``, a simulation whose noise the seed reveals, or ``"system"``.
+
+        Raises:
+            BudgetError: If the agent makes no releaser although there is a budget.
+        """
+        from dpb_gym.privacy import Curator, NoiseSource
+
+        validation.choice("noise", noise, ("seeded", "system"))
+        self.curator = Curator(
+            budget,
+            self.protects or ("central", "reward"),
+            noise="system" if noise == "system" else NoiseSource(streams.noise),
+            replicates=streams.replicates,
+            horizon=problem.horizon,
+        )
+        self.begin(problem, streams, self.curator)
+        self.curator.seal()
+        self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
 
     def attach(self, instance: Instance) -> None:  # noqa: B027
         """Receives the running environment, hidden state included, before `begin`.
@@ -54,10 +91,11 @@ class Agent(ABC):
         """
 
     @abstractmethod
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
-        """Prepares for ``streams.replicates`` fresh replicates of `problem`."""
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        """Prepares for ``streams.replicates`` fresh replicates of `problem`.
+
+        Every releaser is made here, by `curator`, in the same order for every replicate.
+        """
 
     @abstractmethod
     def act(self, context: Context) -> Array:
@@ -100,16 +138,14 @@ class SingleAgent:
     Attributes:
         problem: What is known of the problem (`ProblemInfo`), set before `begin`.
         rng: The agent's generator for this replicate.
-        noise_rng: The generator for privacy noise.
-        budget: The privacy budget, None for a non-private run.
-        guarantee: Set it in `begin` if the agent is private.
+        curator: Makes the releasers through which alone raw feedback reaches the policy; exact
+            ones without a budget. Records and releases have no replicate axis.
     """
 
+    protects: tuple[str, str] | None = None
     problem: ProblemInfo
     rng: np.random.Generator
-    noise_rng: np.random.Generator
-    budget: Budget | None = None
-    guarantee: Guarantee | None = None
+    curator: Curator
 
     def begin(self) -> None:
         """Prepares the state of a fresh replicate."""
@@ -134,17 +170,14 @@ class BatchedSingle(Agent):
         """The copies, one per replicate; empty before `begin`."""
         return list(self._copies)
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem = problem
         self._copies = []
-        for rng, noise_rng in zip(streams.agent, streams.noise):
+        for i, rng in enumerate(streams.agent):
             copy = self._factory()
-            copy.problem, copy.rng, copy.noise_rng, copy.budget = problem, rng, noise_rng, budget
+            copy.problem, copy.rng, copy.curator = problem, rng, curator.single(i)
             copy.begin()
             self._copies.append(copy)
-        self.guarantee = self._copies[0].guarantee
 
     def act(self, context: Context) -> Array:
         self._actions = []
@@ -207,6 +240,7 @@ class AgentSpec:
         entry_point: ``"module:Class"``.
         supports: Problem kinds.
         budget: ``"never"``, ``"optional"`` or ``"required"``.
+        protects: Notion and unit of what the agent protects under a budget.
         params: Keyword arguments of the class.
         summary: First line of the class's docstring.
         partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
@@ -217,6 +251,7 @@ class AgentSpec:
     entry_point: str
     supports: tuple[str, ...]
     budget: str = "never"
+    protects: tuple[str, str] | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     summary: str = ""
     partial_feedback: bool = True
@@ -236,7 +271,8 @@ class AgentSpec:
         """
         try:
             data = json.loads(text)
-            return cls(**{**data, "supports": tuple(data["supports"])})
+            protects = data["protects"] and tuple(data["protects"])
+            return cls(**{**data, "supports": tuple(data["supports"]), "protects": protects})
         except (ValueError, TypeError, KeyError) as error:
             raise AgentError(f"not an agent spec: {error}") from None
 
@@ -259,6 +295,24 @@ class AgentSpec:
             raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
         return loaded
 
+    def streams(self, seeds: Sequence[int], budget: Budget | None = None) -> AgentStreams:
+        """The random streams that the harness gives this agent.
+
+        Decisions and noise are keyed by the replicate's seed and by who acts: name, parameters
+        and budget.
+
+        Args:
+            seeds: Seeds of the replicates.
+            budget: What the agent may spend.
+        """
+        arguments = dict(self.params)
+        with suppress(AgentError, TypeError, ValueError):  # agents made by a function of the user's
+            bound = inspect.signature(self.load()).bind(**self.params)
+            bound.apply_defaults()  # a parameter that is written out is the same agent
+            arguments = dict(bound.arguments)
+        parts = [self.name, arguments, str(budget)]
+        return AgentStreams(seeds, json.dumps(parts, sort_keys=True, default=repr))
+
     def make(self, **params: Any) -> Agent:
         """Makes the agent with `params` over the spec's own.
 
@@ -268,11 +322,17 @@ class AgentSpec:
         cls = self.load()
         merged = {**self.params, **params}
         check_parameters(self.name, cls, merged)
+        agent: Agent
         if issubclass(cls, SingleAgent):
             single = cls
-            single(**merged)
-            return BatchedSingle(partial(single, **merged))
-        return cls(**merged)
+            protects = single(**merged).protects
+            agent = BatchedSingle(partial(single, **merged))
+            agent.protects = protects
+        else:
+            agent = cls(**merged)
+        if agent.protects is None:
+            agent.protects = self.protects
+        return agent
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
@@ -299,7 +359,8 @@ def register_agent(
     name: str,
     *,
     supports: Sequence[str],
-    budget: str = "never",
+    protects: tuple[str, str] | None = None,
+    budget: str | None = None,
     partial_feedback: bool = True,
     uses_oracle: bool = False,
     **params: Any,
@@ -311,7 +372,10 @@ def register_agent(
     Args:
         name: Short, lower-case, hyphenated.
         supports: Problem kinds among assortment, pricing, recommendation.
-        budget: ``"never"`` (non-private), ``"optional"`` or ``"required"``.
+        protects: Notion and unit of what the agent protects under a budget, e.g.
+            ``("central", "reward")``; see `dpb_gym.Guarantee`. None: it takes no budget.
+        budget: ``"optional"`` (the default with `protects`: without one its releasers are exact)
+            or ``"required"``; ``"never"`` without `protects`.
         partial_feedback: False if the agent needs feedback in every round.
         uses_oracle: True if the harness must show the agent the hidden state.
         **params: Default keyword arguments of the class under this name.
@@ -324,8 +388,18 @@ def register_agent(
     kinds = (supports,) if isinstance(supports, str) else tuple(supports)
     if not kinds or any(k not in KINDS for k in kinds):
         raise AgentError(f"supports must name problems among {', '.join(KINDS)}, got {supports!r}")
-    if budget not in BUDGET_USES:
+    use = budget or ("never" if protects is None else "optional")
+    if use not in BUDGET_USES:
         raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {budget!r}")
+    if (use == "never") != (protects is None):
+        raise AgentError(
+            "an agent that takes a budget says what it protects, e.g. protects=('central', "
+            "'reward'), and one that does not protects nothing"
+        )
+    if protects is not None:
+        from dpb_gym.privacy import Guarantee
+
+        Guarantee(*protects)
 
     def decorate(cls: Registered) -> Registered:
         if not (inspect.isclass(cls) and issubclass(cls, (Agent, SingleAgent))):
@@ -335,7 +409,8 @@ def register_agent(
             name=name,
             entry_point=f"{cls.__module__}:{cls.__qualname__}",
             supports=kinds,
-            budget=budget,
+            budget=use,
+            protects=protects,
             params=params,
             summary=doc.strip().split("\n")[0],
             partial_feedback=partial_feedback,

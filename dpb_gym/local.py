@@ -15,6 +15,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent, agent_spec, check_supported
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams, BlockDraws
 
@@ -22,19 +23,39 @@ if TYPE_CHECKING:
     from dpb_gym.feedback import LocalMechanism, ResponseChannel
     from dpb_gym.feedback.channel import PrivateFeedback
     from dpb_gym.feedback.mechanisms import ResponseMechanism
-    from dpb_gym.privacy import Budget, Ledger
+    from dpb_gym.privacy import Curator, Event, NoiseSource
 
 
-def message_numbers(mechanism: LocalMechanism, seeds: tuple[int, ...]) -> BlockDraws:
-    """The random numbers of one message per round and replicate.
+class Messages(Releaser):
+    """The users' side: one message per round and replicate, made before anybody has the truth.
 
-    From the same streams as the wrappers', which an environment of its own never uses.
+    Every user-round sends one message, and they are about disjoint data: together they cost
+    what one of them does. Their random numbers come from the streams of local privacy, keyed by
+    the mechanism and by whose agent it is, so that two budgets never share noise.
+
+    Args:
+        curator: Charged with one message.
+        mechanism: What a message is.
+        streams: Random streams of the replicates.
     """
-    from dpb_gym.feedback.layers import noise_generator
 
-    fill = _normals if mechanism.numbers == "normal" else _uniforms
-    generators = [noise_generator(seed) for seed in seeds]
-    return BlockDraws(generators, (mechanism.width,), fill)
+    def __init__(self, curator: Curator, mechanism: LocalMechanism, streams: AgentStreams) -> None:
+        from dpb_gym.feedback.layers import noise_generator
+
+        fill = _normals if mechanism.numbers == "normal" else _uniforms
+        key = streams.configuration
+        generators = [noise_generator(seed, mechanism, key=key) for seed in streams.seeds]
+        self.mechanism = mechanism
+        self.numbers = BlockDraws(generators, (mechanism.width,), fill)
+        super().__init__(curator, share=1.0, what="message of a user")
+        if curator.system_noise:
+            raise ParameterError("messages of users are simulated: noise='seeded'")
+
+    def cost(self, rho: float) -> Event:
+        return self.mechanism.event
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        pass
 
 
 def _normals(rng: np.random.Generator, out: Array) -> None:
@@ -45,37 +66,22 @@ def _uniforms(rng: np.random.Generator, out: Array) -> None:
     rng.random(out=out)
 
 
-def message_ledger(mechanism: LocalMechanism, budget: Budget | None) -> Ledger:
-    """A ledger charged with one message per user.
-
-    Every user-round sends one message, and they are about disjoint data: together they cost
-    what one of them does.
-
-    Raises:
-        BudgetExceeded: If a message costs more than the budget.
-    """
-    from dpb_gym.privacy import Ledger
-
-    ledger = Ledger(budget, notion="local", unit=mechanism.unit)
-    ledger.charge(mechanism.event, what="message of a user", parallel="messages")
-    return ledger
-
-
-class Responses:
+class Responses(Messages):
     """The users' side for responses: takes the truth, sends private messages.
 
     Args:
+        curator: See `Messages`.
         channel: What a message is in this problem.
-        seeds: Seeds of the replicates.
+        streams: See `Messages`.
     """
 
-    def __init__(self, channel: ResponseChannel, seeds: tuple[int, ...]) -> None:
+    def __init__(self, curator: Curator, channel: ResponseChannel, streams: AgentStreams) -> None:
         self.channel = channel
-        self._numbers = message_numbers(channel.mechanism, seeds)
+        super().__init__(curator, channel.mechanism, streams)
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> PrivateFeedback:
         """The messages of one round; see `ResponseChannel.send`."""
-        return self.channel.send(context.revenues, action, feedback, self._numbers.next())
+        return self.channel.send(context.revenues, action, feedback, self.numbers.next())
 
 
 class LocalPrivacy(Agent):
@@ -94,13 +100,14 @@ class LocalPrivacy(Agent):
             instead of the messages themselves. Choices stay messages.
 
     Attributes:
-        ledger: Charged with one message.
         inner: The agent behind, after `begin`.
 
     Raises:
         AgentError: If the agent behind is private itself or does not fit the problem.
         ParameterError: If the mechanism does not fit the problem.
     """
+
+    protects = ("local", "reward")
 
     def __init__(
         self,
@@ -119,38 +126,29 @@ class LocalPrivacy(Agent):
             )
         if isinstance(agent, str):
             agent_spec(agent, **self.params).make()
-        self.ledger: Ledger | None = None
         self.inner: Agent
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         from dpb_gym.feedback import ResponseChannel, response_mechanism
 
-        if isinstance(self.mechanism, str):
-            if budget is None:
-                raise AgentError("a local mechanism given by name needs a budget")
-            mechanism = response_mechanism(self.mechanism, budget, problem)
-        else:
-            mechanism = self.mechanism
-        channel = ResponseChannel(mechanism, problem)
+        if curator.budget is None:
+            raise AgentError("local privacy needs a budget; without one, take the agent itself")
+        mechanism = self.mechanism
+        if isinstance(mechanism, str):
+            mechanism = response_mechanism(mechanism, curator.budget, problem)
         self.inner = self._make(problem)
-        self.ledger = message_ledger(mechanism, budget)
-        self.guarantee = self.ledger.guarantee
-        self.responses = Responses(channel, streams.seeds)
+        self.responses = Responses(curator, ResponseChannel(mechanism, problem), streams)
         shown = problem
         if problem.kind == "recommendation":
             # messages leave the range of the rewards; agents clip to what they are told
             shown = replace(problem, reward_range=mechanism.bounds)
-        self.inner.begin(shown, streams, None)
-        if self.inner.guarantee is not None:
-            raise AgentError(f"{self.agent!r} is private itself; give a non-private agent")
+        self.inner.set_up(shown, streams)
 
     def _make(self, problem: ProblemInfo) -> Agent:
         if not isinstance(self.agent, str):
             return self.agent()
         spec = agent_spec(self.agent, **self.params)
-        if spec.budget == "required":
+        if spec.budget != "never":
             raise AgentError(f"{self.agent!r} is private itself; give a non-private agent")
         if spec.uses_oracle:
             raise AgentError(f"{self.agent!r} sees the truth; local privacy cannot hide it")

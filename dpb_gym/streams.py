@@ -9,6 +9,7 @@ bit for bit.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
@@ -35,15 +36,24 @@ class Stream(IntEnum):
     LOCAL_PRIVACY = 8
 
 
-def generator(seed: int, stream: Stream, episode: int = 0) -> np.random.Generator:
+def generator(
+    seed: int, stream: Stream, episode: int = 0, configuration: str = ""
+) -> np.random.Generator:
     """Returns the generator of one replicate for one purpose.
 
     Args:
         seed: Seed of the replicate, a non-negative integer.
         stream: What the numbers are for.
         episode: Number of the episode inside an environment; the harness uses 0.
+        configuration: Whose numbers they are: agent, parameters and budget as text. Two budgets
+            of one agent must not share their noise, or subtracting their releases would leave
+            the raw sums.
     """
-    sequence = np.random.SeedSequence(entropy=int(seed), spawn_key=(int(episode), int(stream)))
+    key: tuple[int, ...] = (int(episode), int(stream))
+    if configuration:
+        digest = hashlib.sha256(configuration.encode()).digest()
+        key += tuple(np.frombuffer(digest[:16], dtype="<u4").tolist())
+    sequence = np.random.SeedSequence(entropy=int(seed), spawn_key=key)
     return np.random.Generator(np.random.SFC64(sequence))
 
 
@@ -112,16 +122,22 @@ class AgentStreams:
     """The random numbers an agent may use: its own and its privacy noise, never the
     environment's.
 
+    Args:
+        seeds: Seeds of the B replicates.
+        configuration: Agent, parameters and budget as text; see `generator`.
+        episode: Number of the episode.
+
     Attributes:
         seeds: Seeds of the B replicates.
         agent: One generator per replicate for the agent's decisions.
         noise: One generator per replicate for privacy noise.
     """
 
-    def __init__(self, seeds: Sequence[int]) -> None:
+    def __init__(self, seeds: Sequence[int], configuration: str = "", episode: int = 0) -> None:
         self.seeds = tuple(check_seed(s) for s in seeds)
-        self.agent = tuple(generator(s, Stream.AGENT) for s in self.seeds)
-        self.noise = tuple(generator(s, Stream.PRIVACY) for s in self.seeds)
+        self.configuration = configuration
+        self.agent = tuple(generator(s, Stream.AGENT, episode, configuration) for s in self.seeds)
+        self.noise = tuple(generator(s, Stream.PRIVACY, episode, configuration) for s in self.seeds)
 
     @property
     def replicates(self) -> int:

@@ -62,7 +62,7 @@ class PlainlyPrivate(Agent):
         curve = Composition.of(PureEvent(epsilon, 1))
         self.guarantee = Guarantee("central", "user-round", curve=curve)
 
-    def begin(self, problem: Any, streams: AgentStreams, budget: Budget | None = None) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._uniforms = streams.uniforms()
 
     def act(self, context: Any) -> Array:
@@ -80,7 +80,7 @@ def play(agent: Agent, horizon: int, seeds: range, budget: Budget | None, at: Ar
     problem = make_problem("DPB/PricingTwoType-v0", horizon=horizon)
     instance = problem.instance(list(seeds))
     agent.attach(instance)
-    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    agent.set_up(problem.info, AgentStreams(list(seeds)), budget)
     total, curve = np.zeros(len(seeds)), []
     wanted = set(at.tolist())
     for t in range(1, horizon + 1):

@@ -20,7 +20,6 @@ from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem
-from dpb_gym.streams import AgentStreams
 
 PROGRESS_SECONDS = 0.2
 
@@ -97,7 +96,7 @@ def _begin(runner: _Runner, problem: Problem, instance: Instance) -> None:
     check_supported(run.spec, problem.info, run.budget)
     if run.spec.uses_oracle:
         runner.agent.attach(instance)
-    runner.agent.begin(problem.info, AgentStreams(instance.seeds), run.budget)
+    runner.agent.set_up(problem.info, run.spec.streams(instance.seeds, run.budget), run.budget)
 
 
 def _rounds(
@@ -170,7 +169,7 @@ def _read_only(context: Context) -> Context:
 
 def _finish(runner: _Runner, horizon: int, shared: float, companions: int) -> CellResult:
     runner.stage = "end"
-    guarantee = runner.agent.guarantee
+    guarantee = runner.agent.curator.guarantee
     promised = guarantee is not None and guarantee.private
     timed = (horizon - 1) * len(runner.cell.replicates)
     return CellResult(

@@ -27,6 +27,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -99,6 +100,13 @@ def tuples(data: Any, *keys: str) -> Any:
     return {k: tuple(v) if k in keys and isinstance(v, list) else v for k, v in data.items()}
 
 
+def in_memory(value: Any) -> bool:
+    """Whether a parameter is a table of data, of which results store name and digest only."""
+    return callable(getattr(value, "digest", None)) and isinstance(
+        getattr(value, "name", None), str
+    )
+
+
 def plain(value: Any, what: str) -> Any:
     """Reduces parameters to JSON values.
 
@@ -118,6 +126,8 @@ def plain(value: Any, what: str) -> Any:
         return plain(value.tolist(), what)
     if isinstance(value, (list, tuple)):
         return [plain(item, what) for item in value]
+    if in_memory(value):
+        return {"name": value.name, "digest": value.digest()}
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise ParameterError(f"{what}: keys must be text to be stored, got {list(value)!r}")
@@ -212,6 +222,10 @@ class Task(Spec):
     def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
         if "horizon" in value:
             raise ValueError("the horizon is given beside env_kwargs, not in it")
+        return {k: v if in_memory(v) else plain(v, f"env_kwargs[{k!r}]") for k, v in value.items()}
+
+    @field_serializer("env_kwargs")
+    def _stored(self, value: dict[str, Any]) -> dict[str, Any]:
         return dict(plain(value, "env_kwargs"))
 
     @property
@@ -250,16 +264,15 @@ class Task(Spec):
         if self.kind == "assortment":
             repair = self.parameters.get("repair")
             return str(dpb_data.load_searches(str(source), repair=repair).digest())
-        table = dpb_data.load_ratings(str(source))
-        digest = hashlib.sha256()
-        for values, dtype in ((table.users, "<i8"), (table.items, "<i8"), (table.ratings, "<f8")):
-            digest.update(np.ascontiguousarray(values, dtype=dtype).tobytes())
-        return digest.hexdigest()[:32]
+        return str(dpb_data.ratings(source).digest())
 
     @property
     def identity(self) -> dict[str, Any]:
         """What determines the numbers, as plain JSON values."""
-        return {k: getattr(self, k) for k in ("name", "env", "env_kwargs", "horizon")}
+        env_kwargs = plain(self.env_kwargs, f"env_kwargs of {self.name!r}")
+        return {
+            "name": self.name, "env": self.env, "env_kwargs": env_kwargs, "horizon": self.horizon
+        }  # fmt: skip
 
 
 class AgentRun(Spec):

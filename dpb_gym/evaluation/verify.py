@@ -145,7 +145,11 @@ def unavailable(cell: Cell) -> str:
         return f"agent {run.name!r} ({run.entry_point}) is not installed here"
     if cell.data is None:
         return ""
-    source = str(cell.task.parameters.get("data"))
+    source = cell.task.parameters["data"]
+    if isinstance(source, dict):
+        if "digest" in source:
+            return f"its data ({source.get('name')}) were given in memory and are not stored"
+        source = source.get("source", "")
     return cell.task.model_copy(update={"requires": source}).missing_data()
 
 

@@ -13,20 +13,12 @@ from dpb_gym.feedback.layers import (
     SingleLayer,
     VectorLayer,
     chosen_features,
-    noise_generator,
 )
-from dpb_gym.privacy import (
-    Budget,
-    Composition,
-    GaussianSum,
-    Guarantee,
-    Ledger,
-    NoiseSource,
-    Release,
-    Segment,
-    calibrate,
-)
+from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee, Ledger, NoiseSource
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
+from dpb_gym.streams import Stream, generator
+
+PROTECTS = ("central", "reward")
 
 
 class _Curated(Layer):
@@ -42,30 +34,26 @@ class _Curated(Layer):
     def _fit(self, info: ProblemInfo) -> None:
         if info.kind != "recommendation":
             raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
-        self._bound = Segment(*info.reward_range)
-        (self._sigma,) = calibrate(self._budget, Release(self._bound.sensitivity()))
-        self.ledgers = [self._ledger() for _ in range(self._lanes)]
-        self._sums = [self._sum(0, 0, ledger) for ledger in self.ledgers]
+        self._sums = [self._sum(0, 0) for _ in range(self._lanes)]
         self._rounds = np.zeros(self._lanes, np.int64)
 
-    def _ledger(self) -> Ledger:
-        return Ledger(self._budget, notion="central", unit="reward")
-
-    def _sum(self, seed: int, episode: int, ledger: Ledger) -> GaussianSum:
-        return GaussianSum(
-            self._core.problem.info.dim,
-            1,
-            clip=self._bound,
-            sigma=self._sigma,
-            noise=NoiseSource([noise_generator(seed, episode)]),
-            ledger=ledger,
-            what="reward sum of a batch",
-        )
+    def _sum(self, seed: int, episode: int) -> BatchSum:
+        info = self._core.problem.info
+        key = f"central curator, {self._budget}"
+        noise = NoiseSource([generator(seed, Stream.LOCAL_PRIVACY, episode, key)])
+        curator = Curator(self._budget, PROTECTS, noise=noise, horizon=info.horizon)
+        made = BatchSum(curator, info.dim, reward=info.reward_range)
+        curator.seal()
+        return made
 
     def _open(self, i: int, seed: int, episode: int) -> None:
-        self.ledgers[i] = self._ledger()
-        self._sums[i] = self._sum(seed, episode, self.ledgers[i])
+        self._sums[i] = self._sum(seed, episode)
         self._rounds[i] = 0
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        """The ledger of the current episode, one per lane."""
+        return [sums.curator.ledger for sums in self._sums]
 
     def _look(self, decoded: Array) -> Array:
         return chosen_features(self._core, decoded)
@@ -85,8 +73,7 @@ class _Curated(Layer):
     @property
     def guarantee(self) -> Guarantee:
         """Central, for the reward of one round: contexts and actions count as public."""
-        event = self._sums[0].event
-        return Guarantee("central", "reward", "replace-one", Composition(parallel=((event,),)))
+        return self.ledgers[0].guarantee
 
 
 class CentralCurator(_Curated, SingleLayer):

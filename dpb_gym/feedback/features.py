@@ -11,8 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalMechanism
-from dpb_gym.privacy import Budget, GaussianEvent, Release, calibrate
-from dpb_gym.privacy.releasers.shapes import RecordShape
+from dpb_gym.privacy import (
+    Budget,
+    GaussianEvent,
+    RecordShape,
+    equivalent_rho,
+    gaussian_sigma,
+)
 
 
 class GaussianContexts(LocalMechanism):
@@ -43,7 +48,7 @@ class GaussianContexts(LocalMechanism):
     @classmethod
     def for_budget(cls, budget: Budget, vectors: int, dim: int) -> GaussianContexts:
         """The mechanism of least noise within a budget."""
-        (sigma,) = calibrate(budget, Release(2.0, count=vectors))
+        sigma = gaussian_sigma(equivalent_rho(budget), 2.0, vectors)
         return cls(sigma, vectors, dim)
 
     @property
@@ -133,7 +138,7 @@ class GaussianStatistics(LocalMechanism):
         cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
     ) -> GaussianStatistics:
         """The mechanism of least noise within a budget."""
-        (sigma,) = calibrate(budget, Release(statistics_sensitivity(low, high)))
+        sigma = gaussian_sigma(equivalent_rho(budget), statistics_sensitivity(low, high))
         return cls(sigma, dim, low, high)
 
     def privatise(

@@ -30,15 +30,20 @@ ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")
 FEEDBACK_KEYS = ("choice", "demand", "observed")
 
 
-def noise_generator(seed: int, episode: int = 0, layer: int = 0) -> np.random.Generator:
+def noise_generator(
+    seed: int, mechanism: LocalMechanism, episode: int = 0, layer: int = 0, key: str = ""
+) -> np.random.Generator:
     """Generator of the local noise of one replicate.
 
     Args:
         seed: Seed of the replicate.
+        mechanism: What a message is: two budgets must not share their noise.
         episode: Number of the episode inside an environment; the harness uses 0.
         layer: Number of feedback wrappers beneath; every layer needs noise of its own.
+        key: Whose agent learns from it, in the harness.
     """
-    return generator(seed, Stream.LOCAL_PRIVACY, episode).spawn(layer + 1)[layer]
+    configuration = f"{mechanism.event}{key}"
+    return generator(seed, Stream.LOCAL_PRIVACY, episode, configuration).spawn(layer + 1)[layer]
 
 
 class Layer:
@@ -94,7 +99,7 @@ class Layer:
 
     def _open(self, i: int, seed: int, episode: int) -> None:
         """Starts an episode in lane i."""
-        self._generators[i] = noise_generator(seed, episode, self._layer)
+        self._generators[i] = noise_generator(seed, self.mechanism, episode, self._layer)
 
     def _draw(self, lanes: Array) -> Array:
         """The mechanism's numbers ``(B, width)``; rows outside the mask draw nothing and are 0."""

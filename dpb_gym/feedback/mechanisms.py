@@ -24,9 +24,9 @@ from dpb_gym.privacy import (
     Guarantee,
     LaplaceEvent,
     RandomizedResponseEvent,
-    Release,
-    calibrate,
     calibrate_scale,
+    equivalent_rho,
+    gaussian_sigma,
 )
 
 FloatArray = NDArray[np.float64]
@@ -238,7 +238,7 @@ class GaussianResponse(_Additive):
     @classmethod
     def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> GaussianResponse:
         """The mechanism of least noise within a budget."""
-        (sigma,) = calibrate(budget, Release(high - low))
+        sigma = gaussian_sigma(equivalent_rho(budget), high - low)
         return cls(sigma, low, high)
 
     def _quantile(self, numbers: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ arrays.
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,22 +22,15 @@ from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import inline, jit
 
-# In parts whose multiples by small integers are exact.
+# In parts; multiples of all but the last by small integers are exact.
 LN2 = (0.6931471803691238, 1.9082149292705877e-10)
 HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
 ROOT2, ROOT_PI = math.sqrt(2.0), math.sqrt(math.pi)
-ATANH = tuple(2.0 / (2 * k + 3) for k in range(10))
+STEP = (LN2[0] / 64.0, LN2[1] / 64.0)
+EXPM1 = tuple(1.0 / math.factorial(k + 2) for k in range(14))
+LEAST = -37  # grid points are 1 + j / 128, j from here to 53
 SIN = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(9))
 COS = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(9))
-COTH = (
-    0.16666666666666666,
-    -0.002777777777777778,
-    6.613756613756614e-05,
-    -1.6534391534391535e-06,
-    4.17535139757362e-08,
-    -1.0568380277374986e-09,
-    2.6765073061369358e-11,
-)
 ERFCX = (
     1.2769783815525286,
     -0.0927638265857448,
@@ -128,6 +122,21 @@ FAR_BOTTOM = (
 )
 
 
+def _split(values: list[decimal.Decimal], bits: int) -> NDArray[np.float64]:
+    """Numbers rounded to `bits` binary places and, in a second row, what that cut off."""
+    high = [float(round(value * 2**bits)) / 2.0**bits for value in values]
+    return np.array([high, [float(v - decimal.Decimal(h)) for v, h in zip(values, high)]])
+
+
+with decimal.localcontext(prec=50):
+    POWERS, POWERS_LOW = _split(
+        [decimal.Decimal(2) ** (decimal.Decimal(j) / 64) for j in range(64)], 52
+    )
+    GRID = [1 + decimal.Decimal(j) / 128 for j in range(LEAST, 54)]
+    LOGS, LOGS_LOW = _split([value.ln() for value in GRID], 32)
+    INVERSES = np.array([float(1 / value) for value in GRID])
+
+
 @inline
 def _power_of_two(k):
     return np.int64((k + 1023) << 52).view(np.float64)
@@ -135,21 +144,27 @@ def _power_of_two(k):
 
 @jit
 def _polynomial(coefficients, x):
-    value = coefficients[-1]
-    for k in range(len(coefficients) - 2, -1, -1):
-        value = value * x + coefficients[k]
-    return value
+    """Even and odd powers apart, which a processor can do side by side."""
+    last = len(coefficients) - 1
+    square = x * x
+    one, two = coefficients[last], coefficients[last - 1]
+    for k in range(last - 2, -1, -2):
+        one = one * square + coefficients[k]
+    for k in range(last - 3, -1, -2):
+        two = two * square + coefficients[k]
+    return one + x * two if last % 2 == 0 else one * x + two
 
 
 @jit
 def _reduced(x):
-    """(k, exp(r) - 1) with x = k ln 2 + r, |r| <= ln 2 / 2."""
-    k = np.floor(x * 1.4426950408889634 + 0.5)
-    high, low = x - k * LN2[0], k * LN2[1]
-    r = high - low
-    # exp(r) - 1 = 2 r / (r coth(r / 2) - r), and 2 - c is that denominator
-    c = r - r * r * _polynomial(COTH, r * r)
-    return np.int64(k), high - (low - r * c / (2.0 - c))
+    """(k, t, u) with e^x = 2^k (t + u), t a power of 2^(1/64) and u small beside it."""
+    n = np.floor(x * 92.33248261893513 + 0.5)
+    r = (x - n * STEP[0]) - n * STEP[1]
+    k = np.int64(n)
+    j = k & 63
+    s = r * r
+    rest = r + s * ((0.5 + r * (1.0 / 6.0)) + s * (1.0 / 24.0 + r * (1.0 / 120.0)))
+    return k >> 6, POWERS[j], POWERS_LOW[j] + POWERS[j] * rest
 
 
 @jit
@@ -159,59 +174,63 @@ def exp(x):
         return x if x != x else np.inf
     if x < -745.2:
         return 0.0
-    k, rest = _reduced(x)
+    k, t, u = _reduced(x)
     if -1000 < k < 1000:
-        return (1.0 + rest) * _power_of_two(k)
+        return (t + u) * _power_of_two(k)
     edge = 1000 if k > 0 else -1000
-    return (1.0 + rest) * _power_of_two(k - edge) * _power_of_two(edge)
+    return (t + u) * _power_of_two(k - edge) * _power_of_two(edge)
 
 
 @jit
 def expm1(x):
     """e^x - 1."""
+    if abs(x) < 0.35:
+        return x + x * x * _polynomial(EXPM1, x)
     if not x < 40.0:
         return exp(x) - 1.0
     if x < -40.0:
         return -1.0
-    k, rest = _reduced(x)
-    if k == 0:
-        return rest
+    k, t, u = _reduced(x)
     scale = _power_of_two(k)
-    return scale * rest + (scale - 1.0)
+    return (scale * t - 1.0) + scale * u
+
+
+@inline
+def _log(u, lost):
+    """log(u + lost) for a positive normal u and |lost| below its rounding."""
+    bits = np.float64(u).view(np.int64)
+    k = (bits - 0x3FE6A09E667F3BCD) >> 52  # that of the root of 1/2, so that m is near 1
+    m = np.int64(bits - (k << 52)).view(np.float64)
+    # log m = log c + log(1 + r) with c on a grid of 1/128, where m - c is exact
+    n = np.floor((m - 1.0) * 128.0 + 0.5)
+    j = np.int64(n) - LEAST
+    r = ((m - (1.0 + n * 0.0078125)) + lost * _power_of_two(-k)) * INVERSES[j]
+    s = r * r
+    rest = s * (
+        (r * (1.0 / 3.0) - 0.5) + s * ((r * 0.2 - 0.25) + s * (r * (1.0 / 7.0) - 1.0 / 6.0))
+    )
+    high = k * LN2[0] + LOGS[j]
+    total = high + r
+    return total + (((high - total) + r) + (rest + (LOGS_LOW[j] + k * LN2[1])))
 
 
 @jit
 def log(x):
     """Natural logarithm; -inf at 0, NaN below."""
+    if 2.2250738585072014e-308 <= x < np.inf:
+        return _log(x, 0.0)
     if not 0.0 < x < np.inf:
         return -np.inf if x == 0.0 else x + (np.nan if x < 0.0 else 0.0)
-    shift = 0
-    if x < 2.2250738585072014e-308:
-        x *= 18014398509481984.0
-        shift = 54
-    bits = np.float64(x).view(np.int64)
-    k = (bits >> 52) - 1023
-    m = np.int64((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000).view(np.float64)
-    if m > 1.4142135623730951:
-        m *= 0.5
-        k += 1
-    f = m - 1.0
-    s = f / (2.0 + f)
-    # log(1 + f) = 2 atanh(s) = f - s f + s rest, arranged to lose little in rounding
-    rest = s * s * _polynomial(ATANH, s * s)
-    half = 0.5 * f * f
-    e = np.float64(k - shift)
-    return e * LN2[0] - ((half - (s * (half + rest) + e * LN2[1])) - f)
+    return _log(x * 18014398509481984.0, 0.0) - 54.0 * (LN2[0] + LN2[1])
 
 
 @jit
 def log1p(x):
     """log(1 + x)."""
     u = 1.0 + x
-    if not 0.0 < u < np.inf:
+    if not 2.2250738585072014e-308 <= u < np.inf:
         return log(u)
-    lost = x - (u - 1.0) if x < 1.0 else 1.0 - (u - x)
-    return log(u) + lost / u
+    return _log(u, x - (u - 1.0) if x < 1.0 else 1.0 - (u - x))
 
 
 @jit

@@ -213,16 +213,18 @@ def outcome(features, theta, revenues, slates, uniform, choice, reward, expected
 
 
 @jit
-def add_choice(x, n, bought, theta, gradient, hessian, p, mean):
-    """Adds gradient and lower Hessian of one choice's negative log-likelihood at theta.
+def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, mean):
+    """Adds gradient and lower Hessian of the choices' negative log-likelihoods at theta.
 
-    With p the choice probabilities, xbar = sum_i p_i x_i: the gradient is xbar - x_bought
-    (x_bought = 0 if nothing was), the Hessian sum_i p_i x_i x_i' - xbar xbar'.
+    With p the choice probabilities, xbar = sum_i p_i x_i: the gradient is xbar - x_chosen
+    (x_chosen = 0 if nothing was bought), the Hessian sum_i p_i x_i x_i' - xbar xbar'.
 
     Args:
-        x: ``(K, d)``; the first n rows are the offered items' features.
-        n: Number of offered items.
-        bought: Which of them was bought, or -1.
+        x: ``(records, K, d)``; the first rows of a record are the offered items' features.
+        offered: How many were offered, ``(records,)``.
+        chosen: Which of them was bought, or -1, ``(records,)``.
+        first: First record that counts.
+        n: One more than the last.
         theta: ``(d,)``.
         gradient: ``(d,)``, in place.
         hessian: ``(d, d)``, in place.
@@ -233,41 +235,46 @@ def add_choice(x, n, bought, theta, gradient, hessian, p, mean):
         The negative log-likelihood.
     """
     d = theta.shape[0]
-    top = 0.0
-    for a in range(n):
-        s = 0.0
+    loss = 0.0
+    for r in range(first, n):
+        many, bought = offered[r], chosen[r]
+        if many == 0:
+            continue
+        top = 0.0
+        for a in range(many):
+            s = 0.0
+            for k in range(d):
+                s += x[r, a, k] * theta[k]
+            p[a] = s
+            top = max(top, s)
+        if bought >= 0:
+            loss -= p[bought]
+            for k in range(d):
+                gradient[k] -= x[r, bought, k]
+        total = exp(-top)
+        for a in range(many):
+            p[a] = exp(p[a] - top)
+            total += p[a]
+        loss += top + log(total)
         for k in range(d):
-            s += x[a, k] * theta[k]
-        p[a] = s
-        top = max(top, s)
-    loss = top
-    if bought >= 0:
-        loss -= p[bought]
-        for k in range(d):
-            gradient[k] -= x[bought, k]
-    total = exp(-top)
-    for a in range(n):
-        p[a] = exp(p[a] - top)
-        total += p[a]
-    for k in range(d):
-        mean[k] = 0.0
-    for a in range(n):
-        w = p[a] / total
+            mean[k] = 0.0
+        for a in range(many):
+            w = p[a] / total
+            for j in range(d):
+                wx = w * x[r, a, j]
+                mean[j] += wx
+                for k in range(j + 1):
+                    hessian[j, k] += wx * x[r, a, k]
         for j in range(d):
-            wx = w * x[a, j]
-            mean[j] += wx
+            gradient[j] += mean[j]
             for k in range(j + 1):
-                hessian[j, k] += wx * x[a, k]
-    for j in range(d):
-        gradient[j] += mean[j]
-        for k in range(j + 1):
-            hessian[j, k] -= mean[j] * mean[k]
-    return loss + log(total)
+                hessian[j, k] -= mean[j] * mean[k]
+    return loss
 
 
 @jit
 def loss_terms(features, theta, slates, choice, loss, gradient, hessian):
-    """`add_choice` of one record per replicate; slates must not repeat items.
+    """`add_choices_one` of one record per replicate; slates must not repeat items.
 
     Args:
         features: ``(B, N, d)``.
@@ -280,20 +287,23 @@ def loss_terms(features, theta, slates, choice, loss, gradient, hessian):
     """
     B, K = slates.shape
     d = features.shape[2]
-    x, p, mean = np.empty((K, d)), np.empty(K), np.empty(d)
+    x, p, mean = np.empty((1, K, d)), np.empty(K), np.empty(d)
+    offered, chosen = np.zeros(1, np.int64), np.zeros(1, np.int64)
     for b in range(B):
-        n, bought = 0, -1
+        n, chosen[0] = 0, -1
         for k in range(K):
             if slates[b, k] < 0:
                 continue
             if k == choice[b]:
-                bought = n
+                chosen[0] = n
             for j in range(d):
-                x[n, j] = features[b, slates[b, k], j]
+                x[0, n, j] = features[b, slates[b, k], j]
             n += 1
+        offered[0] = n
         gradient[b] = 0.0
         hessian[b] = 0.0
-        loss[b] = add_choice(x, n, bought, theta[b], gradient[b], hessian[b], p, mean)
+        terms = (theta[b], gradient[b], hessian[b], p, mean)
+        loss[b] = add_choices_one(x, offered, chosen, 0, 1, *terms)
         for j in range(d):
             for k in range(j):
                 hessian[b, k, j] = hessian[b, j, k]
@@ -301,14 +311,14 @@ def loss_terms(features, theta, slates, choice, loss, gradient, hessian):
 
 @jit
 def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessian):
-    """Adds `add_choice` of every stored record, an objective of `newton.minimise`.
+    """Adds `add_choices_one` of every replicate, an objective of `newton.minimise`.
 
     Args:
-        x: Features of the offered items, without gaps, ``(B, capacity, K, d)``.
-        offered: How many were offered, ``(B, capacity)``.
-        chosen: Which of them was bought, or -1, ``(B, capacity)``.
-        first: First record of each replicate that counts, ``(B,)``.
-        n: Number of records.
+        x: ``(B, records, K, d)``.
+        offered: ``(B, records)``.
+        chosen: ``(B, records)``.
+        first: ``(B,)``.
+        n: One more than the last record that counts.
         due: ``(B,)``: which replicates count.
         theta: ``(B, d)``.
         loss: ``(B,)``, in place.
@@ -317,9 +327,6 @@ def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessia
     """
     p, mean = np.empty(x.shape[2]), np.empty(theta.shape[1])
     for b in range(theta.shape[0]):
-        if not due[b]:
-            continue
-        for r in range(first[b], n):
-            loss[b] += add_choice(
-                x[b, r], offered[b, r], chosen[b, r], theta[b], gradient[b], hessian[b], p, mean
-            )
+        if due[b]:
+            terms = (theta[b], gradient[b], hessian[b], p, mean)
+            loss[b] += add_choices_one(x[b], offered[b], chosen[b], first[b], n, *terms)

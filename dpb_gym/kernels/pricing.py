@@ -109,16 +109,18 @@ def outcome(features, theta, price, model, zeta, uniform, demand, reward, expect
 
 
 @jit
-def add_demand(features, price, demand, model, zeta, theta, gradient, hessian, phi):
-    """Adds gradient and lower Hessian of one demand's negative log-likelihood at theta.
+def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradient, hessian, phi):
+    """Adds gradient and lower Hessian of the demands' negative log-likelihoods at theta.
 
     Logistic: log(1 + exp(zeta z)) - y zeta z, gradient zeta (f - y) phi, Hessian
     zeta^2 f (1 - f) phi phi'. Gaussian: (y - z)^2 / 2 with unit variance.
 
     Args:
-        features: x, ``(d - 1,)``.
-        price: p.
-        demand: y.
+        features: x of the records, ``(records, d - 1)``.
+        price: ``(records,)``.
+        demand: ``(records,)``, times `unit`.
+        unit: 1, or the integer that stands for a demand of 1.
+        n: Number of records that count.
         model: `LOGISTIC` or `GAUSSIAN`.
         zeta: Link scale of the logistic model.
         theta: ``(d,)``.
@@ -129,43 +131,47 @@ def add_demand(features, price, demand, model, zeta, theta, gradient, hessian, p
     Returns:
         The negative log-likelihood.
     """
-    m = features.shape[0]
+    m = features.shape[1]
     root = np.sqrt(m + 1.0)
-    z = 0.0
-    for k in range(m):
-        phi[k] = features[k] / root
-        z += phi[k] * theta[k]
-    phi[m] = -price / root
-    z += phi[m] * theta[m]
-    if model == LOGISTIC:
-        s = zeta * z
-        e = exp(-abs(s))
-        f = 1.0 / (1.0 + e) if s >= 0.0 else e / (1.0 + e)
-        loss = max(s, 0.0) + log1p(e) - demand * s
-        g = zeta * (f - demand)
-        h = zeta * zeta * f * (1.0 - f)
-    else:
-        g = z - demand
-        loss = 0.5 * g * g
-        h = 1.0
-    for j in range(m + 1):
-        gradient[j] += g * phi[j]
-        w = h * phi[j]
-        for k in range(j + 1):
-            hessian[j, k] += w * phi[k]
+    loss = 0.0
+    for i in range(n):
+        for k in range(m):
+            phi[k] = features[i, k] / root
+        phi[m] = -price[i] / root
+        y = demand[i] / unit
+        z = 0.0
+        for k in range(m + 1):
+            z += phi[k] * theta[k]
+        if model == LOGISTIC:
+            s = zeta * z
+            e = exp(-abs(s))
+            f = 1.0 / (1.0 + e) if s >= 0.0 else e / (1.0 + e)
+            loss += max(s, 0.0) + log1p(e) - y * s
+            g = zeta * (f - y)
+            h = zeta * zeta * f * (1.0 - f)
+        else:
+            g = z - y
+            loss += 0.5 * g * g
+            h = 1.0
+        for j in range(m + 1):
+            gradient[j] += g * phi[j]
+            w = h * phi[j]
+            for k in range(j + 1):
+                hessian[j, k] += w * phi[k]
     return loss
 
 
 @jit
 def loss_terms(features, theta, price, demand, model, zeta, loss, gradient, hessian):
-    """`add_demand` of one record per replicate, written to the last three arguments."""
+    """`add_demands_one` of one record per replicate, written to the last three arguments."""
     B, m = features.shape
     phi = np.empty(m + 1)
     for b in range(B):
         gradient[b] = 0.0
         hessian[b] = 0.0
-        terms = (theta[b], gradient[b], hessian[b], phi)
-        loss[b] = add_demand(features[b], price[b], demand[b], model, zeta, *terms)
+        one = slice(b, b + 1)
+        record = (features[one], price[one], demand[one], 1.0, 1, model, zeta)
+        loss[b] = add_demands_one(*record, theta[b], gradient[b], hessian[b], phi)
         for j in range(m + 1):
             for k in range(j):
                 hessian[b, k, j] = hessian[b, j, k]

@@ -69,6 +69,34 @@ def draw_rated(uniforms, offsets, users, positions, logged):
 
 
 @jit
+def deal(uniforms, offsets, hands, users, positions):
+    """Deals each user's ratings into random hands of m, no rating twice.
+
+    Args:
+        uniforms: ``(n * m,)``.
+        offsets: ``(n_users + 1,)``: the ratings of user u are offsets[u]..offsets[u+1]-1.
+        hands: ``(n_users,)`` hands of each user, at most her ratings divided by m; n in all.
+        users: Output ``(n,)``, ascending.
+        positions: Output ``(n, m)`` rating indices.
+    """
+    m = positions.shape[1]
+    deck = np.empty(np.max(offsets[1:] - offsets[:-1]), np.int64)
+    used = row = 0
+    for u in range(hands.shape[0]):
+        size = offsets[u + 1] - offsets[u]
+        for i in range(size):
+            deck[i] = offsets[u] + i
+        for i in range(hands[u] * m):
+            j = i + min(int(uniforms[used] * (size - i)), size - i - 1)
+            deck[i], deck[j] = deck[j], deck[i]
+            used += 1
+            positions[row, i % m] = deck[i]
+            if i % m == m - 1:
+                users[row] = u
+                row += 1
+
+
+@jit
 def gather(table, index, out):
     """out[b, k] = table[b, index[b, k]] for float32 feature rows; one table may serve all."""
     B, m = index.shape

@@ -159,7 +159,7 @@ def evaluate_offline(
     guarantee = None
     if isinstance(target, Agent):
         policy = probabilities(target, log, samples)
-        guarantee = target.guarantee
+        guarantee = target.curator.guarantee
     elif isinstance(target, str):
         raise ParameterError(
             f"{target!r} is not trained; train_offline({target!r}, log) returns an agent"

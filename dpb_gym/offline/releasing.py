@@ -13,15 +13,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.offline.estimators import importance_weights
 from dpb_gym.offline.log import LoggedData
 from dpb_gym.offline.targets import check_distribution
-from dpb_gym.privacy import (
-    Budget,
-    GaussianEvent,
-    Guarantee,
-    Ledger,
-    NoiseSource,
-    Release,
-    calibrate,
-)
+from dpb_gym.privacy import BatchSum, Curator, Guarantee
 
 UNITS = ("reward", "user-round")
 
@@ -51,13 +43,11 @@ class PrivateValue:
 def release_value(
     log: LoggedData,
     policy: ArrayLike,
-    budget: Budget,
-    noise: NoiseSource,
+    curator: Curator,
     *,
     clip: float = 10.0,
     q: ArrayLike | None = None,
-    unit: str = "reward",
-    ledger: Ledger | None = None,
+    share: float | None = None,
 ) -> PrivateValue:
     """Releases an off-policy estimate by the Gaussian mechanism.
 
@@ -81,28 +71,22 @@ def release_value(
     Args:
         log: The log.
         policy: Probabilities of the target policy ``(n, m)``.
-        budget: What this release may spend.
-        noise: Source of the noise, of one replicate.
+        curator: Whose budget it uses, of one replicate; it protects ("central", "reward") or
+            ("central", "user-round").
         clip: Largest weight, > 0.
-        q: Predicted rewards ``(n, m)`` of a public model, for ``unit="reward"`` only.
-        unit: ``"reward"`` or ``"user-round"``, see `dpb_gym.privacy.Guarantee`.
-        ledger: Charged with the release, before the noise is drawn; its unit must be `unit`.
+        q: Predicted rewards ``(n, m)`` of a public model, where the unit is the reward.
+        share: Part of the curator's budget.
 
     Raises:
-        BudgetExceeded: If the ledger refuses; nothing is released.
+        BudgetError: If the curator has sealed already.
         ParameterError: If an argument is out of range.
     """
     clip = validation.real("clip", clip, 0.0, open_low=True)
-    unit = validation.choice("unit", unit, UNITS)
-    if noise.replicates != 1:
-        raise ParameterError(f"the noise must have one replicate, got {noise.replicates}")
+    unit = validation.choice("the curator's unit", curator.unit, UNITS)
+    if curator.replicates != 1:
+        raise ParameterError(f"the curator must have one replicate, got {curator.replicates}")
     if q is not None and unit != "reward":
         raise ParameterError("a model q is supported for unit='reward' only")
-    if ledger is not None and (ledger.unit, ledger.relation) != (unit, "replace-one"):
-        raise ParameterError(
-            f"the ledger counts per {ledger.unit} ({ledger.relation}), the release per {unit} "
-            "(replace-one)"
-        )
     pi = check_distribution("policy", policy, (len(log), log.n_candidates))
     weights = np.minimum(importance_weights(log, pi), clip)
     low, high = log.reward_range
@@ -119,11 +103,18 @@ def release_value(
         shown = model[np.arange(n), log.actions]
         terms = (pi * model).sum(axis=1) + weights * (log.rewards - shown)
         spread = (0.5 + largest) * (high - low)
-    (sigma,) = calibrate(budget, Release(sensitivity))
-    own = Ledger(budget, notion="central", unit=unit)
-    own.charge(GaussianEvent(sigma, sensitivity), what="off-policy value")
-    if ledger is not None:
-        ledger.charge(GaussianEvent(sigma, sensitivity), what="off-policy value")
-    value = float(terms.mean()) + sigma * float(noise.normal(1)[0, 0])
-    error = math.sqrt(spread**2 / n + sigma**2)
-    return PrivateValue(value, sensitivity, sigma, clip, error, own.guarantee)
+    # the whole log is one record of a sum of one number
+    size = max(abs(low), abs(high)) + largest * (high - low)
+    sums = BatchSum(
+        curator,
+        1,
+        clip=size,
+        sensitivity=sensitivity,
+        horizon=1,
+        share=share,
+        what="off-policy value",
+    )
+    sums.add(np.array([[terms.mean()]]))
+    value = float(sums.release()[0, 0])
+    error = math.sqrt(spread**2 / n + sums.sigma**2)
+    return PrivateValue(value, sensitivity, sums.sigma, clip, error, curator.ledger.guarantee)

@@ -190,16 +190,16 @@ def train_offline(
         if spec.uses_oracle:
             raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
         check_supported(spec, info, budget)
-        learner = spec.make()
+        learner, streams = spec.make(), spec.streams(seeds, budget)
     elif params:
         raise ParameterError("parameters need the name of a registered agent")
     else:
-        learner = agent
+        learner, streams = agent, AgentStreams(seeds, f"{type(agent).__qualname__}, {budget}")
     if method == "all" and isinstance(learner, BatchedSingle):
         raise AgentError(
             "a SingleAgent learns from its own choices only: train it with method='replay'"
         )
-    learner.begin(info, AgentStreams(seeds), budget)
+    learner.set_up(info, streams, budget)
     B = len(seeds)
     smallest = float(log.propensities.min())
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY])

@@ -1,4 +1,4 @@
-"""Guarantees, accounting and releasers. Knows nothing of bandits.
+"""Guarantees, accounting, the curator and its releasers. Knows nothing of bandits.
 
 Everything is loaded on first use, so importing this package costs next to nothing.
 """
@@ -10,57 +10,57 @@ from typing import TYPE_CHECKING
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy.budget import Budget
-    from dpb_gym.privacy.calibration import (
-        Release,
-        calibrate,
-        calibrate_scale,
-        equivalent_rho,
-        fit_rho,
-        gaussian_sigma,
-        textbook_epsilon,
-        textbook_rho,
-    )
-    from dpb_gym.privacy.composition import Composition
-    from dpb_gym.privacy.contributions import ContributionCap, LifetimeClip, UserClippedSum
-    from dpb_gym.privacy.events import (
-        ApproxEvent,
-        Event,
-        GaussianEvent,
-        LaplaceEvent,
-        PoissonGaussianEvent,
-        PureEvent,
-        RandomizedResponseEvent,
-        ZCDPEvent,
-    )
-    from dpb_gym.privacy.guarantee import Guarantee
-    from dpb_gym.privacy.ledger import Entry, Ledger
-    from dpb_gym.privacy.noise import NoiseSource
-    from dpb_gym.privacy.objective import (
-        ObjectivePerturbation,
-        PerturbedObjectiveEvent,
-        calibrate_objective,
-    )
-    from dpb_gym.privacy.papers import (
-        amplified_sigma_ru,
-        objective_cs,
-        objective_cs_approx,
-        objective_csw,
-    )
-    from dpb_gym.privacy.releasers.base import Releaser
-    from dpb_gym.privacy.releasers.bounds import Ball, Bound, PSDBall, Segment
-    from dpb_gym.privacy.releasers.continual import ContinualSum
-    from dpb_gym.privacy.releasers.exact import ExactSum
-    from dpb_gym.privacy.releasers.gaussian import GaussianSum
-    from dpb_gym.privacy.releasers.minimiser import ExactMinimiser, PerturbedMinimiser, minimise
-    from dpb_gym.privacy.releasers.weighted import Combinations, Schedule, WeightedSum
-    from dpb_gym.privacy.secure import SecureNoise
+    from dpb_gym.privacy.budget import Budget as Budget
+    from dpb_gym.privacy.calibration import calibrate_scale as calibrate_scale
+    from dpb_gym.privacy.calibration import equivalent_rho as equivalent_rho
+    from dpb_gym.privacy.calibration import fit_rho as fit_rho
+    from dpb_gym.privacy.calibration import gaussian_sigma as gaussian_sigma
+    from dpb_gym.privacy.calibration import textbook_epsilon as textbook_epsilon
+    from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
+    from dpb_gym.privacy.composition import Composition as Composition
+    from dpb_gym.privacy.curator import Curator as Curator
+    from dpb_gym.privacy.curator import WithoutAxis as WithoutAxis
+    from dpb_gym.privacy.events import ApproxEvent as ApproxEvent
+    from dpb_gym.privacy.events import Event as Event
+    from dpb_gym.privacy.events import GaussianEvent as GaussianEvent
+    from dpb_gym.privacy.events import LaplaceEvent as LaplaceEvent
+    from dpb_gym.privacy.events import PoissonGaussianEvent as PoissonGaussianEvent
+    from dpb_gym.privacy.events import PureEvent as PureEvent
+    from dpb_gym.privacy.events import RandomizedResponseEvent as RandomizedResponseEvent
+    from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
+    from dpb_gym.privacy.guarantee import Guarantee as Guarantee
+    from dpb_gym.privacy.ledger import Entry as Entry
+    from dpb_gym.privacy.ledger import Ledger as Ledger
+    from dpb_gym.privacy.noise import NoiseSource as NoiseSource
+    from dpb_gym.privacy.noise import SystemNoise as SystemNoise
+    from dpb_gym.privacy.objective import ObjectivePerturbation as ObjectivePerturbation
+    from dpb_gym.privacy.objective import PerturbedObjectiveEvent as PerturbedObjectiveEvent
+    from dpb_gym.privacy.objective import objective_plan as objective_plan
+    from dpb_gym.privacy.papers import amplified_sigma_ru as amplified_sigma_ru
+    from dpb_gym.privacy.papers import objective_cs as objective_cs
+    from dpb_gym.privacy.papers import objective_cs_approx as objective_cs_approx
+    from dpb_gym.privacy.papers import objective_csw as objective_csw
+    from dpb_gym.privacy.releasers.base import Releaser as Releaser
+    from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
+    from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
+    from dpb_gym.privacy.releasers.records import Ball as Ball
+    from dpb_gym.privacy.releasers.records import Bound as Bound
+    from dpb_gym.privacy.releasers.records import PSDBall as PSDBall
+    from dpb_gym.privacy.releasers.records import RecordShape as RecordShape
+    from dpb_gym.privacy.releasers.records import Segment as Segment
+    from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
+    from dpb_gym.privacy.releasers.sums import RunningSum as RunningSum
+    from dpb_gym.privacy.releasers.sums import Sum as Sum
+    from dpb_gym.privacy.releasers.users import ContributionCap as ContributionCap
+    from dpb_gym.privacy.releasers.users import LifetimeClip as LifetimeClip
+    from dpb_gym.privacy.releasers.users import UserSum as UserSum
+    from dpb_gym.privacy.releasers.weighted import Combinations as Combinations
+    from dpb_gym.privacy.releasers.weighted import Schedule as Schedule
+    from dpb_gym.privacy.releasers.weighted import WeightedSum as WeightedSum
 
 _HOMES = {
     "budget": ("Budget",),
     "calibration": (
-        "Release",
-        "calibrate",
         "calibrate_scale",
         "equivalent_rho",
         "fit_rho",
@@ -69,7 +69,7 @@ _HOMES = {
         "textbook_rho",
     ),
     "composition": ("Composition",),
-    "contributions": ("ContributionCap", "LifetimeClip", "UserClippedSum"),
+    "curator": ("Curator", "WithoutAxis"),
     "events": (
         "ApproxEvent",
         "Event",
@@ -82,67 +82,16 @@ _HOMES = {
     ),
     "guarantee": ("Guarantee",),
     "ledger": ("Entry", "Ledger"),
-    "noise": ("NoiseSource",),
-    "objective": ("ObjectivePerturbation", "PerturbedObjectiveEvent", "calibrate_objective"),
+    "noise": ("NoiseSource", "SystemNoise"),
+    "objective": ("ObjectivePerturbation", "PerturbedObjectiveEvent", "objective_plan"),
     "papers": ("amplified_sigma_ru", "objective_cs", "objective_cs_approx", "objective_csw"),
     "releasers.base": ("Releaser",),
-    "releasers.bounds": ("Ball", "Bound", "PSDBall", "Segment"),
-    "releasers.continual": ("ContinualSum",),
-    "releasers.exact": ("ExactSum",),
-    "releasers.gaussian": ("GaussianSum",),
+    "releasers.minimiser": ("LossMinimiser", "Minimiser"),
+    "releasers.records": ("Ball", "Bound", "PSDBall", "RecordShape", "Segment"),
+    "releasers.sums": ("BatchSum", "RunningSum", "Sum"),
+    "releasers.users": ("ContributionCap", "LifetimeClip", "UserSum"),
     "releasers.weighted": ("Combinations", "Schedule", "WeightedSum"),
-    "releasers.minimiser": ("ExactMinimiser", "PerturbedMinimiser", "minimise"),
-    "secure": ("SecureNoise",),
 }
 
-__all__ = [
-    "ApproxEvent",
-    "Ball",
-    "Bound",
-    "Budget",
-    "Combinations",
-    "Composition",
-    "ContinualSum",
-    "ContributionCap",
-    "Entry",
-    "Event",
-    "ExactMinimiser",
-    "ExactSum",
-    "GaussianEvent",
-    "GaussianSum",
-    "Guarantee",
-    "LaplaceEvent",
-    "Ledger",
-    "LifetimeClip",
-    "NoiseSource",
-    "ObjectivePerturbation",
-    "PSDBall",
-    "PerturbedMinimiser",
-    "PerturbedObjectiveEvent",
-    "PoissonGaussianEvent",
-    "PureEvent",
-    "RandomizedResponseEvent",
-    "Release",
-    "Releaser",
-    "Schedule",
-    "SecureNoise",
-    "Segment",
-    "UserClippedSum",
-    "WeightedSum",
-    "ZCDPEvent",
-    "amplified_sigma_ru",
-    "calibrate",
-    "calibrate_objective",
-    "calibrate_scale",
-    "equivalent_rho",
-    "fit_rho",
-    "gaussian_sigma",
-    "minimise",
-    "objective_cs",
-    "objective_cs_approx",
-    "objective_csw",
-    "textbook_epsilon",
-    "textbook_rho",
-]
-
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -56,8 +56,7 @@ def epsilon(composition: Composition, delta: float) -> float:
     delta = _delta(delta)
     if delta == 0:
         return composition.pure
-    worst = max((_epsilon(events, delta) for events in composition.alternatives()), default=0.0)
-    return min(worst, composition.pure)
+    return min(_epsilon(composition.events, delta), composition.pure)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -66,7 +65,7 @@ def delta(composition: Composition, epsilon_: float) -> float:
     epsilon_ = positive("epsilon", epsilon_, error=BudgetError, zero=True)
     if composition.pure <= epsilon_:
         return 0.0
-    return max((_delta_of(events, epsilon_) for events in composition.alternatives()), default=0.0)
+    return _delta_of(composition.events, epsilon_) if composition else 0.0
 
 
 def _delta(value: float) -> float:
@@ -179,16 +178,13 @@ def _has_pair(event: Event) -> bool:
 
 
 def _renyi_epsilon(events: Sequence[Event], delta_: float) -> float:
-    limits = [limit for event in events if (limit := getattr(event, "max_order", 0.0)) > 1]
-    edges = [limit for limit in limits if math.isfinite(limit)]
-    orders = np.unique(np.concatenate([ORDERS, edges])) if edges else ORDERS
-    divergence = np.sum([event.rdp(orders) for event in events], axis=0)
+    divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
     finite = np.isfinite(divergence)
     if not finite.any():
         return math.inf
     from dp_accounting.rdp import compute_epsilon
 
-    value, _ = compute_epsilon(orders[finite].tolist(), divergence[finite].tolist(), delta_)
+    value, _ = compute_epsilon(ORDERS[finite].tolist(), divergence[finite].tolist(), delta_)
     return float(value)
 
 

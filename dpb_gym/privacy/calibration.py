@@ -90,8 +90,7 @@ def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
     """
     if not isinstance(budget, Budget):
         raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")
-    if budget.kind == "zcdp":
-        assert budget.rho is not None
+    if budget.rho is not None:
         return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
     if gaussian:
@@ -162,14 +161,14 @@ def _fits(budget: Budget, events: Callable[[float], Sequence[Event]]) -> Callabl
 
     def fits(scale: float) -> bool:
         composition = Composition.of(*events(scale))
-        if budget.kind == "approx":
+        if budget.rho is None:
             assert budget.epsilon is not None and budget.delta is not None
             return accounting.epsilon(composition, budget.delta) <= budget.epsilon
         found = composition.zcdp
         if found is None:
             raise BudgetError("an event without zCDP bound does not fit any zCDP budget")
         assert budget.rho is not None
-        return found[0] <= budget.rho
+        return found <= budget.rho
 
     return fits
 
@@ -189,8 +188,7 @@ def fit_rho(
     """
     if not isinstance(budget, Budget):
         raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")
-    if budget.kind == "zcdp":
-        assert budget.rho is not None
+    if budget.rho is not None:
         return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
     guess = textbook_rho(budget.epsilon, budget.delta) ** -0.5

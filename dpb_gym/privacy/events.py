@@ -8,9 +8,7 @@ Every event offers
 
 * ``rdp(orders)``: a bound on the Renyi divergence at each order > 1, infinite where none is
   known,
-* ``zcdp``: the pair ``(rho, max_order)`` such that the divergence at every order up to
-  `max_order` is at most ``rho * order`` (zCDP when `max_order` is infinite, "truncated" zCDP
-  otherwise), or `None`,
+* ``zcdp``: rho such that the divergence at every order is at most ``rho * order``, or `None`,
 * ``pure``: epsilon of pure differential privacy, infinite if there is none.
 """
 
@@ -26,7 +24,6 @@ import numpy as np
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.checks import FloatArray, count, positive, probability
 
-Zcdp = tuple[float, float]
 EVENT_TYPES: dict[str, type[Event]] = {}
 
 
@@ -46,8 +43,8 @@ class Event:
         return np.full(orders.shape, math.inf)
 
     @property
-    def zcdp(self) -> Zcdp | None:
-        """``(rho, max_order)``, or `None` if no zCDP bound is known."""
+    def zcdp(self) -> float | None:
+        """rho, or `None` if no zCDP bound is known."""
         return None
 
     @property
@@ -56,10 +53,8 @@ class Event:
         return math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as plain JSON values; infinite orders become `None`."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain = {k: (None if v == math.inf else v) for k, v in values.items()}
-        return {"kind": self.kind, **plain}
+        """The event as plain JSON values."""
+        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
@@ -76,9 +71,8 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
     if kind not in EVENT_TYPES or not kind:
         known = ", ".join(sorted(k for k in EVENT_TYPES if k))
         raise ParameterError(f"unknown kind of accounting event {kind!r}; known: {known}")
-    plain = {k: (math.inf if v is None else v) for k, v in values.items()}
     try:
-        return EVENT_TYPES[kind](**plain)
+        return EVENT_TYPES[kind](**values)
     except TypeError as error:
         raise ParameterError(f"a {kind!r} event has other fields: {error}") from error
 
@@ -116,34 +110,31 @@ class GaussianEvent(Event):
         return 0.5 * self.gaussian_mu**2 * orders
 
     @property
-    def zcdp(self) -> Zcdp:
-        return 0.5 * self.count * (self.sensitivity / self.sigma) ** 2, math.inf
+    def zcdp(self) -> float:
+        return 0.5 * self.count * (self.sensitivity / self.sigma) ** 2
 
 
 @dataclass(frozen=True)
 class ZCDPEvent(Event):
-    """A release whose Renyi divergence is at most ``xi + rho * order`` up to `max_order`.
+    """A release whose Renyi divergence is at most ``xi + rho * order`` at every order.
 
-    Bun & Steinke's (xi, rho)-zCDP, restricted to orders in (1, max_order].
+    Bun & Steinke's (xi, rho)-zCDP.
     """
 
     kind: ClassVar[str] = "zcdp"
     rho: float
     xi: float = 0.0
-    max_order: float = math.inf
 
     def __post_init__(self) -> None:
         positive("rho", self.rho, zero=True)
         positive("xi", self.xi, zero=True)
-        if not self.max_order > 1:
-            raise ParameterError(f"max_order must be > 1; got {self.max_order!r}")
 
     def rdp(self, orders: FloatArray) -> FloatArray:
-        return np.where(orders <= self.max_order, self.xi + self.rho * orders, math.inf)
+        return self.xi + self.rho * orders
 
     @property
-    def zcdp(self) -> Zcdp:
-        return self.xi + self.rho, self.max_order
+    def zcdp(self) -> float:
+        return self.xi + self.rho
 
 
 @dataclass(frozen=True)
@@ -167,8 +158,8 @@ class PureEvent(Event):
         return self.count * self.epsilon
 
     @property
-    def zcdp(self) -> Zcdp:
-        return 0.5 * self.count * self.epsilon**2, math.inf
+    def zcdp(self) -> float:
+        return 0.5 * self.count * self.epsilon**2
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.count * randomized_response_rdp(self.epsilon, 2, orders)
@@ -197,8 +188,8 @@ class RandomizedResponseEvent(Event):
         return self.count * self.epsilon
 
     @property
-    def zcdp(self) -> Zcdp:
-        return 0.5 * self.count * self.epsilon**2, math.inf
+    def zcdp(self) -> float:
+        return 0.5 * self.count * self.epsilon**2
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.count * randomized_response_rdp(self.epsilon, self.categories, orders)
@@ -223,8 +214,8 @@ class LaplaceEvent(Event):
         return self.count * self.sensitivity / self.scale
 
     @property
-    def zcdp(self) -> Zcdp:
-        return 0.5 * self.count * (self.sensitivity / self.scale) ** 2, math.inf
+    def zcdp(self) -> float:
+        return 0.5 * self.count * (self.sensitivity / self.scale) ** 2
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Mironov (2017), Proposition 6."""
@@ -264,6 +255,11 @@ class PoissonGaussianEvent(Event):
         count("count", self.count)
         if self.pair not in ("zero-out", "symmetric"):
             raise ParameterError(f"pair must be 'zero-out' or 'symmetric'; got {self.pair!r}")
+
+    @property
+    def zcdp(self) -> float:
+        """As without sampling: given the secret bits, which both worlds share, it is Gaussian."""
+        return 0.5 * self.count * (self.sensitivity / self.sigma) ** 2
 
 
 @dataclass(frozen=True)

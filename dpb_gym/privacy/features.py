@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.calibration import Release, calibrate
 from dpb_gym.privacy.checks import FloatArray, count
-from dpb_gym.privacy.events import GaussianEvent
+from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
-from dpb_gym.privacy.ledger import Ledger
-from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.releasers.sums import BatchSum
 
 MAX_ITEMS = 4000
 
@@ -28,27 +25,16 @@ class PrivateFactors:
         factors: Eigenvectors times the square roots of their eigenvalues, ``(n_items, dim)``.
         eigenvalues: The largest eigenvalues of the noisy second moment, floored at 0,
             decreasing, ``(dim,)``.
-        sensitivity: Replace-one sensitivity of the second moment in Frobenius norm.
-        sigma: Noise scale.
-        clipped_count: Rows longer than 1. Not released: for tests and simulations only.
-        ledger: What was spent.
+        guarantee: Central, per user (one row), replace-one; the number of rows is public.
     """
 
     factors: FloatArray
     eigenvalues: FloatArray
-    sensitivity: float
-    sigma: float
-    clipped_count: int
-    ledger: Ledger
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Central, per user (one row), replace-one; the number of rows is public."""
-        return self.ledger.guarantee
+    guarantee: Guarantee
 
 
-def second_moment(rows: Any) -> tuple[FloatArray, int]:
-    """R'R / n of rows clipped to the unit ball, and how many were longer.
+def second_moment(rows: Any) -> FloatArray:
+    """R'R / n of rows clipped to the unit ball.
 
     Replace-one sensitivity ``sqrt(2) / n`` in Frobenius norm, attained by orthogonal unit rows:
     ``||x x' - y y'||_F^2 = ||x||^4 + ||y||^4 - 2 <x, y>^2 <= 2``.
@@ -65,16 +51,11 @@ def second_moment(rows: Any) -> tuple[FloatArray, int]:
     scale = 1.0 / np.maximum(1.0, norms)
     clipped = csr_array(table.multiply(scale[:, None]))
     product: Any = clipped.T @ clipped
-    return product.toarray() / table.shape[0], int((norms > 1.0).sum())
+    moment: FloatArray = product.toarray() / table.shape[0]
+    return moment
 
 
-def private_factors(
-    rows: Any,
-    dim: int,
-    budget: Budget,
-    noise: NoiseSource,
-    ledger: Ledger | None = None,
-) -> PrivateFactors:
+def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
     """Item factors from one noisy second moment of the users' rows (RU, section 6.3).
 
     Rows are clipped to norm 1; their second moment is released once by the Gaussian mechanism
@@ -91,12 +72,10 @@ def private_factors(
         rows: ``(n, n_items)``, dense or sparse, one row per user; whatever the values were
             centred with must be a public constant.
         dim: Number of factors, 1..n_items.
-        budget: What the release may spend.
-        noise: Source of the noise, of one replicate.
-        ledger: Charged with the release; by default one of its own. Its unit must be "user".
+        curator: Whose budget it uses, of one replicate; it must protect ("central", "user").
 
     Raises:
-        BudgetExceeded: If the ledger refuses; nothing is released.
+        BudgetError: If the curator has sealed already.
         ParameterError: If an argument is out of range, or there are more than `MAX_ITEMS`
             columns: the noise has an entry for every pair of them.
     """
@@ -108,31 +87,24 @@ def private_factors(
         raise ParameterError(f"at most {MAX_ITEMS} items are possible, got {n_items}")
     if count("dim", dim) > n_items:
         raise ParameterError(f"dim must be in 1..{n_items}, got {dim}")
-    if noise.replicates != 1:
-        raise ParameterError(f"the noise must have one replicate, got {noise.replicates}")
-    own = Ledger(budget, notion="central", unit="user") if ledger is None else ledger
-    if (own.unit, own.relation) != ("user", "replace-one"):
+    if curator.replicates != 1 or curator.unit != "user":
         raise ParameterError(
-            f"the ledger counts per {own.unit} ({own.relation}), the factors per user (replace-one)"
+            f"the factors are one release per user; the curator has {curator.replicates} "
+            f"replicates and protects the {curator.unit}"
         )
-    sensitivity = math.sqrt(2.0) / n
-    (sigma,) = calibrate(budget, Release(sensitivity))
-    exact, clipped_count = second_moment(rows)
-    own.charge(GaussianEvent(sigma, sensitivity), what="second moment of rating rows")
-    values, vectors = _leading(exact + sigma * symmetric_noise(noise, n_items), dim)
+    # a row is one record of this sum: all ratings of one person
+    sums = BatchSum(
+        curator,
+        symmetric=n_items,
+        sensitivity=math.sqrt(2.0) / n,
+        horizon=1,
+        what="second moment of rating rows",
+    )
+    sums.add(second_moment(rows)[None])
+    noisy = sums.release()[0]
+    values, vectors = _leading(noisy, dim)
     values = np.maximum(values, 0.0)
-    return PrivateFactors(vectors * np.sqrt(values), values, sensitivity, sigma, clipped_count, own)
-
-
-def symmetric_noise(noise: NoiseSource, side: int) -> FloatArray:
-    """A symmetric matrix, standard normal in isometric coordinates, ``(side, side)``."""
-    upper = np.triu_indices(side)
-    drawn = noise.normal(len(upper[0]))[0]
-    drawn[upper[0] != upper[1]] *= math.sqrt(0.5)
-    matrix = np.zeros((side, side))
-    matrix[upper] = drawn
-    matrix.T[upper] = drawn
-    return matrix
+    return PrivateFactors(vectors * np.sqrt(values), values, curator.ledger.guarantee)
 
 
 def _leading(matrix: FloatArray, dim: int) -> tuple[FloatArray, FloatArray]:
@@ -144,6 +116,3 @@ def _leading(matrix: FloatArray, dim: int) -> tuple[FloatArray, FloatArray]:
     values, vectors = values[::-1], vectors[:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
     return values, vectors * np.sign(vectors[largest, np.arange(dim)])
-
-
-__all__ = ["PrivateFactors", "private_factors", "second_moment", "symmetric_noise"]

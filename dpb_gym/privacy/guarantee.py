@@ -31,6 +31,9 @@ class Guarantee:
             of one user, with contexts, actions and which rounds are hers public.
         relation: ``"replace-one"`` (one unit exchanged, horizon known) or ``"add-remove"``.
         curve: Composition of accounting events, or `None` for a non-private agent.
+        basis: ``"computed"``: from the releasers of a curator; ``"declared"``: some package
+            accounted for itself (`Curator.charge`); ``"as printed (...)"``: the true cost of a
+            paper's own noise, which no budget bounds.
 
     Example:
         >>> from dpb_gym.privacy import Composition, GaussianEvent
@@ -43,6 +46,7 @@ class Guarantee:
     unit: str
     relation: str = "replace-one"
     curve: Composition | None = None
+    basis: str = "computed"
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -67,15 +71,8 @@ class Guarantee:
 
     @property
     def rho(self) -> float | None:
-        """zCDP parameter, valid for orders up to `max_order`; `None` if not zCDP."""
-        found = self.curve.zcdp if self.curve is not None else None
-        return None if found is None else found[0]
-
-    @property
-    def max_order(self) -> float | None:
-        """Largest Renyi order for which `rho` holds; infinite for full zCDP."""
-        found = self.curve.zcdp if self.curve is not None else None
-        return None if found is None else found[1]
+        """zCDP parameter, at every Renyi order; `None` if not zCDP."""
+        return self.curve.zcdp if self.curve is not None else None
 
     def epsilon(self, delta: float) -> float:
         """Smallest known epsilon at `delta` in [0, 1); infinite for a non-private agent.
@@ -111,9 +108,7 @@ class Guarantee:
         loss = f"eps={self.epsilon(delta):.4g} at delta={delta:g}"
         if self.rho is None:
             return f"{self.notion} DP {loss} {where}"
-        limit = self.max_order
-        truncated = "" if limit is None or math.isinf(limit) else f" for orders <= {limit:.4g}"
-        return f"{self.notion} zCDP rho={self.rho:.4g}{truncated} {where}; {loss}"
+        return f"{self.notion} zCDP rho={self.rho:.4g} {where}; {loss}"
 
     def __str__(self) -> str:
         return self.describe()
@@ -125,6 +120,7 @@ class Guarantee:
             "unit": self.unit,
             "relation": self.relation,
             "curve": None if self.curve is None else self.curve.to_dict(),
+            "basis": self.basis,
         }
 
     @classmethod
@@ -137,7 +133,7 @@ class Guarantee:
         try:
             curve = data["curve"]
             built = None if curve is None else Composition.from_dict(curve)
-            return cls(data["notion"], data["unit"], data["relation"], built)
+            return cls(data["notion"], data["unit"], data["relation"], built, str(data["basis"]))
         except (KeyError, TypeError) as error:
             raise BudgetError(
                 f"a guarantee has notion, unit, relation and curve: {error!r}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.composition import Composition, merge, pruned
+from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, event_from_dict
 from dpb_gym.privacy.guarantee import Guarantee
 
@@ -23,27 +23,28 @@ class Entry:
     Attributes:
         what: What was released, in words.
         event: Its accounting event.
-        parallel: Name of the group of releases over disjoint records, or `None`.
-        times: How often exactly this was charged.
     """
 
     what: str
     event: Event
-    parallel: str | None
-    times: int
 
 
 class Ledger:
     """Adds up what an agent releases and refuses what would exceed its budget.
 
-    One ledger serves a batch of replicates whose schedules of releases are identical: they are
-    separate data sets, so the cost is that of one.
+    One ledger serves a batch of replicates whose plans are identical: they are separate data
+    sets, so the cost is that of one. Every charge is a group of its own: two releasers that may
+    have seen the same record always add up.
 
     Args:
         budget: Upper bound; `None` records without a bound.
         notion: See `Guarantee`.
         unit: See `Guarantee`.
         relation: See `Guarantee`.
+
+    Attributes:
+        entries: Every charge, in order.
+        basis: See `Guarantee`.
 
     Example:
         >>> from dpb_gym.privacy import Budget, GaussianEvent
@@ -65,22 +66,17 @@ class Ledger:
         Guarantee(notion, unit, relation)  # validates the three names
         self.budget = budget
         self.notion, self.unit, self.relation = notion, unit, relation
-        self.resumed = 0
+        self.basis = "computed"
+        self.entries: list[Entry] = []
         self._disclosed: list[str] = []
-        self._entries: dict[tuple[str, Event, str | None], int] = {}
-        self._sequence: tuple[Event, ...] = ()
-        self._groups: dict[str, tuple[Event, ...]] = {}
 
-    # -------------------------------------------------------------- charging
-
-    def charge(self, event: Event, *, what: str, parallel: str | None = None) -> None:
-        """Charges one release; must be called before its noise is drawn.
+    def charge(self, event: Event, *, what: str, basis: str = "computed") -> None:
+        """Charges a release, or a whole plan of them; to be called before noise is drawn.
 
         Args:
             event: The accounting event, its sensitivity that of this ledger's relation.
             what: What is released, in words.
-            parallel: Name of a group of releases over **disjoint** records. Such a group costs
-                what its costliest member does.
+            basis: ``"declared"`` if the caller accounts for itself.
 
         Raises:
             BudgetExceeded: If the total would exceed the budget (by more than 1e-9 of it);
@@ -89,49 +85,29 @@ class Ledger:
         """
         if not isinstance(event, Event):
             raise ParameterError(f"a charge needs an accounting event; got {event!r}")
-        key = (what, event, parallel)
-        if parallel is not None and event in self._groups.get(parallel, ()):
-            self._entries[key] = self._entries.get(key, 0) + 1
-            return
-        sequence, groups = self._sequence, self._groups
-        if parallel is None:
-            sequence = merge((*sequence, event))
-        else:
-            groups = {**groups, parallel: pruned((*groups.get(parallel, ()), event))}
-        after = Composition(sequence, tuple(groups.values()))
         if self.budget is not None:
-            total = self._cost(after)
-            allowed = self.budget.rho if self.budget.kind == "zcdp" else self.budget.epsilon
-            assert allowed is not None
-            if total > allowed * (1 + TOLERANCE):
+            total = self._cost(Composition.of(*self.composition.events, event))
+            if total > self.budget.limit * (1 + TOLERANCE):
                 raise BudgetExceeded(
-                    f"{what} would bring the cost to {self._name()}={total:.6g}, above the "
-                    f"budget {self.budget}; spent so far: {self.spent:.6g}. Nothing was released"
+                    f"{what} would bring the cost to {total:.6g}, above the budget "
+                    f"{self.budget}; spent so far: {self.spent:.6g}. Nothing was released"
                 )
-        self._sequence, self._groups = sequence, groups
-        self._entries[key] = self._entries.get(key, 0) + 1
+        if basis != "computed":
+            self.basis = basis
+        self.entries.append(Entry(what, event))
+
+    def lift(self, why: str) -> None:
+        """Lifts the bound: what a paper prints is charged at its true cost, whatever that is."""
+        self.budget, self.basis = None, f"as printed ({why})"
 
     def disclose(self, what: str) -> None:
-        """Records that protected data leave without noise: no guarantee remains.
-
-        Raises:
-            BudgetExceeded: If the ledger has a budget.
-        """
-        if self.budget is not None:
-            raise BudgetExceeded(
-                f"{what} would be released without noise, which no budget covers "
-                f"({self.budget}); nothing was released"
-            )
+        """Records that protected data leave without noise: no guarantee remains."""
         self._disclosed.append(what)
 
-    def _name(self) -> str:
-        return "rho" if self.budget is not None and self.budget.kind == "zcdp" else "eps"
-
     def _cost(self, composition: Composition) -> float:
-        if self.budget is not None and self.budget.kind == "approx":
+        if self.budget is not None and self.budget.delta is not None:
             from dpb_gym.privacy import accounting
 
-            assert self.budget.delta is not None
             return accounting.epsilon(composition, self.budget.delta)
         found = composition.zcdp
         if found is None:
@@ -139,16 +115,14 @@ class Ledger:
                 return math.nan
             raise BudgetError(
                 "a zCDP budget can only be charged with releases that have a zCDP bound; "
-                "use Budget.approx(epsilon, delta) for this mechanism"
+                "use an (epsilon, delta) budget for this mechanism"
             )
-        return found[0]
-
-    # -------------------------------------------------------------- reading
+        return found
 
     @property
     def composition(self) -> Composition:
         """Everything charged so far."""
-        return Composition(self._sequence, tuple(self._groups.values()))
+        return Composition.of(*(entry.event for entry in self.entries))
 
     @property
     def spent(self) -> float:
@@ -161,98 +135,44 @@ class Ledger:
     @property
     def remaining(self) -> float:
         """What is left of the budget; infinite without one."""
-        if self.budget is None:
-            return math.inf
-        allowed = self.budget.rho if self.budget.kind == "zcdp" else self.budget.epsilon
-        assert allowed is not None
-        return max(0.0, allowed - self.spent)
+        return math.inf if self.budget is None else max(0.0, self.budget.limit - self.spent)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What was spent so far, as a guarantee.
-
-        Without a budget and without a charge, or once anything was disclosed, there is none.
-        """
-        composition = self.composition
-        if self._disclosed or (self.budget is None and not composition):
-            return Guarantee(self.notion, self.unit, self.relation, None)
-        return Guarantee(self.notion, self.unit, self.relation, composition)
-
-    @property
-    def entries(self) -> list[Entry]:
-        """Every distinct charge with its multiplicity, in the order of first appearance."""
-        return [
-            Entry(what, event, group, times)
-            for (what, event, group), times in self._entries.items()
-        ]
+        """What was charged so far; none without a charge, or once anything was disclosed."""
+        curve = None if self._disclosed or not self.entries else self.composition
+        return Guarantee(self.notion, self.unit, self.relation, curve, self.basis)
 
     def __repr__(self) -> str:
         bound = "no budget" if self.budget is None else str(self.budget)
         return f"Ledger({bound}; {self.guarantee})"
 
-    # -------------------------------------------------------------- checkpoints
-
-    def resume(self, reuse: str | None = None) -> None:
-        """Notes that the agent was loaded from a checkpoint.
-
-        Args:
-            reuse: Why what follows is not private (the same noise on a second
-                continuation), or None for the one continuation that the budget covers.
-        """
-        self.resumed += 1
-        if reuse is not None:
-            self._disclosed.append(reuse)
-
-    def state_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The whole ledger as plain JSON values, for a checkpoint."""
         return {
-            "budget": None if self.budget is None else self.budget.to_dict(),
+            "budget": Budget.text(self.budget),
             "notion": self.notion,
             "unit": self.unit,
             "relation": self.relation,
-            "resumed": self.resumed,
+            "basis": self.basis,
             "disclosed": list(self._disclosed),
-            "entries": [
-                {"what": w, "event": e.to_dict(), "parallel": g, "times": n}
-                for (w, e, g), n in self._entries.items()
-            ],
+            "entries": [{"what": e.what, "event": e.event.to_dict()} for e in self.entries],
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Ledger:
-        """Rebuilds a ledger from `state_dict`: nothing that was spent comes back.
+    def from_dict(cls, state: Mapping[str, Any]) -> Ledger:
+        """Rebuilds a ledger from `to_dict`: nothing that was spent comes back.
 
         Raises:
             BudgetError: If the state is damaged, or spends more than its own budget.
         """
         try:
-            budget = None if state["budget"] is None else Budget.from_dict(state["budget"])
+            budget = Budget.parse(state["budget"])
             ledger = cls(budget, state["notion"], state["unit"], state["relation"])
             for item in state["entries"]:
-                event, group = event_from_dict(item["event"]), item["parallel"]
-                times = int(item["times"])
-                if times < 1:
-                    raise BudgetError(f"a ledger entry was charged {times} times")
-                for _ in range(times if group is None else 1):
-                    ledger._restore(item["what"], event, group)
-                ledger._entries[(item["what"], event, group)] = times
-            ledger._disclosed = list(state["disclosed"])
-            ledger.resumed = int(state["resumed"]) + 1
-        except (KeyError, TypeError, AttributeError) as error:
-            raise BudgetError(f"damaged ledger state: {error!r}") from error
-        if ledger.budget is not None and ledger.remaining == 0:
-            ledger._check_not_over()
+                ledger.charge(event_from_dict(item["event"]), what=str(item["what"]))
+            ledger._disclosed = [str(what) for what in state["disclosed"]]
+            ledger.basis = str(state["basis"])
+        except (KeyError, TypeError, AttributeError, ValueError, BudgetExceeded) as error:
+            raise BudgetError(f"damaged ledger state: {error}") from error
         return ledger
-
-    def _restore(self, what: str, event: Event, group: str | None) -> None:
-        if group is None:
-            self._sequence = merge((*self._sequence, event))
-        else:
-            self._groups[group] = pruned((*self._groups.get(group, ()), event))
-
-    def _check_not_over(self) -> None:
-        assert self.budget is not None
-        allowed = self.budget.rho if self.budget.kind == "zcdp" else self.budget.epsilon
-        assert allowed is not None
-        if self.spent > allowed * (1 + TOLERANCE):
-            raise BudgetError(f"ledger state spends {self.spent:.6g}, more than {self.budget}")

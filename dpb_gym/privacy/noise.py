@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.privacy.checks import FloatArray, count
 
+if TYPE_CHECKING:
+    from dpb_gym.privacy.releasers.records import Intake
+
 BLOCK = 2048
+GRID_BITS = 20
+EXACT_BITS = 52
 
 
 class NoiseSource:
-    """Standard normals for a batch of replicates, each from its own generator.
+    """Random numbers for a batch of replicates, each from its own generator.
 
     Simulation grade: the generators are seeded from the replicates' seeds, so that results
     can be repeated; somebody who knows the seed knows the noise. Replicate i draws from
@@ -27,6 +33,8 @@ class NoiseSource:
         ParameterError: If there is none, one is no `numpy.random.Generator`, or two
             replicates share one.
     """
+
+    system = False
 
     def __init__(self, generators: Sequence[np.random.Generator]) -> None:
         self.generators = tuple(generators)
@@ -55,42 +63,111 @@ class NoiseSource:
         """Standard normals of shape ``(B, *shape)``, row i drawn from generator i."""
         tail = (shape,) if isinstance(shape, int) else tuple(shape)
         out = np.empty((self.replicates, *tail))
-        for row, generator in zip(out, self.generators):
-            if tail:
-                generator.standard_normal(out=row)
-        if not tail:
-            out[:] = [generator.standard_normal() for generator in self.generators]
+        for i, generator in enumerate(self.generators):
+            out[i] = generator.standard_normal(tail)
         return out
 
-    def spawn(self) -> NoiseSource:
-        """An independent noise source, its seeds drawn from these generators.
+    def uniform(self) -> FloatArray:
+        """One uniform number on [0, 1) per replicate, ``(B,)``."""
+        return np.array([generator.random() for generator in self.generators])
 
-        Drawn, not counted: the children after a checkpoint differ from those before it.
-        """
+    def gaussian(self, std: float, width: int) -> FloatArray:
+        """Noise ``(B, width)`` of standard deviation `std`."""
+        return std * self.normal(width)
+
+    def stream(self, width: int, on_grid: float = 0.0) -> NormalStream:
+        """Endless rows of `width` standard normals per replicate, drawn in blocks."""
+        return NormalStream(self.spawn(), width, on_grid)
+
+    def spawn(self) -> NoiseSource:
+        """An independent noise source, its seeds drawn from these generators."""
         words = [generator.integers(0, 2**64, 4, dtype=np.uint64) for generator in self.generators]
         seeds = [np.random.SeedSequence([int(word) for word in row]) for row in words]
         return NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in seeds])
 
-    def state_dict(self) -> dict[str, Any]:
-        """States of the generators, for a checkpoint."""
-        return {"generators": [g.bit_generator.state for g in self.generators]}
+    def use_grid(self, intake: Intake) -> None:
+        """Prepares noise on the intake's grid; continuous noise needs none."""
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`.
+
+class SystemNoise(NoiseSource):
+    """Noise from the operating system's entropy: not seeded, not repeatable.
+
+    What is added to sums is discrete Gaussian, on a grid far finer than the noise: records are
+    rounded to it, all sums stay below 2^53 grid units, so double precision adds them without
+    error, and no floating-point attack on the noise applies. The discrete Gaussian of scale
+    sigma on vectors of integers is zCDP with ``rho = sensitivity^2 / (2 sigma^2)``, like the
+    continuous one (Canonne, Kamath & Steinke 2020, Theorem 14), but **not** mu-Gaussian-DP, so
+    (epsilon, delta) budgets convert less tightly. The linear term of objective perturbation
+    (`normal`) is continuous, in double precision.
+
+    Args:
+        replicates: Number of replicates B.
+
+    Raises:
+        MissingExtraError: If OpenDP is not installed (extra ``[secure]``).
+    """
+
+    system = True
+
+    def __init__(self, replicates: int = 1) -> None:
+        try:
+            import opendp.prelude as opendp
+        except ImportError as error:
+            raise MissingExtraError(
+                "noise='system' needs OpenDP; install it with: pip install 'dpb-gym[secure]'"
+            ) from error
+        opendp.enable_features("contrib")
+        self._opendp = opendp
+        entropy = [np.random.SeedSequence() for _ in range(count("replicates", replicates))]
+        super().__init__([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in entropy])
+        self._grid = 0.0
+
+    def spawn(self) -> SystemNoise:
+        return SystemNoise(self.replicates)
+
+    def use_grid(self, intake: Intake) -> None:
+        """Fixes the grid.
 
         Raises:
-            ParameterError: If the state is of another number or kind of generators.
+            ParameterError: If the records have no horizon or bound, or sums could leave the exact
+                range of double precision.
         """
-        states = state["generators"]
-        if len(states) != self.replicates:
+        from dpb_gym.privacy.releasers.records import Ball, Segment
+
+        clip, self._grid = intake.clip, intake.grid
+        if intake.horizon is None:
+            raise ParameterError("system noise needs a declared horizon")
+        if isinstance(clip, Ball):
+            largest = clip.radius
+        elif isinstance(clip, Segment):
+            largest = max(abs(clip.low), abs(clip.high))
+        else:
+            raise ParameterError("system noise needs bounded records: give clip")
+        noise = 2.0 ** (GRID_BITS + 7) * self._grid * (1 + math.log2(intake.horizon + 1))
+        if intake.horizon * (largest + self._grid) + noise > self._grid * 2.0**EXACT_BITS:
             raise ParameterError(
-                f"the state holds {len(states)} generators; expected {self.replicates}"
+                f"sums of {intake.horizon} records of size {largest:g} leave the exact range of "
+                "double precision; system noise needs more noise or fewer records"
             )
-        for generator, one in zip(self.generators, states):
-            try:
-                generator.bit_generator.state = one
-            except (TypeError, ValueError) as error:
-                raise ParameterError(f"state of another kind of generator: {error}") from error
+
+    def gaussian(self, std: float, width: int) -> FloatArray:
+        space = (
+            self._opendp.vector_domain(self._opendp.atom_domain(T="i64")),
+            self._opendp.l2_distance(T="f64"),
+        )
+        draw = self._opendp.m.make_gaussian(*space, scale=float(math.ceil(std / self._grid)))
+        rows = [draw([0] * width) for _ in range(self.replicates)]
+        return np.array(rows, dtype=np.float64) * self._grid
+
+    def stream(self, width: int, on_grid: float = 0.0) -> NormalStream:
+        fresh = self.spawn()
+        fresh._grid = self._grid
+        return NormalStream(fresh, width, on_grid)
+
+
+def grid_of(sigma: float) -> float:
+    """Grid of system noise of standard deviation `sigma`: a power of two, a millionth of it."""
+    return float(2.0 ** (math.floor(math.log2(sigma)) - GRID_BITS))
 
 
 class NormalStream:
@@ -99,46 +176,36 @@ class NormalStream:
     Has generators of its own, so the block length changes nothing in what it yields.
 
     Args:
-        noise: Source from which the stream's generators are spawned.
+        source: Used by nobody else.
         width: Numbers per step and replicate.
+        on_grid: 0: standard normals; else noise of this standard deviation on the grid.
     """
 
-    def __init__(self, noise: NoiseSource, width: int) -> None:
-        self._source = noise.spawn()
-        self.width = count("width", width)
-        self.steps = max(1, BLOCK // self.width)
-        self.block: FloatArray = np.empty((self._source.replicates, self.steps, self.width))
+    def __init__(self, source: NoiseSource, width: int, on_grid: float = 0.0) -> None:
+        self._source, self._std = source, on_grid
+        self.replicates, self.width = source.replicates, count("width", width)
+        self.steps = 1 if on_grid else max(1, BLOCK // self.width)
+        self.block: FloatArray = np.empty((self.replicates, self.steps, self.width))
         self.position = self.steps
 
     def advance(self) -> int:
         """Index of the next step in `block` (replicates, steps, width)."""
         if self.position == self.steps:
-            for row, generator in zip(self.block, self._source.generators):
-                generator.standard_normal(out=row)
+            if self._std:
+                self.block[:, 0] = self._source.gaussian(self._std, self.width)
+            else:
+                for row, generator in zip(self.block, self._source.generators):
+                    generator.standard_normal(out=row)
             self.position = 0
         self.position += 1
         return self.position - 1
 
     def take(self, steps: int) -> FloatArray:
         """The next `steps` steps at once, (B, steps, width)."""
-        out = np.empty((self._source.replicates, steps, self.width))
+        out = np.empty((self.replicates, steps, self.width))
         rest = self.block[:, self.position :][:, :steps]
         out[:, : rest.shape[1]] = rest
         self.position += rest.shape[1]
         for row, generator in zip(out, self._source.generators):
             generator.standard_normal(out=row[rest.shape[1] :])
         return out
-
-    def state_dict(self) -> dict[str, Any]:
-        """Generators' states and what is left of the block."""
-        rest = self.block[:, self.position :].copy()
-        return {"source": self._source.state_dict(), "rest": rest}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        rest = np.asarray(state["rest"], dtype=np.float64)
-        if rest.ndim != 3 or rest.shape[::2] != self.block.shape[::2] or rest.shape[1] > self.steps:
-            raise ParameterError(f"noise state of shape {rest.shape}, not {self.block.shape}")
-        self._source.load_state(state["source"])
-        self.position = self.steps - rest.shape[1]
-        self.block[:, self.position :] = rest

@@ -11,16 +11,14 @@ every record. Neighbours exchange one record, so gradients move by at most ``2 L
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.calibration import fit_rho
-from dpb_gym.privacy.checks import FloatArray, count, positive, probability
-from dpb_gym.privacy.events import Event, Zcdp
+from dpb_gym.privacy.checks import FloatArray, count, positive
+from dpb_gym.privacy.events import Event
 
 TRUNCATED_CONSTANT = 1.16
 OUTPUT_SHARE = 1e-4
@@ -37,15 +35,14 @@ class PerturbedObjectiveEvent(Event):
       ``a D^2/(2 sigma^2) + [log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1)``,
     * at every order (erratum A4): ``t + D sqrt(d)/sigma + a D^2/(2 sigma^2)``,
 
-    plus the cost of covering the inexact minimiser.
+    plus the cost of covering the inexact minimiser. `zcdp` is the supremum of that over the
+    order, at all orders: nothing is truncated.
 
     Attributes:
         ratio: t, trace bound of a record's Hessian over the ridge.
         sigma: Standard deviation of the linear term per coordinate.
         sensitivity: Largest change of the summed gradient, 2 L for replace-one.
         dim: Number of parameters.
-        max_order: Orders for which `zcdp` is stated: finite, at most ``1 + 1/(2 t)``, for the
-            truncated statement; infinite for all orders.
         output_mu: Distance of two inexact minimisers over the output noise.
         count: Number of releases that one record can affect.
     """
@@ -55,7 +52,6 @@ class PerturbedObjectiveEvent(Event):
     sigma: float
     sensitivity: float
     dim: int
-    max_order: float = math.inf
     output_mu: float = 0.0
     count: int = 1
 
@@ -66,15 +62,6 @@ class PerturbedObjectiveEvent(Event):
         positive("output_mu", self.output_mu, zero=True)
         count("dim", self.dim)
         count("count", self.count)
-        if not self.max_order > 1:
-            raise ParameterError(f"max_order must be > 1; got {self.max_order!r}")
-        if math.isfinite(self.max_order):
-            limit = min(1 + 0.5 / self.ratio, self.ratio**-2)
-            if self.max_order > limit * (1 + 1e-12):
-                raise ParameterError(
-                    f"the truncated statement reaches order {limit:.4g} at ratio "
-                    f"{self.ratio:.4g}; got max_order={self.max_order:.4g}"
-                )
 
     @property
     def _slope(self) -> float:
@@ -101,12 +88,8 @@ class PerturbedObjectiveEvent(Event):
         return total
 
     @property
-    def zcdp(self) -> Zcdp:
-        output = 0.5 * self.output_mu**2
-        if math.isfinite(self.max_order):
-            rho = self._slope + TRUNCATED_CONSTANT * self.ratio**2 + output
-            return self.count * rho, self.max_order
-        return self.count * (self._slope + _all_orders_extra(self) + output), math.inf
+    def zcdp(self) -> float:
+        return self.count * (self._slope + _extra(self) + 0.5 * self.output_mu**2)
 
 
 def _curvature_term(t: float, a: FloatArray) -> FloatArray:
@@ -116,7 +99,7 @@ def _curvature_term(t: float, a: FloatArray) -> FloatArray:
     return term
 
 
-def _all_orders_extra(event: PerturbedObjectiveEvent) -> float:
+def _extra(event: PerturbedObjectiveEvent) -> float:
     """sup over orders a of (smaller bound - slope a) / a.
 
     The verified bound's share grows with a, the other's falls: the supremum is where they
@@ -167,14 +150,9 @@ class ObjectivePerturbation:
     event: PerturbedObjectiveEvent
     calibration: str
 
-    @property
-    def rho(self) -> float:
-        """zCDP of one release, up to `event.max_order`."""
-        return self.event.zcdp[0]
 
-
-def calibrate_objective(
-    budget: Budget | float,
+def objective_plan(
+    rho: float,
     *,
     dim: int,
     gradient_bound: float,
@@ -182,13 +160,12 @@ def calibrate_objective(
     calls: int = 1,
     records: int = 0,
     method: str = "verified",
-    orders: str = "truncated",
-    share: float | None = None,
+    every_order: bool = True,
 ) -> ObjectivePerturbation:
-    """Ridge and noise of a private MLE that spends `budget` over `calls` releases.
+    """Ridge and noise of a private MLE that spends `rho` over `calls` releases.
 
     Args:
-        budget: What all releases together may spend; a number is a zCDP rho.
+        rho: zCDP that all releases together may spend.
         dim: Number of parameters d.
         gradient_bound: L, bound of a record's gradient norm (MNL with outside option and
             contexts in the unit ball: 2; logistic with link scale zeta: zeta).
@@ -198,65 +175,38 @@ def calibrate_objective(
         records: Largest number of records, for the solver's tolerance.
         method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4: far more
             noise; the event, which takes the smaller bound, then costs less than was asked).
-        orders: For ``"verified"``: ``"truncated"`` states zCDP for orders up to
-            ``1 + ridge/(2 beta)`` with the smallest ridge; ``"all"`` states it for every order,
-            with a larger ridge and the same noise.
-        share: Part of rho that pays for the curvature: 0.1 (verified) or 0.5 (zcdp).
+        every_order: For ``"verified"``. True: `rho` holds at every Renyi order, which takes half
+            of it for the curvature. False: it holds up to order ``1 + ridge/(2 beta)``, with a
+            tenth for the curvature and less noise; for (epsilon, delta) budgets, which account
+            for the curve itself.
 
     Returns:
         The calibration of one release.
 
     Raises:
         ParameterError: If a parameter is out of range.
-        BudgetError: If the budget is invalid.
 
     Example:
-        >>> plan = calibrate_objective(1.0, dim=5, gradient_bound=2.0, curvature=1.0)
-        >>> round(plan.ridge, 2), round(plan.sigma, 2), round(plan.rho, 6)
-        (3.41, 2.98, 1.0)
+        >>> plan = objective_plan(1.0, dim=5, gradient_bound=2.0, curvature=1.0)
+        >>> round(plan.ridge, 2), round(plan.sigma, 2), round(plan.event.zcdp, 6)
+        (4.27, 4.0, 0.9999)
     """
-    calls = count("calls", calls)
     dim, records = count("dim", dim), count("records", records, minimum=0)
-    positive("gradient_bound", gradient_bound)
-    positive("curvature", curvature)
+    bound = positive("gradient_bound", gradient_bound)
+    curvature = positive("curvature", curvature)
     if method not in ("verified", "zcdp"):
         raise ParameterError(f"method must be 'verified' or 'zcdp'; got {method!r}")
-    if orders not in ("truncated", "all"):
-        raise ParameterError(f"orders must be 'truncated' or 'all'; got {orders!r}")
-    part = probability("share", (0.1 if method == "verified" else 0.5) if share is None else share)
-    asked = budget if isinstance(budget, Budget) else Budget.zcdp(budget)
-
-    def plan(rho: float) -> ObjectivePerturbation:
-        return _plan(rho / calls, dim, gradient_bound, curvature, records, method, orders, part)
-
-    rho = fit_rho(asked, lambda r: [replace(plan(r).event, count=calls)])
-    return plan(rho)
-
-
-def _plan(
-    rho: float,
-    dim: int,
-    bound: float,
-    curvature: float,
-    records: int,
-    method: str,
-    orders: str,
-    share: float,
-) -> ObjectivePerturbation:
-    usable = rho * (1 - OUTPUT_SHARE) * (1 - 1e-12)
-    distance = 2 * bound
-    limit = math.inf
+    each = positive("rho", rho) / count("calls", calls)
+    usable = each * (1 - OUTPUT_SHARE) * (1 - 1e-12)
     if method == "zcdp":
-        ratio = share * usable
-        sigma = _sigma_all_orders((1 - share) * usable, dim, bound)
+        ratio, sigma = 0.5 * usable, _sigma_all_orders(0.5 * usable, dim, bound)
     else:
-        sigma = distance / math.sqrt(2 * (1 - share) * usable)
-        if orders == "truncated":
-            # ratio above 0.7 would leave the range of the proof
-            ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
-            limit = 1 + 0.5 / ratio
-        else:
-            ratio = _largest_ratio(share * usable, sigma, distance, dim)
+        share = 0.5 if every_order else 0.1
+        sigma = 2 * bound / math.sqrt(2 * (1 - share) * usable)
+        # a ratio above 0.7 would leave the range of the proof
+        ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
+        if every_order:
+            ratio = _largest_ratio(share * usable, sigma, 2 * bound, dim)
     return finish(
         ridge=curvature / ratio,
         curvature=curvature,
@@ -264,9 +214,8 @@ def _plan(
         dim=dim,
         bound=bound,
         records=records,
-        rho_output=rho * OUTPUT_SHARE,
-        max_order=limit,
-        calibration=method if method == "zcdp" else f"{method} ({orders} orders)",
+        rho_output=each * OUTPUT_SHARE,
+        calibration=method,
     )
 
 
@@ -280,7 +229,7 @@ def _largest_ratio(extra: float, sigma: float, distance: float, dim: int) -> flo
     for _ in range(80):
         middle = 0.5 * (low + high)
         event = PerturbedObjectiveEvent(middle, sigma, distance, dim)
-        low, high = (middle, high) if _all_orders_extra(event) <= extra else (low, middle)
+        low, high = (middle, high) if _extra(event) <= extra else (low, middle)
     return low
 
 
@@ -293,7 +242,6 @@ def finish(
     bound: float,
     records: int,
     rho_output: float,
-    max_order: float = math.inf,
     calibration: str,
 ) -> ObjectivePerturbation:
     """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
@@ -306,15 +254,12 @@ def finish(
         bound: True bound of a record's gradient norm.
         records: Largest number of records.
         rho_output: zCDP to spend on covering the inexact minimiser.
-        max_order: See `PerturbedObjectiveEvent`.
         calibration: Where the numbers come from.
     """
     # the second term is what double precision leaves of gradients of that size
     tolerance = 1e-10 + 1e-14 * (4 * sigma * math.sqrt(dim) + 4 * bound * records)
     mu = math.sqrt(2 * rho_output)
-    event = PerturbedObjectiveEvent(
-        curvature / ridge, sigma, 2 * bound, dim, max_order=max_order, output_mu=mu
-    )
+    event = PerturbedObjectiveEvent(curvature / ridge, sigma, 2 * bound, dim, mu)
     return ObjectivePerturbation(
         dim=dim,
         ridge=ridge,

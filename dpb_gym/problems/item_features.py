@@ -53,10 +53,14 @@ def svd_features(rows: Any, dim: int) -> ItemFeatures:
 def private_svd_features(rows: Any, dim: int, budget: Budget, seed: int) -> ItemFeatures:
     """The same from a noisy second moment of clipped rows; see
     `dpb_gym.privacy.features.private_factors`."""
-    from dpb_gym.privacy import NoiseSource
+    from dpb_gym.privacy import Curator, NoiseSource
     from dpb_gym.privacy.features import private_factors
 
-    found = private_factors(rows, dim, budget, NoiseSource.from_seed([seed, _NOISE_KEY]))
+    # keyed by the budget too; the seed is a parameter of the environment: a simulation
+    key = [seed, _NOISE_KEY, *f"{budget}, {dim} factors".encode()]
+    noise = NoiseSource.from_seed(key)
+    curator = Curator(budget, ("central", "user"), noise=noise, horizon=1)
+    found = private_factors(rows, dim, curator)
     return ItemFeatures(_scaled(found.factors), found.factors, found.guarantee)
 
 

@@ -68,6 +68,13 @@ class ReplayProblem(Problem):
     what a test user has rated is part of the public contexts. `features_guarantee` states
     the cost. The two groups are disjoint, so the guarantees do not add up.
 
+    Rounds are dealt without repetition: at the start of a replicate each test user's ratings are
+    split at random into disjoint sets of candidates, and the sets come in random order, so that
+    no rating is offered twice and nobody comes more often than the horizon needs. Only where
+    the data have fewer sets than the horizon has rounds, all of them are dealt anew, as often as
+    needed. `info.rating_uses` and `info.person_uses` say how often a rating is offered and a
+    person comes at most: what a guarantee per reward is worth per rating and per person.
+
     Protocols:
         ``"matrix"``: every candidate's rating is known, so regret is exact and every
         round returns the rating of the recommended item.
@@ -101,6 +108,10 @@ class ReplayProblem(Problem):
             a ridge regression of the training users' rewards on the features predicts (so
             d = dim + 1; see `with_predictions`). Not for private features.
         split_seed: Seed of the split, the same for all replicates.
+        rounds_per_user: Rounds of one test user at most. If None, the limit is what it takes to
+            repeat ratings as little as possible; a lower one repeats those of the less active.
+        repeats: True draws users and their ratings anew each round, all with equal chances, as
+            if there were no end of them; one rating may then be used in every round.
         context_norm: ``"raw"`` (unit ball already), ``"clip"`` or ``"scale"``.
 
     Attributes:
@@ -135,6 +146,8 @@ class ReplayProblem(Problem):
         feature_epsilon: float | None = None,
         feature_delta: float = 1e-5,
         warm_start: bool = False,
+        rounds_per_user: int | None = None,
+        repeats: bool = False,
     ) -> None:
         self.data_name = ratings.name
         self.horizon = validation.integer("horizon", horizon, 2)
@@ -170,7 +183,14 @@ class ReplayProblem(Problem):
                 "warm_start=True reads the training users' ratings without noise, which "
                 "feature_epsilon does not cover: give one of them"
             )
+        self.repeats = validation.flag("repeats", repeats)
+        self.rounds_per_user = rounds_per_user
+        if rounds_per_user is not None:
+            self.rounds_per_user = validation.integer("rounds_per_user", rounds_per_user, 1)
+            if self.repeats:
+                raise ParameterError("rounds_per_user has no meaning with repeats=True")
         self._prepare(ratings)
+        rating_uses, person_uses = self._deal()
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.info = ProblemInfo(
             kind=self.kind,
@@ -180,6 +200,8 @@ class ReplayProblem(Problem):
             n_candidates=self.n_candidates,
             n_arms=None if self.personalised else len(self.features),
             partial_feedback=self.protocol == "replay",
+            rating_uses=rating_uses,
+            person_uses=person_uses,
         )
 
     def _prepare(self, data: Ratings) -> None:
@@ -248,6 +270,35 @@ class ReplayProblem(Problem):
                 ones = np.ones((len(self._user_features), 1), np.float32)
                 self._user_features = np.hstack([self._user_features, ones])
 
+    def _deal(self) -> tuple[int, int]:
+        """Plans how many sets of candidates each user gets in each dealing.
+
+        Returns:
+            Rounds at most in which one rating is offered, and of one person.
+        """
+        self._dealings: list[Array] = []
+        if self.repeats:
+            return self.horizon, self.horizon
+        sets = np.diff(self._offsets) // self.n_candidates
+        limit = self.rounds_per_user or self.horizon
+        if limit * len(sets) < self.horizon:
+            raise DataError(
+                f"{self.data_name}: {len(sets)} test users of at most {limit} rounds fill "
+                f"{limit * len(sets):,} rounds, not {self.horizon:,}: lower the horizon, or raise "
+                "rounds_per_user"
+            )
+        given = np.zeros_like(sets)
+        while (left := self.horizon - int(given.sum())) > 0:
+            hands = np.minimum(sets, limit - given)
+            if hands.sum() > left:
+                # The smallest common number of sets that fills the rest.
+                most = np.arange(1, int(hands.max()) + 1)
+                filled = np.array([np.minimum(hands, n).sum() for n in most])
+                hands = np.minimum(hands, most[np.searchsorted(filled, left)])
+            self._dealings.append(hands)
+            given += hands
+        return len(self._dealings), int(given.max())
+
     def _choose_items(self, data: Ratings, rated: Array) -> Array:
         counts = np.bincount(rated, minlength=data.n_items)
         kept = np.flatnonzero(counts >= self.min_ratings)
@@ -274,22 +325,46 @@ class ReplayProblem(Problem):
             "candidate items": len(self.features),
             "features": "truncated SVD" if guarantee is None else "DP-SVD",
             "protects training users": protected,
+            "rounds with one rating, at most": self.info.rating_uses,
+            "rounds of one person, at most": self.info.person_uses,
         }
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
-        return {}
+        """Deals the rounds: ``users`` (T,) and ``positions`` (T, n_candidates)."""
+        if self.repeats:
+            return {}
+        users = np.empty(self.horizon, np.int32)
+        positions = np.empty((self.horizon, self.n_candidates), np.int32)
+        done = 0
+        for hands in self._dealings:
+            n = int(hands.sum())
+            owner = np.empty(n, np.int32)
+            dealt = np.empty((n, self.n_candidates), np.int32)
+            uniforms = rng.random(dealt.size)
+            kernels.recommendation.deal(uniforms, self._offsets, hands, owner, dealt)
+            order = rng.permutation(n)[: self.horizon - done]
+            users[done : done + n] = owner[order]
+            positions[done : done + n] = dealt[order]
+            done += n
+        return {"users": users, "positions": positions}
 
     def fields(self) -> dict[str, Field]:
-        return {
-            "draws": Field((self.n_candidates + 2,), np.float64, Stream.CANDIDATES, _fill_uniforms)
-        }
+        """The logged candidate; with repetition also the user and the candidates."""
+        width = self.n_candidates + 2 if self.repeats else 1
+        return {"draws": Field((width,), np.float64, Stream.CANDIDATES, _fill_uniforms)}
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         uniforms = np.ascontiguousarray(drawn["draws"])
         B, m = len(uniforms), self.n_candidates
-        users, logged = np.empty(B, np.int64), np.empty(B, np.int64)
-        positions = np.empty((B, m), np.int64)
-        kernels.recommendation.draw_rated(uniforms, self._offsets, users, positions, logged)
+        if self.repeats:
+            users, logged = np.empty(B, np.int64), np.empty(B, np.int64)
+            positions = np.empty((B, m), np.int64)
+            kernels.recommendation.draw_rated(uniforms, self._offsets, users, positions, logged)
+        else:
+            now = (np.arange(B), t - 1)
+            users = hidden["users"][now].astype(np.int64)
+            positions = hidden["positions"][now].astype(np.int64)
+            logged = np.minimum((uniforms[:, 0] * m).astype(np.int64), m - 1)
         arms = self._items[positions]
         features = np.empty((B, m, self.dim), np.float32)
         kernels.recommendation.gather(self.features[None], arms, features)

@@ -29,6 +29,8 @@ class ProblemInfo:
         n_arms: Recommendation: size of the fixed pool, None if arms are fresh.
         max_interactions: Rounds of one user at most, None if users are not identified.
         partial_feedback: Whether some rounds return no feedback (rejection replay).
+        rating_uses: Replay of real ratings: rounds at most in which one rating is offered.
+        person_uses: Replay of real ratings: rounds at most of one person.
     """
 
     kind: str
@@ -44,6 +46,8 @@ class ProblemInfo:
     n_arms: int | None = None
     max_interactions: int | None = None
     partial_feedback: bool = False
+    rating_uses: int | None = None
+    person_uses: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that are set, ready for JSON."""

@@ -34,7 +34,7 @@ def start(name, kind, rounds=700):
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     agent = make_agent(name)
     budget = None if agent_specs()[name].budget == "never" else Budget.zcdp(20.0)
-    agent.begin(problem.info, AgentStreams(SEEDS), budget)
+    agent.set_up(problem.info, AgentStreams(SEEDS), budget)
     return problem.instance(SEEDS), agent
 
 

@@ -24,7 +24,7 @@ def clean_registry(monkeypatch):
 
 def begin(agent, env_id="DPB/Recommendation-v0", seeds=(0, 1), **kwargs):
     problem = dpb_gym.make_problem(env_id, horizon=20, **kwargs)
-    agent.begin(problem.info, AgentStreams(seeds))
+    agent.set_up(problem.info, AgentStreams(seeds))
     return problem, problem.instance(seeds)
 
 

@@ -59,7 +59,7 @@ def lockstep(problem, name, seeds, rounds, budget):
     instance = problem.instance(seeds)
     agent = make_agent(name)
     agent.attach(instance)
-    agent.begin(problem.info, AgentStreams(seeds), budget)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
     actions, regrets = [], []
     for t in range(rounds):
         context = instance.context()

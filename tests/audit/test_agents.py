@@ -67,8 +67,8 @@ class Underestimating(LinearPolicy):
         super().__init__(rule="ucb", batch=8)
         self.variance = variance
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         self.releaser._scale *= math.sqrt(self.variance)
 
 
@@ -140,8 +140,8 @@ class PaperDPMNL(DPMNL):
     def __init__(self):
         super().__init__(explore=8, max_updates=1, share=0.05, calibration="paper")
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         self.guarantee = Guarantee(
             "joint", "user-round", curve=Composition.of(ZCDPEvent(budget.rho))
         )
@@ -201,7 +201,7 @@ def test_leaks_through_the_actions_are_seen(agent):
 class Personal(Agent):
     """Uses each customer's own features for her own action, and nothing else."""
 
-    def begin(self, problem, streams, budget=None):
+    def begin(self, problem, streams, curator):
         ledger = Ledger(budget)
         ledger.charge(GaussianEvent(10.0), what="nothing")
         self.guarantee = ledger.guarantee
@@ -216,7 +216,7 @@ class Personal(Agent):
 class Central(Personal):
     """The same, but claims that its own action is protected too."""
 
-    def begin(self, problem, streams, budget=None):
+    def begin(self, problem, streams, curator):
         curve = Composition.of(GaussianEvent(10.0))
         self.guarantee = Guarantee("central", "user-round", curve=curve)
 
@@ -237,7 +237,7 @@ class Watching(Agent):
 
     seen: list
 
-    def begin(self, problem, streams, budget=None):
+    def begin(self, problem, streams, curator):
         Watching.seen = []
         self.B, self.kind, self.K = streams.replicates, problem.kind, problem.capacity
 
@@ -277,7 +277,7 @@ def test_everybody_but_the_target_is_frozen(kind, unit):
                 if not pair.others:
                     assert np.array_equal(context.features[0], instance.context().features[0])
                     watcher = entry.make()
-                    watcher.begin(problem.info, AgentStreams(range(10)))
+                    watcher.set_up(problem.info, AgentStreams(range(10)))
                     played = watcher.act(context)
                     # potential outcomes: equal actions get equal responses, in every run
                     same = np.flatnonzero((played == played[0]).reshape(10, -1).all(axis=1))
@@ -306,8 +306,8 @@ def test_tastes_choose_among_what_is_offered():
 
 def test_a_user_is_exchanged_in_all_her_rounds():
     class UserLevel(LinearPolicy):
-        def begin(self, problem, streams, budget=None):
-            super().begin(problem, streams, budget)
+        def begin(self, problem, streams, curator):
+            super().begin(problem, streams, curator)
             self.guarantee = Guarantee("central", "user", curve=self.guarantee.curve)
 
     report = audit(
@@ -333,7 +333,7 @@ def test_taps_find_the_outermost_boundary():
         ("local-reward-lin-ucb", 1, {"Responses"}),
     ):
         agent = agent_specs()[name].make()
-        agent.begin(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
+        agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
         found = boundary(agent)
         assert len(found) == count and {type(thing).__name__ for _, thing in found} == kinds
 
@@ -391,8 +391,8 @@ class QuietMLE(DPMNL):
         super().__init__(max_updates=1)
         self.variance = variance
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         estimator = self._curator.estimator
         scaled = math.sqrt(self.variance) * estimator.plan.sigma
         estimator.plan = replace(estimator.plan, sigma=scaled)

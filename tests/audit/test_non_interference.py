@@ -94,7 +94,7 @@ def run(make, kind, change=None, kept=None, rounds=ROUNDS):
     env_id, kwargs = KINDS[kind]
     problem = make_problem(env_id, horizon=rounds, **kwargs)
     agent, instance = make(), problem.instance(SEEDS)
-    agent.begin(problem.info, AgentStreams(SEEDS), BUDGET)
+    agent.set_up(problem.info, AgentStreams(SEEDS), BUDGET)
     things = boundary(agent)
     assert things, "a private agent without a boundary"
     outputs = record(things) if kept is None else replay(things, kept)

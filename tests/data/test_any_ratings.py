@@ -16,6 +16,7 @@ import pytest
 import dpb_data
 import dpb_gym
 from dpb_gym.errors import DataError, DPBError, ParameterError
+from dpb_gym.evaluation.verify import unavailable
 
 NAMES = {"user": "who", "item": "what", "rating": "stars", "rating_range": (1, 10)}
 RNG = np.random.default_rng(5)
@@ -188,3 +189,48 @@ def test_replay_environments_take_tables_and_mappings(tmp_path: Path) -> None:
     ):
         with pytest.raises(DPBError, match=message):
             dpb_gym.make_problem("DPB/MovieLensReplay-v0", data=bad, **SMALL)
+
+
+def test_results_name_a_table_and_its_digest(tmp_path: Path) -> None:
+    table = dpb_data.ratings(COLUMNS, **NAMES, name="shop")
+    path = SOURCES["csv"](tmp_path)
+    mapping = {"source": str(path), **NAMES, "rating_range": [1, 10]}
+
+    def run(data: Any, **kwargs: Any) -> Any:
+        return dpb_gym.evaluate(
+            "DPB/MovieLensReplay-v0", ["random"], horizon=40, replicates=2,
+            env_kwargs={"data": data, "dim": 4}, **kwargs,
+        )  # fmt: skip
+
+    inside, outside = run(table), run(mapping)
+    assert inside.final_regret("random").tolist() == outside.final_regret("random").tolist()
+    other = dpb_data.ratings(COLUMNS, **{**NAMES, "rating_range": (0, 10)}, name="shop")
+    keys = set()
+    for result, data in ((inside, table), (outside, table), (run(other), other)):
+        (cell,) = [cell_result.cell for cell_result in result.cells]
+        assert cell.data == data.digest()
+        keys.add(cell.key)
+    assert len(keys) == 3
+    stored = inside.cells[0].cell.task.identity["env_kwargs"]["data"]
+    assert stored == {"name": "shop", "digest": table.digest()}
+    with pytest.raises(DataError, match=r"'shop' \(digest .*given in memory"):
+        dpb_gym.make_problem("DPB/MovieLensReplay-v0", data=stored, **SMALL)
+
+
+def test_a_table_given_in_memory_is_stored_verified_as_missing_and_reaches_workers(
+    tmp_path: Path,
+) -> None:
+    table = dpb_data.ratings(COLUMNS, **NAMES, name="shop")
+    kwargs: dict[str, Any] = {
+        "horizon": 40,
+        "replicates": 2,
+        "env_kwargs": {"data": table, "dim": 4},
+    }
+    here = dpb_gym.evaluate("DPB/MovieLensReplay-v0", ["random"], **kwargs)
+    far = dpb_gym.evaluate("DPB/MovieLensReplay-v0", ["random", "lin-ucb"], **kwargs, workers=2)
+    assert far.final_regret("random").tolist() == here.final_regret("random").tolist()
+    here.save(tmp_path / "run")
+    again = type(here).load(tmp_path / "run")
+    (cell,) = [cell_result.cell for cell_result in again.cells]
+    assert cell.data == table.digest() and cell.key == here.cells[0].cell.key
+    assert unavailable(cell) == "its data (shop) were given in memory and are not stored"

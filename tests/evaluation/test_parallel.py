@@ -129,7 +129,7 @@ SCRIPT = """
             return (context.t + self.place) % len(context.features)
 
     class Plain(dpb_gym.Agent):
-        def begin(self, problem, streams, budget=None):
+        def begin(self, problem, streams, curator):
             self.draws = streams.uniforms()
         def act(self, context):
             return (self.draws.next() * 5).astype(np.int64)

@@ -125,7 +125,7 @@ def test_any_agent_on_sums_is_private_behind_the_curator():
 class Recorder(Agent):
     """Plays a fixed pattern and keeps what it is told."""
 
-    def begin(self, problem, streams, budget=None):
+    def begin(self, problem, streams, curator):
         self.kind, self.told, self.problem = problem.kind, [], problem
         self.replicates = streams.replicates
 
@@ -161,7 +161,7 @@ def test_the_harness_sends_the_wrappers_messages(case):
     problem = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs)
     agent = LocalPrivacy(Recorder, mechanism, debias=False)
     instance = problem.instance(seeds)
-    agent.begin(problem.info, AgentStreams(seeds), budget)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
     for t in range(horizon):
         context = instance.context()
         action = agent.act(context)
@@ -202,7 +202,7 @@ def test_numeric_responses_are_debiased():
     problem = dpb_gym.make_problem("DPB/Recommendation-v0", dim=3, horizon=400)
     agent = LocalPrivacy(Recorder, "randomized-response")
     instance, seeds = problem.instance(range(50)), range(50)
-    agent.begin(problem.info, AgentStreams(seeds), Budget.zcdp(0.5))
+    agent.set_up(problem.info, AgentStreams(seeds), Budget.zcdp(0.5))
     low, high = agent.inner.problem.reward_range
     assert low < 0.0 < 1.0 < high
     true, seen = [], []
@@ -223,12 +223,14 @@ def test_a_mechanism_of_ones_own_is_charged():
     info = dpb_gym.make_problem("DPB/Recommendation-v0").info
     streams = AgentStreams([0])
     agent = LocalPrivacy("lin-ucb", RandomizedResponse(1.0))
-    agent.begin(info, streams)
-    assert agent.guarantee.epsilon(0.0) == 1.0 and agent.ledger.spent == 0.5
+    agent.set_up(info, streams, Budget.zcdp(0.6))
+    guarantee = agent.curator.guarantee
+    assert guarantee.epsilon(0.0) == 1.0 and guarantee.basis == "computed"
+    assert agent.curator.ledger.spent == 0.5
     with pytest.raises(BudgetExceeded):
-        agent.begin(info, streams, Budget.zcdp(0.4))
+        agent.set_up(info, streams, Budget.zcdp(0.4))
     with pytest.raises(AgentError, match="needs a budget"):
-        LocalPrivacy("lin-ucb", "gaussian").begin(info, streams)
+        LocalPrivacy("lin-ucb", "gaussian").set_up(info, streams)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_a_mechanism_of_ones_own_is_charged():
 def test_unfit_agents_are_refused(agent, problem, message):
     info = dpb_gym.make_problem(problem).info
     with pytest.raises(AgentError, match=message):
-        LocalPrivacy(agent, "gaussian").begin(info, AgentStreams([0]), Budget.zcdp(1.0))
+        LocalPrivacy(agent, "gaussian").set_up(info, AgentStreams([0]), Budget.zcdp(1.0))
 
 
 def test_bad_arguments_are_refused():
@@ -260,7 +262,7 @@ def test_local_agents_learn_and_do_not_depend_on_the_batch(name):
 
     def run(seeds):
         agent, instance = make_agent(name), problem.instance(seeds)
-        agent.begin(problem.info, AgentStreams(seeds), Budget.zcdp(20.0))
+        agent.set_up(problem.info, AgentStreams(seeds), Budget.zcdp(20.0))
         played, regret = [], []
         for t in range(problem.horizon):
             context = instance.context()
@@ -287,7 +289,7 @@ def test_bad_parameters_of_local_linear_agents(bad):
 def test_local_linear_agents_need_a_budget():
     info = dpb_gym.make_problem("DPB/Recommendation-v0").info
     with pytest.raises(AgentError, match="budget"):
-        make_agent("local-lin-ucb").begin(info, AgentStreams([0]), None)
+        make_agent("local-lin-ucb").set_up(info, AgentStreams([0]), None)
 
 
 def test_local_statistics_of_a_replay_are_never_silent():
@@ -295,7 +297,7 @@ def test_local_statistics_of_a_replay_are_never_silent():
     problem = dpb_gym.make_problem("DPB/MovieLensReplay-v0", dim=3, protocol="replay", horizon=30)
     agent, seeds = make_agent("local-lin-ucb"), range(30)
     instance = problem.instance(seeds)
-    agent.begin(problem.info, AgentStreams(seeds), Budget.zcdp(1.0))
+    agent.set_up(problem.info, AgentStreams(seeds), Budget.zcdp(1.0))
     context = instance.context()
     action = agent.act(context)
     feedback = instance.respond(action).feedback

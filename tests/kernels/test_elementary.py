@@ -29,7 +29,7 @@ def ulps(got: np.ndarray, expected: np.ndarray) -> float:
         ("expm1", ANY, 1.5),
         ("log", POSITIVE, 1.0),
         ("log1p", SMALL, 1.5),
-        ("sin", RNG.uniform(-100, 100, 2000), 2.0),
+        ("sin", RNG.uniform(-100, 100, 2000), 3.0),
     ],
 )
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="needs a wider long double")
@@ -87,7 +87,7 @@ def test_edges():
 
 def test_the_compiled_functions_are_their_python_text():
     """Compilation neither fuses nor reorders: the same bits without it."""
-    for name in ("_reduced", "log", "log1p", "sin", "erfcx"):
+    for name in ("exp", "log", "log1p", "sin", "erfcx"):
         function = getattr(elementary, name)
         for x in RNG.uniform(0.1, 20.0, 50).tolist():
             assert function(x) == function.py_func(x), (name, x)

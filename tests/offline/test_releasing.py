@@ -10,9 +10,10 @@ import pytest
 from log_helpers import small_log
 
 from dpb_gym import offline
-from dpb_gym.errors import BudgetExceeded, ParameterError
+from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.offline import LoggedData
-from dpb_gym.privacy import Budget, GaussianEvent, Ledger, NoiseSource
+from dpb_gym.privacy import Budget, Curator, GaussianEvent, NoiseSource
+from dpb_gym.streams import AgentStreams
 
 BUDGET = Budget.approx(1.0, 1e-5)
 
@@ -23,9 +24,16 @@ class Silent(NoiseSource):
     def normal(self, shape=()):
         return np.zeros((1, shape))
 
+    def spawn(self):
+        return self
 
-def exact(log, target, **kwargs):
-    found = offline.release_value(log, target, BUDGET, Silent.from_seed(0), **kwargs)
+
+def curated(seed=0, unit="reward", source=NoiseSource, budget=BUDGET):
+    return Curator(budget, ("central", unit), noise=source.from_seed(seed))
+
+
+def exact(log, target, unit="reward", **kwargs):
+    found = offline.release_value(log, target, curated(unit=unit, source=Silent), **kwargs)
     return found.value, found.sensitivity
 
 
@@ -86,9 +94,7 @@ def test_large_clip_is_ips_with_a_shift():
 def test_noise_has_the_stated_scale_and_is_calibrated():
     log, target, _ = small_log()
     center, _ = exact(log, target)
-    found = [
-        offline.release_value(log, target, BUDGET, NoiseSource.from_seed(s)) for s in range(400)
-    ]
+    found = [offline.release_value(log, target, curated(s)) for s in range(400)]
     sigma = found[0].sigma
     assert found[0].sensitivity / sigma == pytest.approx(
         GaussianEvent(3.73, 1.0).gaussian_mu, rel=1e-2
@@ -114,24 +120,34 @@ def test_published_error_bounds_the_true_one():
         log = LoggedData.from_arrays(
             np.zeros((n, m, 1)), actions, np.full(n, 1 / m), rewards, (0, 1)
         )
-        found = offline.release_value(log, target, BUDGET, NoiseSource.from_seed(s), clip=m)
+        found = offline.release_value(log, target, curated(s), clip=m)
         values.append(found.value)
         bounds.append(found.std_error)
     assert abs(np.mean(values) - true) < 4 * np.std(values) / 10, "a uniform log has no bias"
     assert np.std(values) < np.mean(bounds) < 6 * np.std(values)
 
 
-def test_budget_is_charged_before_noise_is_drawn():
+def test_values_of_one_log_share_its_budget():
     log, target, _ = small_log()
-    ledger = Ledger(Budget.approx(1.3, 1e-5), notion="central", unit="reward")
-    noise = NoiseSource.from_seed(0)
-    offline.release_value(log, target, BUDGET, noise, ledger=ledger)
-    assert ledger.spent == pytest.approx(1.0, rel=1e-4)
-    before = str(noise.state_dict())
-    with pytest.raises(BudgetExceeded):
-        offline.release_value(log, target, BUDGET, noise, ledger=ledger)
-    assert str(noise.state_dict()) == before
-    assert ledger.spent == pytest.approx(1.0, rel=1e-4)
+    curator = curated()
+    one = offline.release_value(log, target, curator, share=0.5)
+    assert curator.ledger.spent < 1.0
+    assert one.sigma > offline.release_value(log, target, curated()).sigma
+    with pytest.raises(BudgetError, match="charged already"):
+        offline.release_value(log, target, curator, share=0.5)
+
+
+def test_two_budgets_do_not_share_their_noise():
+    """Otherwise a weighted difference of two published values would be the exact one."""
+    log, target, _ = small_log()
+    center, _ = exact(log, target)
+    streams = {
+        budget: Curator(budget, noise=NoiseSource(AgentStreams([0], str(budget)).noise))
+        for budget in (Budget.approx(1.0, 1e-5), Budget.approx(5.0, 1e-5))
+    }
+    a, b = (offline.release_value(log, target, curator) for curator in streams.values())
+    mixed = (a.sigma * b.value - b.sigma * a.value) / (a.sigma - b.sigma)
+    assert abs(mixed - center) > 1e-6
 
 
 @pytest.mark.parametrize(
@@ -142,14 +158,14 @@ def test_budget_is_charged_before_noise_is_drawn():
         {"unit": "user"},
         {"unit": "user-round", "q": np.zeros((40, 3))},
         {"q": np.full((40, 3), 1.5)},
-        {"noise": NoiseSource.from_seed(0, 2)},
-        {"ledger": Ledger(BUDGET, notion="central", unit="user")},
+        {"curator": Curator(BUDGET, noise=NoiseSource.from_seed(0, 2))},
     ],
 )
 def test_bad_arguments(kwargs):
     log, target, _ = small_log()
+    curator = kwargs.pop("curator", None) or curated(unit=kwargs.pop("unit", "reward"))
     with pytest.raises(ParameterError):
-        offline.release_value(log, target, BUDGET, **{"noise": NoiseSource.from_seed(0), **kwargs})
+        offline.release_value(log, target, curator, **kwargs)
 
 
 def test_a_policy_that_never_agrees_has_a_public_value():

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpb_gym import Budget, SingleAgent, make_agent, offline
+from dpb_gym import Budget, SingleAgent, agent_spec, make_agent, offline
 from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline import LoggedData
 from dpb_gym.problems.base import Context, Feedback
-from dpb_gym.streams import AgentStreams
 
 BUDGET = Budget.approx(2.0, 1e-5)
 
@@ -102,8 +101,9 @@ def test_few_samples_estimate_the_same_value(log):
 
 def test_learning_from_a_log_is_observing_it(log):
     learner = offline.train_offline("adaprivate-ucb", log, BUDGET, seeds=[6], batch=50)
-    again = make_agent("adaprivate-ucb", batch=50)
-    again.begin(log.problem_info(), AgentStreams([6]), BUDGET)
+    spec = agent_spec("adaprivate-ucb", batch=50)
+    again = spec.make()
+    again.set_up(log.problem_info(), spec.streams([6], BUDGET), BUDGET)
     for i in range(len(log)):
         context = Context(i + 1, log.features[i : i + 1])
         again.observe(context, log.actions[i : i + 1], Feedback(log.rewards[i : i + 1]))
@@ -169,7 +169,7 @@ def test_agents_that_cannot_learn_from_a_log(log):
 
 
 class OutOfRange(Agent):
-    def begin(self, problem, streams, budget=None):
+    def begin(self, problem, streams, curator):
         pass
 
     def act(self, context):

@@ -77,7 +77,7 @@ def test_a_trained_agent_against_fresh_rounds():
     for name in ("ips", "snips", "dr", "switch-dr"):
         gap = abs(found[name].value - true[0])
         assert gap < 4 * math.hypot(found[name].std_error, error[0]), name
-    assert found.guarantee is agent.guarantee
+    assert found.guarantee == agent.curator.guarantee
     assert "eps=5" in found.table() and "not private" in found.table()
     json.dumps(found.to_dict())
 

@@ -100,7 +100,7 @@ def test_a_budget_is_a_field() -> None:
     model = Model(budget="eps=1,delta=1e-5")  # type: ignore[arg-type]
     assert model.budget == Budget.approx(1, 1e-5)
     assert Model.model_validate_json(model.model_dump_json()) == model
-    with pytest.raises(ValidationError, match="rho=0.5"):
+    with pytest.raises(ValidationError, match=r"rho=0\.5"):
         Model(budget="rho 1")  # type: ignore[arg-type]
 
 

@@ -399,7 +399,7 @@ def test_agents_play(agent, kwargs):
     seeds = [1, 2, 3]
     options = {"explore": 20} if agent in ("ucb-mnl", "dpmnl") else {}
     playing = make_agent(agent, **options)
-    playing.begin(problem.info, AgentStreams(seeds), budget)
+    playing.set_up(problem.info, AgentStreams(seeds), budget)
     instance = problem.instance(seeds)
     regret = np.zeros(3)
     for t in range(60):

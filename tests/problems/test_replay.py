@@ -314,3 +314,125 @@ def test_the_environment_takes_exactly_the_problems_parameters():
     for wrong in ({"ratings": 1}, {"dim": [5]}):
         with pytest.raises(ParameterError):
             replay_problem(**wrong)
+
+
+# ------------------------------------------------------------------------ without repetition
+
+
+def run_of(problem, replicates=3):
+    """Users (T, B) and candidate items (T, B, m) of a whole run."""
+    instance = problem.instance(range(replicates))
+    users, items = [], []
+    for t in range(problem.horizon):
+        context = instance.context()
+        users.append(context.users)
+        items.append(context.arms)
+        if t < problem.horizon - 1:
+            instance.advance()
+    return np.array(users), np.array(items)
+
+
+def uses(users, items):
+    """Rounds at most with one rating, and of one person, in any replicate."""
+    most = [0, 0]
+    for b in range(users.shape[1]):
+        rounds = np.bincount(users[:, b])
+        pairs = users[:, b, None] * 1000 + items[:, b]
+        most = [max(most[0], np.bincount(pairs.ravel()).max()), max(most[1], rounds.max())]
+    return most
+
+
+@pytest.mark.parametrize("protocol", ["matrix", "replay"])
+@pytest.mark.parametrize("personalised", [False, True])
+def test_no_rating_is_offered_twice_where_the_data_suffice(table, protocol, personalised):
+    kwargs = {"dim": 5, "horizon": 90, "protocol": protocol, "personalised": personalised}
+    problem = ReplayProblem(table, **kwargs)
+    users, items = run_of(problem)
+    info = problem.info
+    assert uses(users, items) == [info.rating_uses, info.person_uses] and info.rating_uses == 1
+    # No smaller limit per person fills the horizon.
+    sets = np.diff(problem._offsets) // 5
+    assert np.minimum(sets, info.person_uses - 1).sum() < 90 <= sets.sum()
+    assert not np.array_equal(users[:, 0], users[:, 1])
+    assert problem.summary()["rounds with one rating, at most"] == 1
+    again, _ = run_of(problem)
+    np.testing.assert_array_equal(users, again)
+
+
+def test_where_the_data_do_not_suffice_all_are_dealt_anew(table):
+    capacity = int((np.diff(ReplayProblem(table, dim=5)._offsets) // 5).sum())
+    for horizon, passes in ((capacity, 1), (capacity + 1, 2), (2 * capacity + 7, 3)):
+        problem = ReplayProblem(table, dim=5, horizon=horizon)
+        users, items = run_of(problem, 2)
+        assert problem.info.rating_uses == passes
+        found = uses(users, items)
+        assert found[0] == passes and found[1] <= problem.info.person_uses
+        first = uses(users[:capacity], items[:capacity])
+        assert first[0] == 1, "within one dealing nothing comes twice"
+    everyone = ReplayProblem(table, dim=5, horizon=capacity)
+    assert everyone.info.person_uses == (np.diff(everyone._offsets) // 5).max()
+
+
+def test_rounds_of_a_person_can_be_limited(table):
+    problem = ReplayProblem(table, dim=5, horizon=50, rounds_per_user=1)
+    users, items = run_of(problem)
+    assert uses(users, items) == [1, 1] == [problem.info.rating_uses, problem.info.person_uses]
+    with pytest.raises(DataError, match=r"60 test users of at most 2 rounds fill 120 .* not 300"):
+        ReplayProblem(table, dim=5, horizon=300, rounds_per_user=2)
+    # A limit that the less active reach only by repeating their ratings.
+    free = ReplayProblem(table, dim=5, horizon=300)
+    even = ReplayProblem(table, dim=5, horizon=300, rounds_per_user=5)
+    assert uses(*run_of(even)) == [even.info.rating_uses, even.info.person_uses]
+    assert even.info.person_uses == 5 < free.info.person_uses
+    assert even.info.rating_uses >= free.info.rating_uses
+    for wrong in ({"rounds_per_user": 0}, {"rounds_per_user": 2, "repeats": True}, {"repeats": 1}):
+        with pytest.raises(ParameterError):
+            ReplayProblem(table, dim=5, **wrong)
+
+
+def test_repetition_on_request_says_that_one_rating_may_be_used_in_every_round(table):
+    problem = ReplayProblem(table, dim=5, horizon=90, repeats=True)
+    assert problem.info.rating_uses == problem.info.person_uses == 90
+    users, items = run_of(problem)
+    assert uses(users, items)[0] > 1
+
+
+def test_dealing_is_fair(table):
+    """Each of a user's ratings is as likely as another to be in a set, and in each place."""
+    problem = ReplayProblem(table, dim=5, horizon=60, rounds_per_user=1)
+    low, high = problem._offsets[:2]
+    seen = np.zeros((high - low, 5))
+    came = 0
+    for seed in range(1500):
+        hidden = problem.draw_hidden(np.random.default_rng(seed))
+        rows = np.flatnonzero(hidden["users"] == 0)
+        assert len(rows) <= 1
+        for row in rows:
+            came += 1
+            seen[hidden["positions"][row] - low, np.arange(5)] += 1
+    expected = came / (high - low)
+    assert came > 1000
+    chi2 = ((seen - expected) ** 2 / expected).sum()
+    assert abs(chi2 - seen.size) < 5 * np.sqrt(2 * seen.size)
+
+
+def test_the_dealing_kernel_is_a_shuffle_per_user():
+    from dpb_gym.kernels.recommendation import deal
+
+    rng = np.random.default_rng(4)
+    sizes = np.array([7, 3, 12, 5])
+    offsets = np.append(0, np.cumsum(sizes))
+    hands = np.array([2, 0, 4, 1])
+    uniforms = rng.random(hands.sum() * 3)
+    users, positions = np.empty(7, np.int32), np.empty((7, 3), np.int32)
+    deal(uniforms, offsets, hands, users, positions)
+    draws = iter(uniforms)
+    expected = []
+    for u in range(4):
+        deck = list(range(offsets[u], offsets[u + 1]))
+        for i in range(hands[u] * 3):
+            j = i + int(next(draws) * (len(deck) - i))
+            deck[i], deck[j] = deck[j], deck[i]
+        expected += [deck[3 * h : 3 * h + 3] for h in range(hands[u])]
+    np.testing.assert_array_equal(positions, expected)
+    np.testing.assert_array_equal(users, np.repeat(np.arange(4), hands))

@@ -32,7 +32,7 @@ def play() -> Play:
     ) -> tuple[np.ndarray, np.ndarray]:
         problem = make_problem(env_id, horizon=horizon, **kwargs)
         instance = problem.instance(seeds)
-        agent.begin(problem.info, AgentStreams(seeds))
+        agent.set_up(problem.info, AgentStreams(seeds))
         actions, regrets = [], []
         for t in range(horizon):
             if t:

@@ -61,7 +61,7 @@ class TestRegistration:
 
     def test_is_not_private(self) -> None:
         agent = make_agent("sb3-ppo")
-        agent.begin(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
+        agent.set_up(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
         assert agent.guarantee is None
 
     def test_zoo_loads_without_torch(self) -> None:
@@ -78,7 +78,7 @@ class TestRegistration:
         monkeypatch.setitem(sys.modules, "stable_baselines3", None)
         agent = make_agent("sb3-ppo")
         with pytest.raises(MissingExtraError, match=r"pip install dpb-gym\[sb3\]"):
-            agent.begin(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
+            agent.set_up(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
 
     @pytest.mark.parametrize(
         ("params", "name"),
@@ -135,7 +135,7 @@ class TestBitExactness:
         torch.set_num_threads(2)
         try:
             for a in (agent, companion):
-                a.begin(problem.info, AgentStreams([4, 5]))
+                a.set_up(problem.info, AgentStreams([4, 5]))
             for t in range(40):
                 if t:
                     instance.advance()
@@ -169,7 +169,7 @@ class TestBitExactness:
         torch.set_num_threads(2)
         try:
             found = state()
-            agent.begin(made.info, AgentStreams([1, 2]))
+            agent.set_up(made.info, AgentStreams([1, 2]))
             assert state() == found
             for t in range(20):
                 if t:
@@ -258,7 +258,7 @@ class TestLearning:
         problem = make_problem("DPB/Pricing-v0", horizon=50)
         instance = problem.instance([5])
         agent = make_agent("sb3-ppo", n_steps=n, batch_size=n, n_epochs=1, gamma=gamma)
-        agent.begin(problem.info, AgentStreams([5]))
+        agent.set_up(problem.info, AgentStreams([5]))
         model = agent._learners[0].model  # type: ignore[attr-defined]
         seen: list[np.ndarray] = []
         monkeypatch.setattr(
@@ -286,7 +286,7 @@ class TestLearning:
         problem = make_problem("DPB/Recommendation-v0", horizon=50, dim=3)
         instance = problem.instance([1, 2])
         agent = make_agent("sb3-ppo", **QUICK)
-        agent.begin(problem.info, AgentStreams([1, 2]))
+        agent.set_up(problem.info, AgentStreams([1, 2]))
         for t in range(5):
             context = instance.context()
             action = agent.act(context)
@@ -305,7 +305,7 @@ class TestLearning:
         problem = make_problem("DPB/Pricing-v0", horizon=5)
         count = 400
         agent = make_agent("sb3-ppo", net_arch=(), log_std_init=-1.0)
-        agent.begin(problem.info, AgentStreams(range(count)))
+        agent.set_up(problem.info, AgentStreams(range(count)))
         prices = agent.act(problem.instance(range(count)).context())
         assert prices.shape == (count,)
         assert prices.dtype == np.float64
@@ -336,7 +336,7 @@ class TestPlackettLuce:
             "DPB/Assortment-v0", horizon=9, n_items=count, capacity=places, dim=2
         ).info
         agent = make_agent("sb3-ppo", net_arch=net_arch)
-        agent.begin(info, AgentStreams([1]))
+        agent.set_up(info, AgentStreams([1]))
         policy = policy_of(agent)
         with torch.no_grad():
             policy.action_net.weight.mul_(600.0)  # away from uniform

@@ -75,7 +75,7 @@ class TestRegistration:
     ) -> None:
         monkeypatch.setitem(sys.modules, "stable_baselines3", None)
         with pytest.raises(MissingExtraError, match=name):
-            make_agent(name).begin(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
+            make_agent(name).set_up(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ class TestBitExactness:
         torch.set_num_threads(2)
         try:
             found = state()
-            agent.begin(made.info, AgentStreams([1, 2]))
+            agent.set_up(made.info, AgentStreams([1, 2]))
             for t in range(20):
                 if t:
                     instance.advance()
@@ -185,7 +185,7 @@ class TestLearning:
         problem = make_problem("DPB/Pricing-v0", horizon=50)
         instance = problem.instance([5])
         agent = make_agent(name, **QUICK)
-        agent.begin(problem.info, AgentStreams([5]))
+        agent.set_up(problem.info, AgentStreams([5]))
         contexts, rewards = [], []
         for t in range(9):
             if t:
@@ -207,7 +207,7 @@ class TestLearning:
         problem = make_problem("DPB/Recommendation-v0", horizon=50, dim=3)
         instance = problem.instance([1, 2])
         agent = make_agent("sb3-dqn", **QUICK)
-        agent.begin(problem.info, AgentStreams([1, 2]))
+        agent.set_up(problem.info, AgentStreams([1, 2]))
         for t in range(6):
             context = instance.context()
             action = agent.act(context)
@@ -241,7 +241,7 @@ class TestLearning:
     def test_values_do_not_depend_on_the_candidates_place(self) -> None:
         problem = make_problem("DPB/Recommendation-v0", horizon=9, dim=3, n_candidates=5)
         agent = make_agent("sb3-dqn", **QUICK)
-        agent.begin(problem.info, AgentStreams([1]))
+        agent.set_up(problem.info, AgentStreams([1]))
         network = learners(agent)[0].model.q_net
         features = generator(5, Stream.FEATURES).standard_normal((1, 5, 3))
         order = [3, 1, 4, 0, 2]

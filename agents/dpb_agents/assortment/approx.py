@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from dpb_agents.assortment.dpmnl import DPMNL, Plan, _Width
-from dpb_agents.assortment.policy import Curator
-from dpb_agents.assortment.private import CURVATURE, GRADIENT_BOUND
+from dpb_agents.assortment.dpmnl import DPMNL, _Width
+from dpb_agents.assortment.policy import Releasers
+from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.privacy import (
+    Budget,
+    Curator,
+    ObjectivePerturbation,
+    PSDBall,
+    RunningSum,
+    objective_cs_approx,
+    textbook_epsilon,
+)
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, ContinualSum, Ledger, NoiseSource
-    from dpb_gym.privacy.objective import ObjectivePerturbation
 
 CALIBRATIONS = ("verified", "paper")
 CONVERSIONS = ("correct", "paper")
@@ -44,7 +47,13 @@ class Split:
     gram_delta: float
 
 
-@register_agent("dpmnl-approx", supports=["assortment"], budget="required", partial_feedback=False)
+@register_agent(
+    "dpmnl-approx",
+    supports=["assortment"],
+    protects=("joint", "user-round"),
+    budget="required",
+    partial_feedback=False,
+)
 class DPMNLApprox(DPMNL):
     """The benchmark of Cho & Sun: DPMNL with (epsilon, delta) releases (section S.3).
 
@@ -112,25 +121,39 @@ class DPMNLApprox(DPMNL):
         if sigma != "theorem-5" and calibration != "paper":
             raise ParameterError("sigma='algorithm-4' is a printed constant: calibration='paper'")
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        if budget is None:
-            raise BudgetError(
-                "dpmnl-approx is private and needs a budget, e.g. Budget.approx(1.0, 1e-5)"
-            )
-        assert problem.capacity is not None
-        T, K, d = problem.horizon, problem.capacity, problem.dim
-        asked = converted(budget, T, self.conversion)
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        if curator.budget is None:
+            return super().releasers(problem, curator)
+        T = problem.horizon
+        self._asked = converted(curator.budget, T, self.conversion)
         both = self.calibration == "verified" and self.conversion == "correct"
-        self._rho = budget.rho if both else None
-        curator = super().curator(problem, streams, asked)
+        self._rho = curator.budget.rho if both else None
+        if self.calibration == "paper" or (curator.budget.rho is not None and not both):
+            curator.as_printed("CS, section S.3")
+        made = super().releasers(problem, curator)
         if self.calibration != "paper":
-            return curator
-        mle = self._plan(T, K, d, asked).mle
-        printed = 4 * min(d, K - 1) / (self._split(asked).mle_epsilon * math.sqrt(K))
-        return replace(
-            curator, width=_PrintedWidth(mle, curator.floor, T, K, d, self.kappa, printed)
+            return made
+        mle, K, d = made.estimator.plan, problem.capacity, problem.dim
+        assert mle is not None and K is not None
+        printed = 4 * min(d, K - 1) / (self._split(self._asked).mle_epsilon * math.sqrt(K))
+        return replace(made, width=_PrintedWidth(mle, made.floor, T, K, d, self.kappa, printed))
+
+    def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
+        if curator.budget is None:
+            return super()._estimator(curator, T, K, d)
+        mle = self._mle(T, K, d)
+        return ChoiceMLE(curator, K, d, T, calls=self.max_updates, printed=mle, share=self.share)
+
+    def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
+        return RunningSum(
+            curator,
+            symmetric=d,
+            clip=PSDBall(float(K)),
+            mechanism="binary-tree",
+            every=min(self.every, T),
+            sigma=self._gram_sigma(T, K) if curator.private else None,
+            share=1 - self.share,
+            what="Gram matrix of the offered items",
         )
 
     def _split(self, budget: Budget) -> Split:
@@ -143,10 +166,14 @@ class DPMNLApprox(DPMNL):
             one = advanced_composition(epsilon, calls, delta / 2)
         return Split(epsilon, one, delta / (2 * calls), budget.epsilon - epsilon, delta)
 
-    def _plan(self, T: int, K: int, d: int, budget: Budget) -> Plan:
-        from dpb_gym.privacy import objective_cs_approx
+    def _gram_sigma(self, T: int, K: int) -> float:
+        """sqrt(32 m K) log(4/delta) / epsilon, symmetrised as (N + N')/sqrt 2: diagonal sqrt 2."""
+        split, m = self._split(self._asked), 1 + math.ceil(math.log2(T))
+        noise = math.sqrt(32 * m * K) * math.log(4 / split.gram_delta) / split.gram_epsilon
+        return noise * math.sqrt(2) * (1.0 if self.calibration == "paper" else math.sqrt(K))
 
-        split = self._split(budget)
+    def _mle(self, T: int, K: int, d: int) -> ObjectivePerturbation:
+        split = self._split(self._asked)
         paper = self.calibration == "paper"
         if paper and K == 1:
             raise ParameterError(
@@ -171,15 +198,11 @@ class DPMNLApprox(DPMNL):
         if self.sigma == "algorithm-4":
             event = replace(mle.event, sigma=2 * mle.sigma)
             mle = replace(mle, sigma=2 * mle.sigma, event=event)
-        # sqrt(32 m K) log(4/delta) / epsilon, symmetrised as (N + N')/sqrt 2: diagonal sqrt 2
-        m = 1 + math.ceil(math.log2(T))
-        noise = math.sqrt(32 * m * K) * math.log(4 / split.gram_delta) / split.gram_epsilon
-        noise *= math.sqrt(2) * (1.0 if paper else math.sqrt(K))
         if self._rho is not None:
             # a record enters bit_length(T) nodes of the tree at distance sqrt(2) K
-            left = self._rho - T.bit_length() * (K / noise) ** 2
+            left = self._rho - T.bit_length() * (K / self._gram_sigma(T, K)) ** 2
             mle = calibrated(self._eigenvalue(calibrated, left))
-        return Plan(mle, 1 / noise**2)
+        return mle
 
     def _eigenvalue(
         self, calibrated: Callable[[float], ObjectivePerturbation], rho: float
@@ -187,7 +210,7 @@ class DPMNLApprox(DPMNL):
         """Smallest eigenvalue, hence ridge, at which all MLEs together are rho-zCDP."""
 
         def fits(value: float) -> bool:
-            return self.max_updates * calibrated(value).rho <= rho * (1 - 1e-9)
+            return self.max_updates * calibrated(value).event.zcdp <= rho * (1 - 1e-9)
 
         low = high = CURVATURE
         while not fits(high):
@@ -202,29 +225,9 @@ class DPMNLApprox(DPMNL):
             low, high = (low, middle) if fits(middle) else (middle, high)
         return high
 
-    def _gram(
-        self, rho: float, T: int, K: int, d: int, B: int, noise: NoiseSource, ledger: Ledger
-    ) -> ContinualSum:
-        from dpb_gym.privacy import ContinualSum, PSDBall
-
-        return ContinualSum(
-            self.mechanism,
-            horizon=T,
-            symmetric=d,
-            replicates=B,
-            clip=PSDBall(float(K)),
-            sigma=rho**-0.5,
-            every=min(self.every, T),
-            noise=noise,
-            ledger=ledger,
-            what="Gram matrix of the offered items",
-        )
-
 
 def converted(budget: Budget, horizon: int, conversion: str) -> Budget:
     """The (epsilon, delta) budget of the benchmark; one given as such is returned as it is."""
-    from dpb_gym.privacy import Budget, textbook_epsilon
-
     if budget.rho is None:
         return budget
     delta = horizon**-2.0

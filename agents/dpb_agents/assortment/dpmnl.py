@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from dpb_agents.assortment.policy import Curator, MNLPolicy
-from dpb_agents.assortment.private import CURVATURE, GRADIENT_BOUND, PrivateMLE
+from dpb_agents.assortment.policy import MNLPolicy, Releasers
+from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
+from dpb_gym.privacy import (
+    Curator,
+    ObjectivePerturbation,
+    PSDBall,
+    RunningSum,
+    gaussian_sigma,
+    objective_cs,
+)
+from dpb_gym.privacy.releasers.mechanisms import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, ContinualSum, Event, Ledger, NoiseSource
-    from dpb_gym.privacy.objective import ObjectivePerturbation
 
 CALIBRATIONS = ("verified", "zcdp", "paper")
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What DPMNL spends: the MLE's calibration and zCDP of the Gram sum."""
-
-    mle: ObjectivePerturbation
-    gram_rho: float
-
-
-@register_agent("dpmnl", supports=["assortment"], budget="required", partial_feedback=False)
+@register_agent(
+    "dpmnl",
+    supports=["assortment"],
+    protects=("joint", "user-round"),
+    budget="required",
+    partial_feedback=False,
+)
 class DPMNL(MNLPolicy):
     """DPMNL: private MLE and private Gram matrix under UCB-MNL's policy (Cho & Sun).
 
@@ -82,83 +82,51 @@ class DPMNL(MNLPolicy):
         self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
         self.kappa = validation.real("kappa", kappa, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        from dpb_gym.privacy import Ledger, NoiseSource
-
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.capacity is not None
-        if budget is None:
-            raise BudgetError("dpmnl is private and needs a budget, e.g. Budget.zcdp(1.0)")
-        T, K, d, B = problem.horizon, problem.capacity, problem.dim, streams.replicates
-        plan = self._plan(T, K, d, budget)
-        # the paper's constants cost more than they claim, so they get a ledger without bound
-        ledger = Ledger(None if self.calibration == "paper" else budget)
-        noise = NoiseSource(streams.noise)
-        gram = self._gram(plan.gram_rho, T, K, d, B, noise, ledger)
-        estimator = PrivateMLE(plan.mle, self.max_updates, B, K, T, noise, ledger)
-        self.guarantee = ledger.guarantee
+        T, K, d = problem.horizon, problem.capacity, problem.dim
+        estimator, gram = self._estimator(curator, T, K, d), self._gram(curator, T, K, d)
         bound = self._noise_bound(gram, T, d)
-        return Curator(
+        return Releasers(
             estimator=estimator,
             gram=gram,
-            shift=2 * bound,
+            shift=2 * bound if curator.private else 1.0,
             floor=bound,
-            max_updates=self.max_updates,
-            width=_Width(plan.mle, bound, T, K, d, self.kappa),
+            max_updates=self.max_updates if curator.private else None,
+            width=_Width(estimator.plan, bound, T, K, d, self.kappa),
             clip=True,
         )
 
-    def _plan(self, T: int, K: int, d: int, budget: Budget) -> Plan:
-        from dpb_gym.privacy import GaussianEvent, calibrate_objective, fit_rho, objective_cs
+    def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
+        D, paper = self.max_updates, None
+        if self.calibration == "paper" and curator.budget is not None:
+            if curator.budget.rho is None:
+                raise BudgetError("calibration='paper' takes a zCDP budget, 'rho=1' say")
+            curator.as_printed("CS, Theorem 1")
+            rho = self.share * curator.budget.rho / D
+            paper = objective_cs(rho, dim=d, rank=min(d, K - 1), records=T)
+        method = "verified" if paper else self.calibration
+        return ChoiceMLE(curator, K, d, T, calls=D, method=method, printed=paper, share=self.share)
 
-        D = self.max_updates
-        if self.calibration == "paper":
-            if budget.rho is None:
-                raise BudgetError("calibration='paper' takes a zCDP budget, Budget.zcdp(rho)")
-            mle = objective_cs(self.share * budget.rho / D, dim=d, rank=min(d, K - 1), records=T)
-            return Plan(mle, (1 - self.share) * budget.rho)
-
-        def plan(rho: float) -> Plan:
-            mle = calibrate_objective(
-                self.share * rho,
-                dim=d,
-                gradient_bound=GRADIENT_BOUND,
-                curvature=CURVATURE,
-                calls=D,
-                records=T,
-                method=self.calibration,
-            )
-            return Plan(mle, (1 - self.share) * rho)
-
-        def events(rho: float) -> list[Event]:
-            made = plan(rho)
-            gram = GaussianEvent(math.sqrt(0.5 / made.gram_rho), 1.0)
-            return [gram, *[made.mle.event] * D]
-
-        return plan(fit_rho(budget, events))
-
-    def _gram(
-        self, rho: float, T: int, K: int, d: int, B: int, noise: NoiseSource, ledger: Ledger
-    ) -> ContinualSum:
-        from dpb_gym.privacy import ContinualSum, PSDBall
-
-        # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
-        paper = self.calibration == "paper"
-        return ContinualSum(
-            self.mechanism,
-            horizon=T,
+    def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
+        sigma = None
+        if self.calibration == "paper" and curator.budget is not None:
+            # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
+            rho = (1 - self.share) * (curator.budget.rho or 0.0)
+            gain = make_mechanism(self.mechanism, T // min(self.every, T)).gain
+            sigma = gaussian_sigma(rho * K, math.sqrt(2.0) * K * gain)
+        return RunningSum(
+            curator,
             symmetric=d,
-            replicates=B,
             clip=PSDBall(float(K)),
-            rho=rho * K if paper else rho,
+            mechanism=self.mechanism,
             every=min(self.every, T),
-            noise=noise,
-            ledger=ledger,
+            sigma=sigma,
+            share=1 - self.share,
             what="Gram matrix of the offered items",
         )
 
-    def _noise_bound(self, gram: ContinualSum, T: int, d: int) -> float:
+    def _noise_bound(self, gram: RunningSum, T: int, d: int) -> float:
         """lambda: bounds the operator norm of the Gram matrix's noise."""
         if self.calibration == "paper":
             return gram.noise_std_max * _lemma_s6(d, T)
@@ -171,10 +139,17 @@ class _Width:
     """alpha_t of CS, Lemma S10, with the plan's own ridge and noise."""
 
     def __init__(
-        self, mle: ObjectivePerturbation, bound: float, T: int, K: int, d: int, kappa: float
+        self,
+        mle: ObjectivePerturbation | None,
+        bound: float,
+        T: int,
+        K: int,
+        d: int,
+        kappa: float,
     ) -> None:
         self.d, self.kappa = d, kappa
-        self.fixed = mle.ridge / math.sqrt(K) + mle.sigma * math.sqrt(4 * d * math.log(T) / K)
+        ridge, sigma = (mle.ridge, mle.sigma) if mle is not None else (1.0, 0.0)
+        self.fixed = ridge / math.sqrt(K) + sigma * math.sqrt(4 * d * math.log(T) / K)
         self.shifted = math.sqrt(3 * bound)
 
     def __call__(self, t: int) -> float:

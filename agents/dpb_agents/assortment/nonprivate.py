@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpb_agents.assortment.policy import Curator, MNLPolicy
-from dpb_agents.assortment.records import ExactMLE
+from dpb_agents.assortment.policy import MNLPolicy, Releasers
+from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,12 @@ class ExactMNL(MNLPolicy):
         self.kappa = validation.real("kappa", kappa, 0.0, open_low=True)
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        from dpb_gym.privacy import ExactSum
-
-        B, d = streams.replicates, problem.dim
-        assert problem.capacity is not None
-        return Curator(
-            estimator=ExactMLE(B, problem.capacity, d, problem.horizon, self.ridge),
-            gram=ExactSum((d, d), B),
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        d, K = problem.dim, problem.capacity
+        assert K is not None
+        return Releasers(
+            estimator=ChoiceMLE(curator, K, d, problem.horizon, ridge=self.ridge),
+            gram=curator.running_sum(symmetric=d),
             shift=self.ridge,
             floor=0.0,
             max_updates=None,

@@ -14,13 +14,18 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 # A typical trace of one choice's curvature; it is below 1 for features in the unit ball.
 CURVATURE_RATE = 0.6
 
 
-@register_agent("one-pass-mnl", supports=["assortment"], budget="optional", partial_feedback=False)
+@register_agent(
+    "one-pass-mnl",
+    supports=["assortment"],
+    protects=("joint", "user-round"),
+    partial_feedback=False,
+)
 class OnePassMNL(OnePassNewton):
     """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
 
@@ -51,7 +56,6 @@ class OnePassMNL(OnePassNewton):
         every: See `Design`.
 
     Attributes:
-        ledger: What was released, None without a budget.
         releaser: Takes the raw records; the policy reads its releases only.
 
     Raises:
@@ -75,13 +79,11 @@ class OnePassMNL(OnePassNewton):
             norm, reach, clip, share, start, Design(mechanism, first, ratio, decay, every)
         )
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise AgentError(f"one-pass-mnl plays assortment problems, not {problem.kind}")
         rate = CURVATURE_RATE / problem.dim
-        self.open(problem, streams, budget, notion="joint", bound=1.0, radius=self.clip, rate=rate)
+        self.open(problem, curator, bound=1.0, radius=self.clip, rate=rate)
         B, N, d = streams.replicates, problem.n_items, problem.dim
         self._shape = (N, problem.capacity)
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0

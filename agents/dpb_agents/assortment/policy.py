@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
-from dpb_agents.assortment.records import Estimator
+from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
@@ -23,15 +23,15 @@ from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams, BlockDraws
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Releaser
+    from dpb_gym.privacy import Curator, RunningSum
 
 Array = NDArray[Any]
 RULES = ("greedy", "ucb", "ts")
 
 
 @dataclass(frozen=True)
-class Curator:
-    """Everything that stands between the raw records and the policy.
+class Releasers:
+    """What tells the policy theta and V.
 
     Attributes:
         estimator: Releases theta.
@@ -43,8 +43,8 @@ class Curator:
         clip: Whether features enter the Gram matrix moved into the unit ball.
     """
 
-    estimator: Estimator
-    gram: Releaser
+    estimator: ChoiceMLE
+    gram: RunningSum
     shift: float
     floor: float
     max_updates: int | None
@@ -63,7 +63,7 @@ class MNLPolicy(Agent):
     random start and then whenever det V has grown by the factor `growth` since its last
     renewal (erratum A6), so O(d log T) times.
 
-    A subclass says in `curator` who releases theta and V.
+    A subclass says in `releasers` who releases theta and V.
     """
 
     def __init__(
@@ -76,20 +76,16 @@ class MNLPolicy(Agent):
         self.samples = None if samples is None else validation.integer("samples", samples, 1)
 
     @abstractmethod
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        """Makes the releasers for fresh replicates; sets `guarantee` if there is one."""
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        """Makes the releasers for fresh replicates."""
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise AgentError(f"{type(self).__name__} plays assortment problems, not {problem.kind}")
         B, N, K, d = streams.replicates, problem.n_items, problem.capacity, problem.dim
         self._n_items, self._capacity = N, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
-        self._curator = self.curator(problem, streams, budget)
+        self._releasers = self.releasers(problem, curator)
         # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
         # blocks never mixes them.
         spawned = [generator.spawn(2) for generator in streams.agent]
@@ -119,7 +115,7 @@ class MNLPolicy(Agent):
             zoo.slates.random_slates(self._uniforms.next(), self._n_items, slates)
             return slates
         assert context.revenues is not None
-        width = 0.0 if self.rule == "greedy" else self.scale * self._curator.width(context.t)
+        width = 0.0 if self.rule == "greedy" else self.scale * self._releasers.width(context.t)
         known = (context.features, context.revenues, self._equal, self._theta, self._root, width)
         if self.rule == "ts":
             zoo.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
@@ -128,27 +124,27 @@ class MNLPolicy(Agent):
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        curator = self._curator
+        known = self._releasers
         assert feedback.choice is not None
-        curator.estimator.add(context.features, action, feedback.choice)
-        zoo.choices.slate_grams(context.features, action, curator.clip, self._grams)
-        curator.gram.add(self._grams)
+        known.estimator.add(context.features, action, feedback.choice)
+        zoo.choices.slate_grams(context.features, action, known.clip, self._grams)
+        known.gram.add(self._grams)
         if context.t < self.explore:
             return
-        self._refresh(curator.gram.release())
+        self._refresh(known.gram.value)
         due = self._logdet > self._updated_at + math.log(self.growth)
         if context.t == self.explore:
             due[:] = True
-        if curator.max_updates is not None:
-            due &= self._updates < curator.max_updates
+        if known.max_updates is not None:
+            due &= self._updates < known.max_updates
         if due.any():
-            self._theta = curator.estimator.release(due)
+            self._theta = known.estimator.release(due)
             self._updates += due
             self._updated_at[due] = self._logdet[due]
 
     def _refresh(self, gram: Array) -> None:
         """Takes a released Gram matrix: root and log-determinant of V."""
-        shift, floor = self._curator.shift, self._curator.floor
+        shift, floor = self._releasers.shift, self._releasers.floor
         state = (self._root, self._logdet, self._ok)
         zoo.slates.roots(gram, shift, floor, *state)
         if self._ok.all():

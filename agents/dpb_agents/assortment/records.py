@@ -1,4 +1,4 @@
-"""The raw choice records of B replicates and the exact maximum-likelihood releaser.
+"""The raw choice records of B replicates and their maximum likelihood, private or exact.
 
 Everything here stands on the curator's side of the privacy boundary: it holds raw records
 and hands out estimates. Policies never import the records, only what `release` returns.
@@ -6,27 +6,20 @@ and hands out estimates. Policies never import the records, only what `release` 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.privacy import Curator, Minimiser
 
 Array = NDArray[Any]
 FIRST_CAPACITY = 256
-
-
-class Estimator(Protocol):
-    """Raw choice records in, estimates of theta out."""
-
-    def add(self, features: Array, slates: Array, choice: Array) -> None:
-        """Ingests one record per replicate: features ``(B, N, d)``, slates ``(B, K)``
-        without repeated items, choice ``(B,)`` (position in the slate or -1)."""
-
-    def release(self, due: Array) -> Array:
-        """Estimates ``(B, d)``, renewed where `due` ``(B,)`` is True."""
+GRADIENT_BOUND = 2.0  # ||x|| <= 1, outside option (CS, section S.1.3)
+CURVATURE = 1.0  # trace of a record's Hessian, the covariance of vectors in the ball (A3)
+DECREMENT = 1e-4  # squared Newton decrement of the exact fit before its last step
 
 
 class ChoiceRecords:
@@ -78,60 +71,62 @@ class ChoiceRecords:
             setattr(self, name, new)
 
 
-class ExactMLE:
-    """Ridge-regularised maximum likelihood of the multinomial logit, without noise.
+class ChoiceMLE(Minimiser):
+    """Maximum likelihood of the multinomial logit on stored records.
 
-    The non-private twin of objective perturbation: the same loss, the same Newton
-    method, no noise. A release costs O(n K d^2); between releases nothing is computed.
+    Under a budget objective perturbation: features are moved into the unit ball before they are
+    stored, so the bounds that the calibration assumes hold for every record (erratum A8).
+    Without one, a ridge-regularised fit of the features as they are, whose Newton steps start
+    from the last estimate.
 
     Args:
-        replicates: Number of replicates B.
+        curator: Whose budget it uses.
         slots: Largest size of a slate, K.
         dim: Dimension d.
         horizon: Largest number of records per replicate.
-        ridge: Weight of ``||theta||^2 / 2``, positive.
-        tolerance: Squared Newton decrement (twice the excess loss, about) of the point
-            before the last step.
+        **options: See `Minimiser`.
     """
 
     def __init__(
-        self,
-        replicates: int,
-        slots: int,
-        dim: int,
-        horizon: int,
-        ridge: float = 1.0,
-        tolerance: float = 1e-4,
+        self, curator: Curator, slots: int, dim: int, horizon: int, **options: Any
     ) -> None:
-        self.records = ChoiceRecords(replicates, slots, dim, horizon)
-        self.ridge = ridge
-        self.tolerance = tolerance
-        self._theta = np.zeros((replicates, dim))
-        self._linear = np.zeros((replicates, dim))
-        self._hessian = np.zeros((replicates, dim, dim))
-        self._seen = np.zeros(replicates, np.int64)
-        self._norm = np.zeros(replicates)
+        B = curator.replicates
+        self.records = ChoiceRecords(B, slots, dim, horizon, clip=curator.private)
+        self._theta = np.zeros((B, dim))
+        self._hessian = np.zeros((B, dim, dim))
+        self._seen = np.zeros(B, np.int64)
+        self._norm = np.zeros(B)
+        super().__init__(
+            curator,
+            dim,
+            gradient_bound=GRADIENT_BOUND,
+            curvature=CURVATURE,
+            records=horizon,
+            **options,
+        )
 
     def add(self, features: Array, slates: Array, choice: Array) -> None:
-        """Stores one record per replicate; see `Estimator.add`."""
+        """Stores one record per replicate: features ``(B, N, d)``, slates ``(B, K)`` without
+        repeated items, choice ``(B,)`` (position in the slate or -1)."""
         self.records.add(features, slates, choice)
 
-    def release(self, due: Array) -> Array:
-        """Estimates ``(B, d)``, renewed by warm-started Newton steps where `due`."""
-        records = self.records
+    def minimise(
+        self, due: Array, linear: Array, ridge: float, tolerance: float
+    ) -> tuple[Array, Array]:
+        records, exact = self.records, self.plan is None
         zoo.choices.newton(
             records.x,
             records.offered,
             records.chosen,
             records.count,
             due,
-            self.ridge,
-            self._linear,
-            self.tolerance,
-            0.0,
+            ridge,
+            linear,
+            DECREMENT if exact else 0.0,
+            0.0 if exact else tolerance,
             self._theta,
             self._hessian,
-            self._seen,
+            self._seen if exact else np.zeros(len(due), np.int64),
             self._norm,
         )
-        return self._theta.copy()
+        return self._theta, self._norm

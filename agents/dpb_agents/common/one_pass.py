@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_agents.common.weighted_sums import Estimate, Releases, Sums
+from dpb_agents.common.weighted_sums import Estimate, Releases
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.privacy import Schedule, WeightedSum
+from dpb_gym.privacy import Schedule
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Bound, Budget, Ledger, NoiseSource
+    from dpb_gym.privacy import Bound, Budget, Curator, Sum
 
 Array = NDArray[Any]
 MECHANISMS = ("weighted", "blt", "sqrt-toeplitz", "binary-tree")
@@ -65,34 +64,28 @@ class Design:
 
 def open_sums(
     design: Design,
+    curator: Curator,
     *,
     width: int,
     horizon: int,
-    replicates: int,
     start: int,
     sensitivity: float,
-    budget: Budget | None,
-    ledger: Ledger | None,
-    noise: NoiseSource,
     what: str,
     unit_noise: float,
     spread: float,
     signal: float,
     clip: Bound | None = None,
     plan: Callable[[float], Schedule] | None = None,
-) -> tuple[Sums, Releases]:
+) -> tuple[Sum, Releases]:
     """Makes the releaser of a row of running sums, and the policy's side of it.
 
     Args:
         design: See `Design`.
+        curator: Without a budget the sums are exact.
         width: Numbers per record.
         horizon: Largest number of records per replicate.
-        replicates: Number of replicates B.
         start: First release of the exact sums, and the earliest of the noisy ones.
         sensitivity: Largest distance between a record and its replacement.
-        budget: None for exact releases.
-        ledger: None exactly if `budget` is.
-        noise: Source of the noise.
         what: What is released, in words.
         unit_noise: Standard deviation that noise of standard deviation 1 in the row causes in
             one coordinate of the response that the estimate is made of.
@@ -103,53 +96,28 @@ def open_sums(
         plan: Makes the schedule of ``"weighted"`` from the noise of one release at scale 1 in
             a coordinate of the response, instead of `Schedule.geometric`.
     """
-    from dpb_gym.privacy import ContinualSum, ExactSum, equivalent_rho, gaussian_sigma
+    from dpb_gym.privacy import RunningSum, WeightedSum
 
-    if budget is None:
-        # exact sums may be released often: nothing is spent
-        fine = Schedule.geometric(horizon, start, design.ratio**0.2, 0.0)
-        schedule = Schedule.unweighted(fine.ends)
-        exact = ExactSum(width, replicates, clip=clip, horizon=horizon, what=what)
-        return exact, Releases(schedule)
-    assert ledger is not None
-    rho = equivalent_rho(budget)
-    if design.mechanism != "weighted":
+    def schedule(sigma: float) -> Schedule:
+        if not curator.private:
+            # exact sums may be released often: nothing is spent
+            fine = Schedule.geometric(horizon, start, design.ratio**0.2, 0.0)
+            return Schedule.unweighted(fine.ends)
+        if plan is not None:
+            return plan(sigma * unit_noise)
+        first = max(start, design.first * sigma * unit_noise / signal)
+        return Schedule.geometric(horizon, first, design.ratio, design.decay)
+
+    bounds = {"clip": clip, "sensitivity": sensitivity, "horizon": horizon, "what": what}
+    if curator.private and design.mechanism != "weighted":
         every = min(design.every, horizon)
-        continual = ContinualSum(
-            design.mechanism,
-            horizon=horizon,
-            dim=width,
-            replicates=replicates,
-            clip=clip,
-            sensitivity=sensitivity,
-            rho=rho,
-            every=every,
-            noise=noise,
-            ledger=ledger,
-            what=what,
-        )
+        continual = RunningSum(curator, width, mechanism=design.mechanism, every=every, **bounds)
         return continual, Releases(Schedule.unweighted(np.arange(1, continual.steps + 1) * every))
-    sigma = gaussian_sigma(rho, sensitivity)
-    even = sigma * unit_noise / signal
-    first = max(start, design.first * even)
-    if plan is None:
-        schedule = Schedule.geometric(horizon, first, design.ratio, design.decay)
-    else:
-        schedule = plan(sigma * unit_noise)
-    weighted = WeightedSum(
-        width,
-        replicates,
-        horizon,
-        schedule,
-        sensitivity=sensitivity,
-        sigma=sigma,
-        noise=noise,
-        ledger=ledger,
-        what=what,
-        clip=clip,
-    )
-    combinations = schedule.best_weights(sigma * unit_noise, spread)
-    return weighted, Releases(schedule, combinations, sigma)
+    weighted = WeightedSum(curator, width, schedule=schedule, **bounds)
+    if not curator.private:
+        return weighted, Releases(weighted.schedule)
+    combinations = weighted.schedule.best_weights(weighted.sigma * unit_noise, spread)
+    return weighted, Releases(weighted.schedule, combinations, weighted.sigma)
 
 
 def solve(
@@ -265,7 +233,6 @@ class OnePassNewton(Agent):
         layout: What the rows hold.
         prior_norm: Prior size of theta in use.
         rounds: Records per replicate so far.
-        ledger: What was released, None without a budget.
         releaser: Takes the raw records; the policy reads its releases only.
     """
 
@@ -279,16 +246,13 @@ class OnePassNewton(Agent):
         self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
         self.start = validation.integer("start", start, 1)
         self.design = design
-        self.ledger: Ledger | None = None
-        self.releaser: Sums
+        self.releaser: Sum
 
     def open(
         self,
         problem: ProblemInfo,
-        streams: AgentStreams,
-        budget: Budget | None,
+        curator: Curator,
         *,
-        notion: str,
         bound: float,
         radius: float,
         rate: float,
@@ -297,35 +261,26 @@ class OnePassNewton(Agent):
 
         Args:
             problem: The problem.
-            streams: Random streams.
-            budget: None for exact releases.
-            notion: Of the guarantee.
+            curator: Without a budget releases are exact.
             bound: Largest Frobenius norm of one record's curvature.
             radius: Largest norm of one record's response.
             rate: A typical eigenvalue of one record's curvature, for the schedule.
         """
-        from dpb_gym.privacy import Ledger, NoiseSource
-
-        B, d = streams.replicates, problem.dim
+        B, d = curator.replicates, problem.dim
         self.layout = CurvatureRows(d, bound, radius, self.share)
-        self.prior_norm = self.choose_norm(problem.horizon, budget, rate)
-        self.ledger = None if budget is None else Ledger(budget, notion=notion)
+        self.prior_norm = self.choose_norm(problem.horizon, curator.budget, rate)
         self.releaser, self._releases = open_sums(
             self.design,
+            curator,
             width=self.layout.width,
             horizon=problem.horizon,
-            replicates=B,
             start=self.start,
             sensitivity=1.0,
-            budget=budget,
-            ledger=self.ledger,
-            noise=NoiseSource(streams.noise),
             what="running sums of curvature and response",
             unit_noise=self.layout.unit_noise(self.prior_norm),
             spread=rate,
             signal=rate * self.prior_norm / math.sqrt(d),
         )
-        self.guarantee = None if self.ledger is None else self.ledger.guarantee
         self.theta = np.zeros((B, d))
         self.rows = np.empty((B, self.layout.width))
         self._clipped = np.zeros(B, np.int64)
@@ -340,15 +295,10 @@ class OnePassNewton(Agent):
         """Round after which theta moves for the first time."""
         return int(self._releases.schedule.ends[0])
 
-    @property
-    def clipped_count(self) -> Array:
-        """Records that were clipped so far, ``(B,)``; a raw statistic, not released."""
-        return self._clipped
-
     def take(self) -> None:
         """Hands `rows` to the releaser and renews theta when there is a release."""
         self.releaser.add(self.rows)
         self.rounds += 1
         if self._releases.due(self.rounds):
-            estimate = self._releases.take(self.releaser.release(), self.releaser.noise_std)
+            estimate = self._releases.take(self.releaser.value, self.releaser.noise_std)
             self.theta = self.layout.solve(estimate, norm=self.prior_norm, reach=self.reach)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import AgentError
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -24,9 +24,7 @@ class OraclePolicy(Agent):
     def attach(self, instance: Instance) -> None:
         self._instance = instance
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if self._instance is None:
             raise AgentError("the oracle must be attached to a running environment before begin()")
         if self._instance.replicates != streams.replicates:

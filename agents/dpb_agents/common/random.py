@@ -6,7 +6,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_gym.agent import Agent, register_agent
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -18,9 +18,7 @@ class RandomPolicy(Agent):
     The yardstick of normalised scores (random = 0).
     """
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem = problem
         shape: tuple[int, ...] = ()
         if problem.kind == "assortment":

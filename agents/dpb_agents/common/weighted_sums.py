@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,23 +10,6 @@ from numpy.typing import NDArray
 from dpb_gym.privacy import Combinations, Schedule
 
 Array = NDArray[Any]
-
-
-class Sums(Protocol):
-    """What the agents need of a releaser."""
-
-    @property
-    def noise_std(self) -> float: ...
-
-    @property
-    def rounds(self) -> int: ...
-
-    @property
-    def clipped_count(self) -> Array: ...
-
-    def add(self, records: Array, directions: Array | None = None) -> None: ...
-
-    def release(self) -> Array: ...
 
 
 class Estimate(NamedTuple):

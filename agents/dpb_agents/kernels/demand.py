@@ -11,7 +11,7 @@ from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import log
 from dpb_gym.kernels.linalg import dot_one
 from dpb_gym.kernels.newton import minimise
-from dpb_gym.kernels.pricing import add_demand
+from dpb_gym.kernels.pricing import add_demands_one
 
 FEATURES, PRICE, DEMAND, SHAPE = 1, 2, 3, 4
 INSIDE = 1.0 - 1e-6
@@ -157,16 +157,16 @@ def grams(features, price, out):
 
 @jit
 def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss, gradient, hessian):
-    """Adds the losses of the first n records, an objective of `minimise`.
+    """Adds `pricing.add_demands_one` of every replicate, an objective of `minimise`.
 
     Args:
-        features: x of the records, ``(B, capacity, d - 1)``.
-        price: ``(B, capacity)``.
-        demand: ``(B, capacity)``, times `unit`.
-        unit: 1, or the integer that stands for a demand of 1.
-        n: Number of records, <= capacity.
-        model: `pricing.LOGISTIC` or `pricing.GAUSSIAN`.
-        zeta: Link scale of the logistic model.
+        features: ``(B, records, d - 1)``.
+        price: ``(B, records)``.
+        demand: ``(B, records)``.
+        unit: See there.
+        n: The same.
+        model: The same.
+        zeta: The same.
         due: ``(B,)``: which replicates count.
         theta: ``(B, d)``.
         loss: ``(B,)``, in place.
@@ -176,12 +176,9 @@ def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss,
     B, d = theta.shape
     phi = np.empty(d)
     for b in range(B):
-        if not due[b]:
-            continue
-        for i in range(n):
-            terms = (theta[b], gradient[b], hessian[b], phi)
-            y = demand[b, i] / unit
-            loss[b] += add_demand(features[b, i], price[b, i], y, model, zeta, *terms)
+        if due[b]:
+            records = (features[b], price[b], demand[b], unit, n, model, zeta)
+            loss[b] += add_demands_one(*records, theta[b], gradient[b], hessian[b], phi)
 
 
 def newton(

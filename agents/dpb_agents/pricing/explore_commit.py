@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import validation
@@ -17,7 +18,7 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 
 class _Exact(GLMPolicy):
@@ -27,17 +28,18 @@ class _Exact(GLMPolicy):
         super().__init__("greedy", explore, 0.0, growth)
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        T, d, B = problem.horizon, problem.dim, streams.replicates
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        T, d, B = problem.horizon, problem.dim, curator.replicates
         assert problem.demand is not None
         estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        return Curator(estimator, None, self.ridge)
+        return Releasers(estimator, None, self.ridge)
 
 
 @register_agent(
-    "explore-commit-pricing", supports=["pricing"], budget="optional", partial_feedback=False
+    "explore-commit-pricing",
+    supports=["pricing"],
+    protects=("anticipating", "user-round"),
+    partial_feedback=False,
 )
 class ExploreCommit(_Exact):
     """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
@@ -63,33 +65,17 @@ class ExploreCommit(_Exact):
         self._explore = explore
         self.demand_bound = validation.real("demand_bound", demand_bound, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        from dpb_gym.privacy import Ledger, NoiseSource, calibrate_objective
-
-        T, d, B = problem.horizon, problem.dim, streams.replicates
-        if self._explore is None:
-            power = 1 / 2 if budget is None else 2 / 3
-            self.explore = max(1, min(math.ceil((d * T) ** power), T // 4))
-        self.guarantee = None
-        curator = super().curator(problem, streams, budget)
-        if budget is None:
-            return Curator(curator.estimator, None, self.ridge, max_updates=1)
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        T, d = problem.horizon, problem.dim
         assert problem.demand is not None
+        if self._explore is None:
+            power = 2 / 3 if curator.private else 1 / 2
+            self.explore = max(1, min(math.ceil((d * T) ** power), T // 4))
+        if not curator.private:
+            return replace(super().releasers(problem, curator), max_updates=1)
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
-        records = max(1, min(self.explore, T))
-        plan = calibrate_objective(
-            budget,
-            dim=d,
-            gradient_bound=demand.gradient_bound,
-            curvature=demand.curvature,
-            records=records,
-        )
-        ledger = Ledger(budget, notion="anticipating")
-        estimator = PrivateMLE(plan, 1, B, records, demand, NoiseSource(streams.noise), ledger)
-        self.guarantee = ledger.guarantee
-        return Curator(estimator, None, self.ridge, max_updates=1)
+        estimator = PrivateMLE(curator, d, max(1, min(self.explore, T)), demand)
+        return Releasers(estimator, None, self.ridge, max_updates=1)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         if self._rounds < max(1, self._start.shape[1]):
@@ -117,10 +103,8 @@ class MLECycle(_Exact):
         self.first = validation.integer("first", first, 2)
         self.tests = validation.choice("tests", tests, ("sqrt", "dim"))
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
-        super().begin(problem, streams, budget)
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        super().begin(problem, streams, curator)
         self._uniforms = streams.uniforms()
         self._dim, self._horizon = problem.dim, problem.horizon
         self._open(0, self.first)
@@ -167,10 +151,8 @@ class ControlledVariance(_Exact):
         super().__init__(explore, growth, ridge)
         self.width = validation.real("width", width, 0.0, 1.0)
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
-        super().begin(problem, streams, budget)
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        super().begin(problem, streams, curator)
         self._total = np.zeros(streams.replicates)
 
     def act(self, context: Context) -> Array:

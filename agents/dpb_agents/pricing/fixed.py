@@ -9,7 +9,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -54,9 +54,7 @@ class FixedPrice(Agent):
         self.price = None if price is None else validation.real("price", price, 0.0, 1.0)
         self.scale = None if scale is None else validation.real("scale", scale, 0.0, open_low=True)
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise AgentError(f"fixed-price plays pricing problems, not {problem.kind}")
         T = problem.horizon

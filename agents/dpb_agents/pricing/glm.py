@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 
 @register_agent("greedy-pricing", supports=["pricing"], rule="greedy", growth=1.25)
@@ -45,15 +44,9 @@ class GLMPricing(GLMPolicy):
         super().__init__(rule, explore, gamma, growth)
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        from dpb_gym.privacy import ExactSum
-
-        B, d, T = streams.replicates, problem.dim, problem.horizon
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        B, d, T = curator.replicates, problem.dim, problem.horizon
         assert problem.demand is not None
-        gram = None
-        if self.rule == "ucb":
-            gram = ExactSum((d, d), B, horizon=T, what="sum of phi phi'")
+        gram = curator.running_sum(symmetric=d) if self.rule == "ucb" else None
         estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        return Curator(estimator, gram, self.ridge)
+        return Releasers(estimator, gram, self.ridge)

@@ -13,7 +13,7 @@ from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInf
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 
 @register_agent("best-fixed-price", supports=["pricing"], uses_oracle=True)
@@ -42,9 +42,7 @@ class BestFixedPrice(Agent):
     def attach(self, instance: Instance) -> None:
         self._instance = instance
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing":
             raise AgentError(f"best-fixed-price plays pricing problems, not {problem.kind}")
         if self._instance is None:

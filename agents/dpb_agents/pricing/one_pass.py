@@ -16,14 +16,19 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Budget, Curator
 
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped in few rounds.
 GAUSSIAN_RANGE = (-3.0, 3.0)
 LEAST_NORM = 0.35
 
 
-@register_agent("one-pass-pricing", supports=["pricing"], budget="optional", partial_feedback=False)
+@register_agent(
+    "one-pass-pricing",
+    supports=["pricing"],
+    protects=("anticipating", "user-round"),
+    partial_feedback=False,
+)
 class OnePassPricing(OnePassNewton):
     """One-pass private Newton for pricing: greedy on noisy sums of curvature and response.
 
@@ -69,7 +74,6 @@ class OnePassPricing(OnePassNewton):
         every: See `Design`.
 
     Attributes:
-        ledger: What was released, None without a budget.
         releaser: Takes the raw records; the policy reads its releases only.
 
     Raises:
@@ -97,9 +101,7 @@ class OnePassPricing(OnePassNewton):
         self.bound = validation.real("bound", bound, 0.0, 1.0, open_low=True)
         self.explore = None if explore is None else validation.integer("explore", explore, 0)
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise AgentError(f"one-pass-pricing plays pricing problems, not {problem.kind}")
         logistic = problem.demand == "logistic"
@@ -109,9 +111,7 @@ class OnePassPricing(OnePassNewton):
         steepest = self._zeta**2 / 4 if logistic else 1.0
         self.open(
             problem,
-            streams,
-            budget,
-            notion="anticipating",
+            curator,
             bound=self.bound * steepest,
             radius=self.clip * (self._zeta if logistic else GAUSSIAN_RANGE[1]),
             # a quarter of the largest trace, spread over d coordinates

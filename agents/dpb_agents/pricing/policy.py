@@ -21,15 +21,15 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Releaser
+    from dpb_gym.privacy import Curator, RunningSum
 
 RULES = ("greedy", "ucb")
 SEARCH_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
-class Curator:
-    """Everything that stands between the raw records and the policy.
+class Releasers:
+    """What tells the policy theta and V.
 
     Attributes:
         estimator: Releases theta.
@@ -39,7 +39,7 @@ class Curator:
     """
 
     estimator: Estimator
-    gram: Releaser | None
+    gram: RunningSum | None
     shift: float
     max_updates: int | None = None
 
@@ -57,7 +57,7 @@ class GLMPolicy(Agent):
       that depends on no data;
     * ucb: whenever det V has grown by the factor `growth`,
 
-    so O(log T) or O(d log T) times. A subclass says in `curator` who releases theta and V.
+    so O(log T) or O(d log T) times. A subclass says in `releasers` who releases theta and V.
     """
 
     def __init__(self, rule: str, explore: int, gamma: float, growth: float) -> None:
@@ -67,20 +67,16 @@ class GLMPolicy(Agent):
         self.growth = validation.real("growth", growth, 1.0, open_low=True)
 
     @abstractmethod
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        """Makes the releasers for fresh replicates; sets `guarantee` if there is one."""
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        """Makes the releasers for fresh replicates."""
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise AgentError(f"{type(self).__name__} plays pricing problems, not {problem.kind}")
         B, d = streams.replicates, problem.dim
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
-        self._curator = self.curator(problem, streams, budget)
+        self._releasers = self.releasers(problem, curator)
         explore = min(self.explore, problem.horizon)
         self._start = np.stack([rng.random(explore) for rng in streams.agent])
         self._rounds = 0
@@ -123,33 +119,33 @@ class GLMPolicy(Agent):
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        curator = self._curator
+        known = self._releasers
         assert feedback.demand is not None
-        curator.estimator.add(context.features, action, feedback.demand)
+        known.estimator.add(context.features, action, feedback.demand)
         self._rounds += 1
         started = self._start.shape[1]
         gram = None
-        if curator.gram is None:
+        if known.gram is None:
             if self._rounds < self._next and self._rounds != started:
                 return
             due = np.ones(len(self._theta), bool)
         else:
             zoo.demand.grams(context.features, action, self._grams)
-            curator.gram.add(self._grams)
+            known.gram.add(self._grams)
             if self._rounds < started:
                 return
-            gram = curator.gram.release()
+            gram = known.gram.value
             due = self._due
             if not self._grown(gram, due) and self._rounds != started:
                 return
             if self._rounds == started:
                 due[:] = True
-        if curator.max_updates is not None:
-            due &= self._updates < curator.max_updates
+        if known.max_updates is not None:
+            due &= self._updates < known.max_updates
             if not due.any():
                 return
         self._next = math.ceil(self.growth * self._rounds)
-        self._theta = curator.estimator.release(due)
+        self._theta = known.estimator.release(due)
         self._updates += due
         if gram is not None:
             self._trust(due, gram)
@@ -158,7 +154,7 @@ class GLMPolicy(Agent):
         """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""
         rise = math.log(self.growth)
         some: bool = zoo.demand.grown(
-            gram, self._curator.shift, rise, self._sign, self._logdet, due
+            gram, self._releasers.shift, rise, self._sign, self._logdet, due
         )
         return some
 
@@ -166,7 +162,7 @@ class GLMPolicy(Agent):
         """Freezes V, its determinant and its inverse where `due`."""
         information = gram[due]
         diagonal = np.arange(gram.shape[1])
-        information[:, diagonal, diagonal] += self._curator.shift
+        information[:, diagonal, diagonal] += self._releasers.shift
         sign, logdet = np.empty(len(information)), np.empty(len(information))
         zoo.demand.signed_logdet(information, sign, logdet)
         self._sign[due], self._logdet[due] = sign, logdet

@@ -3,57 +3,37 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
+from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
+from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, ContinualSum, Event, Ledger, NoiseSource
-    from dpb_gym.privacy.objective import ObjectivePerturbation
 
 CALIBRATIONS = ("verified", "paper")
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 GROWTH = 1.6  # of det V per dimension between two updates, calibration "verified"
 EXPLORE = 10
+EXACT_RIDGE = 1.0  # of the exact fit, and shift of the exact V
 STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verified"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What private pricing spends and how it plays.
-
-    Attributes:
-        mle: Calibration of one private MLE.
-        gram_sigma: Noise of the Gram sum's underlying normals; None if `gram_rho` is given.
-        gram_rho: zCDP of the Gram sum.
-        updates: Most releases of the MLE, D_inf.
-        shift: Shift of the Gram matrix.
-        explore: T0.
-        gamma: Width of the bonus.
-    """
-
-    mle: ObjectivePerturbation
-    gram_sigma: float | None
-    gram_rho: float | None
-    updates: int
-    shift: float
-    explore: int
-    gamma: float
-
-
-@register_agent("private-pricing", supports=["pricing"], budget="required", partial_feedback=False)
+@register_agent(
+    "private-pricing",
+    supports=["pricing"],
+    protects=("anticipating", "user-round"),
+    budget="required",
+    partial_feedback=False,
+)
 class PrivatePricing(GLMPolicy):
     """Private pricing (CSW, Algorithms 1-3): private MLE and private Gram matrix.
 
@@ -140,41 +120,30 @@ class PrivatePricing(GLMPolicy):
         self.every = None if every is None else validation.integer("every", every, 1)
         self.demand_bound = validation.real("demand_bound", demand_bound, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        from dpb_gym.privacy import Ledger, NoiseSource
-
-        if budget is None:
-            example = "Budget.approx(1.0, 1e-10)"
-            raise BudgetError(f"private-pricing is private and needs a budget, e.g. {example}")
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.demand is not None
-        T, d, B = problem.horizon, problem.dim, streams.replicates
+        T, d = problem.horizon, problem.dim
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
         paper = self.calibration == "paper"
         if self._growth is None:
             self.growth = 2.0 if paper else GROWTH**d
-        plan = self._printed(T, d, demand, budget) if paper else self._sound(T, d, demand, budget)
-        self.explore = plan.explore if self._explore is None else self._explore
-        self.gamma = plan.gamma if self._gamma is None else self._gamma
-        self.rule = "ucb" if self.gamma > 0 else "greedy"
-        # the paper's constants cost what they cost, so they get a ledger without bound
-        ledger = Ledger(None if paper else budget, notion="anticipating")
-        noise = NoiseSource(streams.noise)
-        gram = self._gram(plan.gram_sigma, plan.gram_rho, T, d, noise, ledger)
-        estimator = PrivateMLE(plan.mle, plan.updates, B, T, demand, noise, ledger)
-        self.guarantee = ledger.guarantee
         self._finished = False
-        self._every, self._horizon = gram.every, T
-        return Curator(estimator, gram, plan.shift, plan.updates)
+        self._every = min(self.every or (1 if paper else math.ceil(T / STEPS)), T)
+        self._horizon = T
+        if paper and curator.private:
+            return self._printed(T, d, demand, curator)
+        return self._sound(T, d, demand, curator)
 
-    # ------------------------------------------------------------- calibrations
+    def _play(self, explore: int, gamma: float) -> None:
+        self.explore = explore if self._explore is None else self._explore
+        self.gamma = gamma if self._gamma is None else self._gamma
+        self.rule = "ucb" if self.gamma > 0 else "greedy"
 
-    def _printed(self, T: int, d: int, demand: Demand, budget: Budget) -> Plan:
-        from dpb_gym.privacy import objective_csw
-
-        if budget.epsilon is None or budget.delta is None:
-            raise BudgetError("calibration='paper' takes Budget.approx(epsilon, delta)")
+    def _printed(self, T: int, d: int, demand: Demand, curator: Curator) -> Releasers:
+        budget = curator.budget
+        if budget is None or budget.epsilon is None or budget.delta is None:
+            raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
+        curator.as_printed("CSW, Algorithms 1-3")
         rest = 1 - self.share
         gram = (rest * budget.epsilon, rest * budget.delta)
         mle = (self.share * budget.epsilon, self.share * budget.delta)
@@ -196,106 +165,71 @@ class PrivatePricing(GLMPolicy):
             ridge=choice.ridge,
             records=T,
         )
-        return Plan(
-            perturbation,
-            found.gram_sigma,
-            None,
-            updates,
-            choice.ridge,
-            choice.explore,
-            choice.gamma,
-        )
+        self._play(choice.explore, choice.gamma)
+        sums = self._gram(curator, d, sigma=found.gram_sigma)
+        estimator = PrivateMLE(curator, d, T, demand, calls=updates, printed=perturbation)
+        return Releasers(estimator, sums, choice.ridge, updates)
 
-    def _sound(self, T: int, d: int, demand: Demand, budget: Budget) -> Plan:
-        from dpb_gym.privacy import GaussianEvent, Ledger, NoiseSource, calibrate_objective, fit_rho
-
-        aside = NoiseSource.from_seed(0, 1)
-        probe = self._gram(None, 1.0, T, d, aside, Ledger(None))
+    def _sound(self, T: int, d: int, demand: Demand, curator: Curator) -> Releasers:
+        self._play(EXPLORE, 0.0)
+        gram = self._gram(curator, d, share=1 - self.share)
+        if not curator.private:
+            estimator = ExactMLE(curator.replicates, d, T, demand.kind, demand.zeta, EXACT_RIDGE)
+            return Releasers(estimator, gram, EXACT_RIDGE)
         # isometric noise of standard deviation s: the operator norm's mean is at most
         # s sqrt(2 d), and it is s-Lipschitz; this bounds the mean of the largest norm
-        norm = probe.noise_std_max * (math.sqrt(2 * d) + math.sqrt(2 * math.log(probe.steps)))
+        sigma = gaussian_sigma((1 - self.share) * curator.most_rho, gram.sensitivity * gram.gain)
+        std = sigma * math.sqrt(float(gram.variances.max()))
+        shift = max(10.0, std * (math.sqrt(d) + math.sqrt(math.log(gram.steps))) / math.sqrt(2))
+        # what det V allows if ||phi||^2 averages at most 1/4, evenly over the directions
+        room = d * math.log1p(T / (4 * d * shift)) / math.log(self.growth)
+        updates = self.max_updates or math.ceil(room)
+        private = PrivateMLE(curator, d, T, demand, calls=updates, share=self.share)
+        return Releasers(private, gram, shift, updates)
 
-        def plan(rho: float) -> Plan:
-            gram_rho = (1 - self.share) * rho
-            shift = max(10.0, 0.5 * norm / math.sqrt(gram_rho))
-            # what det V allows if ||phi||^2 averages at most 1/4, evenly over the directions
-            room = d * math.log1p(T / (4 * d * shift)) / math.log(self.growth)
-            updates = self.max_updates or math.ceil(room)
-            mle = calibrate_objective(
-                self.share * rho,
-                dim=d,
-                gradient_bound=demand.gradient_bound,
-                curvature=demand.curvature,
-                calls=updates,
-                records=T,
-            )
-            return Plan(mle, None, gram_rho, updates, shift, EXPLORE, 0.0)
-
-        def events(rho: float) -> list[Event]:
-            made = plan(rho)
-            assert made.gram_rho is not None
-            gram = GaussianEvent(math.sqrt(0.5 / made.gram_rho), 1.0)
-            return [gram, *[made.mle.event] * made.updates]
-
-        return plan(fit_rho(budget, events))
-
-    def _gram(
-        self,
-        sigma: float | None,
-        rho: float | None,
-        T: int,
-        d: int,
-        noise: NoiseSource,
-        ledger: Ledger,
-    ) -> ContinualSum:
-        from dpb_gym.privacy import ContinualSum, PSDBall
-
-        every = self.every or (1 if self.calibration == "paper" else math.ceil(T / STEPS))
-        return ContinualSum(
-            self.mechanism,
-            horizon=T,
+    def _gram(self, curator: Curator, d: int, **noise: Any) -> RunningSum:
+        return RunningSum(
+            curator,
             symmetric=d,
-            replicates=noise.replicates,
             clip=PSDBall(1.0),
-            sigma=sigma,
-            rho=rho,
-            every=min(every, T),
-            noise=noise,
-            ledger=ledger,
+            mechanism=self.mechanism,
+            every=self._every,
             what="Gram matrix of phi",
+            **noise,
         )
 
     # --------------------------------------------------------------- the policy
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        curator = self._curator
-        assert feedback.demand is not None and curator.gram is not None
-        assert curator.max_updates is not None
+        known = self._releasers
+        assert feedback.demand is not None and known.gram is not None
         if self._finished:  # nothing will be released again, so nothing more is kept
             self._rounds += 1
             if self._rounds > self._horizon:
                 raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
             return
-        curator.estimator.add(context.features, action, feedback.demand)
+        known.estimator.add(context.features, action, feedback.demand)
         zoo.demand.grams(context.features, action, self._grams)
-        curator.gram.add(self._grams)
+        known.gram.add(self._grams)
         self._rounds += 1
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
             return
-        gram = curator.gram.release()
+        gram = known.gram.value
         due = self._due
         if not self._grown(gram, due):
             return
-        due &= self._updates < curator.max_updates
+        if known.max_updates is not None:
+            due &= self._updates < known.max_updates
         if due.any():
-            self._theta = curator.estimator.release(due)
+            self._theta = known.estimator.release(due)
             self._updates += due
             self._trust(due, gram)
-            self._finished = bool((self._updates >= curator.max_updates).all())
+            most = known.max_updates
+            self._finished = most is not None and bool((self._updates >= most).all())
 
     def _inverted(self, information: Array) -> Array:
         values, vectors = np.linalg.eigh(information)
-        weights = 1.0 / np.maximum(values, 0.5 * self._curator.shift)
+        weights = 1.0 / np.maximum(values, 0.5 * self._releasers.shift)
         inverse = np.zeros_like(information)
         for k in range(values.shape[1]):
             v = vectors[:, :, k]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_agents.common.private_mle import PrivateEstimator
 from dpb_agents.pricing.csw import RADIUS, Demand
 from dpb_agents.pricing.records import MODELS, DemandRecords
+from dpb_gym.privacy import Curator, Minimiser, ObjectivePerturbation
 from dpb_gym.problems.base import Array
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Ledger, NoiseSource
-    from dpb_gym.privacy.objective import ObjectivePerturbation
 
 SEARCHING = 60
 SLACK = 100.0
 
 
-class PrivateMLE(PrivateEstimator):
+class PrivateMLE(Minimiser):
     """Objective perturbation over ``||theta|| <= 2``, released replicate by replicate.
 
     The constraint costs nothing: it is the limit of a growing convex penalty, the same for
@@ -38,61 +34,60 @@ class PrivateMLE(PrivateEstimator):
     sums, as a non-private fit's are: every refit needs the loss of every record at a theta
     that is not known yet. After the last release they are dropped.
 
-    All `updates` releases are charged when the releaser is made and their noise is drawn
-    then, because replicates ask at times of their own.
-
     Args:
-        plan: Ridge, noise, tolerance and cost of one release; tolerance and the output noise
-            that covers it are enlarged a hundredfold together, at the same cost.
-        updates: Largest number of releases per replicate.
-        replicates: Number of replicates B.
+        curator: Whose budget it uses.
+        dim: Number of parameters d.
         horizon: Largest number of records per replicate.
         demand: The demand model.
-        noise: Source of the noise; the releaser spawns its own stream from it.
-        ledger: Charged here, once, for all releases.
-
-    Raises:
-        BudgetExceeded: If the ledger refuses.
+        **options: See `Minimiser`. Tolerance and the output noise that covers it are enlarged a
+            hundredfold together, at the same cost.
     """
 
     def __init__(
-        self,
-        plan: ObjectivePerturbation,
-        updates: int,
-        replicates: int,
-        horizon: int,
-        demand: Demand,
-        noise: NoiseSource,
-        ledger: Ledger,
+        self, curator: Curator, dim: int, horizon: int, demand: Demand, **options: Any
     ) -> None:
-        loose = replace(plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std)
-        super().__init__(loose, updates, replicates, noise, ledger)
-        bounds = (demand.low, demand.high)
-        self.records = DemandRecords(replicates, plan.dim, horizon, bounds, compact=True)
+        B = curator.replicates
+        self.records = DemandRecords(B, dim, horizon, (demand.low, demand.high), compact=True)
         self._demand = demand
         self._model = MODELS.index(demand.kind)
+        self._theta = np.zeros((B, dim))
+        self._hessian = np.zeros((B, dim, dim))
+        self._norm = np.zeros(B)
+        super().__init__(
+            curator,
+            dim,
+            gradient_bound=demand.gradient_bound,
+            curvature=demand.curvature,
+            records=horizon,
+            **options,
+        )
+
+    def _calibrated(self, rho: float) -> ObjectivePerturbation:
+        plan = super()._calibrated(rho)
+        return replace(plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std)
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
         """Stores one record per replicate; see `Estimator.add`."""
         self.records.add(features, price, demand)
 
     def release(self, due: Array) -> Array:
-        """Private estimates ``(B, d)``, renewed where `due`; see `PrivateEstimator.release`."""
-        released = super().release(due)
-        if (self._calls == self.updates).all():
+        """Private estimates ``(B, d)``, renewed where `due`; see `Minimiser.release`."""
+        found = super().release(due)
+        if (self.calls == self.max_calls).all():
             self.records.drop()
-        return released
-
-    def _fit(self, due: Array, lanes: Array) -> None:
-        self._newton(due, self.plan.ridge, 0.0, self._minimiser)
-        for b in lanes[_norms(self._minimiser[lanes]) > RADIUS]:
-            self._search_sphere(int(b))
-
-    def _finish(self, found: Array) -> Array:
         shrunk: Array = (
             found * np.minimum(1.0, RADIUS / np.maximum(_norms(found), RADIUS / 2))[:, None]
         )
         return shrunk
+
+    def minimise(
+        self, due: Array, linear: Array, ridge: float, tolerance: float
+    ) -> tuple[Array, Array]:
+        self._linear, self._tolerance = linear, tolerance
+        self._newton(due, ridge, 0.0, self._theta)
+        for b in np.flatnonzero(due & (_norms(self._theta) > RADIUS)):
+            self._search_sphere(int(b), ridge)
+        return self._theta, self._norm
 
     def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
         records = self.records
@@ -106,22 +101,22 @@ class PrivateMLE(PrivateEstimator):
             self._model,
             self._demand.zeta,
             ridge,
-            self._curvature,
+            self._hessian,
             self._linear,
             decrement,
-            0.5 * self.plan.tolerance,
+            0.5 * self._tolerance,
             theta,
             self._norm,
         )
 
-    def _search_sphere(self, b: int) -> None:
+    def _search_sphere(self, b: int, ridge: float) -> None:
         """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.
 
         1/||theta|| is nearly linear in the ridge (exactly so without data).
         """
         due = np.zeros(len(self._norm), bool)
         due[b] = True
-        theta, ridge = self._minimiser, self.plan.ridge
+        theta = self._theta
         low, high = ridge, math.inf
         last, size = ridge, _size(theta[b])
         guess = ridge * size / RADIUS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpb_agents.pricing.policy import Curator, GLMPolicy
+from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import kernels, validation
 from dpb_gym.agent import register_agent
@@ -14,7 +14,7 @@ from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 
 @register_agent("ts-pricing", supports=["pricing"])
@@ -47,23 +47,16 @@ class ThompsonPricing(GLMPolicy):
         self.scale = None if scale is None else validation.real("scale", scale, 0.0, open_low=True)
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
 
-    def curator(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None
-    ) -> Curator:
-        from dpb_gym.privacy import ExactSum
-
-        T, d, B = problem.horizon, problem.dim, streams.replicates
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        T, d, B = problem.horizon, problem.dim, curator.replicates
         assert problem.demand is not None
         estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        gram = ExactSum((d, d), B, horizon=T, what="sum of phi phi'")
-        return Curator(estimator, gram, self.ridge)
+        return Releasers(estimator, curator.running_sum(symmetric=d), self.ridge)
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         d = problem.dim
         self._root = np.zeros((streams.replicates, d, d))
-        super().begin(problem, streams, budget)
+        super().begin(problem, streams, curator)
         logistic = problem.demand == "logistic"
         self._scale = self.scale or (0.5 / (self._zeta / 4) if logistic else 1.0)
         # after the random start: both come from the replicate's one generator

@@ -5,41 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from dpb_agents.recommendation.adaprivate_sums import (
-    SampledSum,
-    gaussian_noise,
-    lifetime_radius,
-    sampled_noise,
-)
+from dpb_agents.recommendation.adaprivate_sums import lifetime_radius, printed_sigma
 from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import (
-    Budget,
-    Composition,
-    ContributionCap,
-    GaussianSum,
-    Guarantee,
-    Ledger,
-    LifetimeClip,
-    NoiseSource,
-    Segment,
-    UserClippedSum,
-)
+from dpb_gym.privacy import ContributionCap, Curator, Segment, UserSum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.streams import AgentStreams
 
 CALIBRATIONS = ("verified", "paper")
+PROTECTS = ("central", "reward")
 UNITS = ("reward", "user")
 USER_BOUNDS = ("clip", "group")
 
 
-@register_agent("adaprivate-ucb", supports=SUPPORTS, budget="required", rule="ucb", batch=300)
-@register_agent("adaprivate-ts", supports=SUPPORTS, budget="required", rule="ts", batch=300)
+@register_agent(
+    "adaprivate-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required", rule="ucb", batch=300
+)
+@register_agent(
+    "adaprivate-ts", supports=SUPPORTS, protects=PROTECTS, budget="required", rule="ts", batch=300
+)
 @register_agent(
     "adaprivate-adaptive",
     supports=SUPPORTS,
+    protects=PROTECTS,
     budget="required",
     rule="ts",
     batch=300,
@@ -47,7 +36,13 @@ USER_BOUNDS = ("clip", "group")
     decay=0.95,
 )
 @register_agent(
-    "adaprivate-amp", supports=SUPPORTS, budget="required", rule="ts", batch=300, sampling=0.5
+    "adaprivate-amp",
+    supports=SUPPORTS,
+    protects=PROTECTS,
+    budget="required",
+    rule="ts",
+    batch=300,
+    sampling=0.5,
 )
 class AdaPrivate(LinearPolicy):
     """AdaPrivate: LinUCB or Thompson sampling on noisy reward sums of disjoint batches.
@@ -97,7 +92,6 @@ class AdaPrivate(LinearPolicy):
         clip: See `user_bound`, > 0.
 
     Attributes:
-        ledger: What was released, None without a budget.
         releaser: Takes the raw rewards; the policy reads its releases only.
 
     Raises:
@@ -160,98 +154,40 @@ class AdaPrivate(LinearPolicy):
                 "unit='user' has no calibration='paper': the printed noise C / sqrt(2 rho) "
                 "covers neither a replaced user nor one in several batches (erratum R10)"
             )
+        self.protects = ("central", "reward" if unit == "reward" else "user-rewards")
         self._cap: ContributionCap | None = None
 
-    def _attach_releaser(
-        self,
-        problem: ProblemInfo,
-        streams: AgentStreams,
-        budget: Budget | None,
-        bound: Segment,
-        width: int,
-    ) -> None:
+    def _sums(self, problem: ProblemInfo, curator: Curator, width: int) -> Any:
         self._cap = None
-        if budget is None:
-            super()._attach_releaser(problem, streams, None, bound, width)
-            return
-        if self.unit == "user":
-            self._attach_users(problem, streams, budget, bound, width)
-            return
-        B, source = streams.replicates, NoiseSource(streams.noise)
-        if self.sampling < 1.0:
-            noise = sampled_noise(budget, bound, self.sampling, self.calibration)
-        else:
-            noise = gaussian_noise(budget, bound.sensitivity(), self.calibration)
-        self.ledger = Ledger(budget if noise.within else None, notion="central", unit="reward")
-        sums = GaussianSum(
-            width,
-            B,
-            clip=bound,
-            sigma=noise.sigma,
-            noise=source,
-            ledger=self.ledger,
-            horizon=problem.horizon,
-            cumulative=True,
-            event=noise.event,
-            what="reward sum of a batch",
+        if self.unit == "user" and curator.private:
+            return self._user_sums(problem, curator, width)
+        sigma = None
+        if self.calibration == "paper" and curator.budget is not None:
+            curator.as_printed("RU, Eq. 2.8 and 3.6")
+            sigma = printed_sigma(curator.budget, self._reward, self.sampling)
+        return curator.batch_sum(
+            width, reward=self._reward, sigma=sigma, sampling=self.sampling, cumulative=True
         )
-        self.releaser = sums if self.sampling == 1.0 else SampledSum(sums, self.sampling, source)
-        self._promise(noise.event)
 
-    def _attach_users(
-        self,
-        problem: ProblemInfo,
-        streams: AgentStreams,
-        budget: Budget,
-        bound: Segment,
-        width: int,
-    ) -> None:
+    def _user_sums(self, problem: ProblemInfo, curator: Curator, width: int) -> Any:
         k = self.max_rounds_per_user or problem.max_interactions
         if k is None:
             raise ParameterError(
                 "unit='user' needs max_rounds_per_user, the most rounds of a user that may be "
                 "learnt from: this problem declares none"
             )
-        B, source = streams.replicates, NoiseSource(streams.noise)
-        self._cap = ContributionCap(k, B)
+        self._cap = ContributionCap(k, curator.replicates)
         radius = None
         if self.user_bound == "clip":
-            radius = lifetime_radius(bound, k, self.clip)
-        sensitivity = self._cap.sensitivity(bound.sensitivity())
-        clipper = None
+            radius = lifetime_radius(Segment(*self._reward), k, self.clip)
         if radius is not None:
-            clipper = LifetimeClip(width, B, radius)
-            sensitivity = clipper.sensitivity
-        noise = gaussian_noise(budget, sensitivity, self.calibration)
-        self.ledger = Ledger(budget, notion="central", unit="user-rewards")
-        sums = GaussianSum(
-            width,
-            B,
-            # the clipped sums of many users have no bound of their own
-            clip=bound if clipper is None else None,
-            sigma=noise.sigma,
-            sensitivity=sensitivity,
-            noise=source,
-            ledger=self.ledger,
-            horizon=problem.horizon,
-            cumulative=True,
-            event=noise.event,
-            what="reward sum of a batch",
-        )
-        self.releaser = sums
-        if clipper is not None:
-            self.releaser = UserClippedSum(clipper, bound, sums, problem.horizon)
-        self._promise(noise.event)
-
-    def _promise(self, event: Any) -> None:
-        assert self.ledger is not None
-        curve = Composition(parallel=((event,),))
-        self.guarantee = Guarantee("central", self.ledger.unit, "replace-one", curve)
+            return curator.user_sum(width, radius=radius, reward=self._reward, cumulative=True)
+        return curator.batch_sum(width, reward=self._reward, participations=k, cumulative=True)
 
     def _first_width(self, dim: int) -> float:
         if not self.tuned_v:
             return self.v
-        sigma = float(getattr(self.releaser, "sigma", 0.0))
+        sigma = float(self.releaser.sigma)
         return 1.0 + sigma / (dim * math.sqrt(1.0 / dim))
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
@@ -259,7 +195,7 @@ class AdaPrivate(LinearPolicy):
         return observed if self._cap is None else self._cap.admit(context.users, observed)
 
     def _add(self, values: Array, context: Context) -> None:
-        if isinstance(self.releaser, UserClippedSum):
+        if isinstance(self.releaser, UserSum):
             self.releaser.add(values, self._chosen, context.users)
         else:
             self.releaser.add(values, self._chosen)

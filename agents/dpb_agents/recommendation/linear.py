@@ -11,18 +11,7 @@ from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.privacy import (
-    Budget,
-    Composition,
-    ExactSum,
-    GaussianSum,
-    Guarantee,
-    Ledger,
-    NoiseSource,
-    Segment,
-    calibrate,
-)
-from dpb_gym.privacy import Release as GaussianRelease
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -67,7 +56,6 @@ class LinearPolicy(Agent):
             rounds.
 
     Attributes:
-        ledger: What was released, None without a budget.
         tuning_grid: Parameters worth tuning, per registered name.
         releaser: Takes the raw rewards; the policy reads its releases only.
 
@@ -105,12 +93,9 @@ class LinearPolicy(Agent):
         self.decay = validation.real("decay", decay, 0.0, 1.0, open_low=True)
         self.forced_exploration = validation.flag("forced_exploration", forced_exploration)
         self.gamma = None if gamma is None else validation.real("gamma", gamma, 0.0, open_low=True)
-        self.ledger: Ledger | None = None
         self.releaser: Any
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
             raise AgentError(f"{type(self).__name__} plays recommendation, not {problem.kind}")
         B, d = streams.replicates, problem.dim + (self.intercept > 0.0)
@@ -122,8 +107,8 @@ class LinearPolicy(Agent):
         if problem.partial_feedback:
             assert problem.n_candidates is not None
             self._interval *= problem.n_candidates
-        bound = Segment(low - self._shift, high - self._shift)
-        self._attach_releaser(problem, streams, budget, bound, d)
+        self._reward = (low - self._shift, high - self._shift)
+        self.releaser = self._sums(problem, curator, d)
         self._width = self._first_width(d)
         self._exploration = 0.0
         if self.forced_exploration:
@@ -148,47 +133,13 @@ class LinearPolicy(Agent):
         if draws:
             self._normals = streams.normals(draws)
 
-    def _attach_releaser(
-        self,
-        problem: ProblemInfo,
-        streams: AgentStreams,
-        budget: Budget | None,
-        bound: Segment,
-        width: int,
-    ) -> None:
-        """Sets `releaser`, `ledger` and `guarantee`."""
-        B = streams.replicates
-        self.guarantee, self.ledger = None, None
-        if budget is None:
-            self.releaser = ExactSum(
-                width, B, clip=bound, horizon=problem.horizon, what="reward sum"
-            )
-            return
-        self.ledger = Ledger(budget, notion="central", unit="reward")
-        (sigma,) = calibrate(budget, GaussianRelease(bound.sensitivity()))
-        self.releaser = GaussianSum(
-            width,
-            B,
-            clip=bound,
-            sigma=sigma,
-            noise=NoiseSource(streams.noise),
-            ledger=self.ledger,
-            horizon=problem.horizon,
-            cumulative=True,
-            what="reward sum of a batch",
-        )
-        curve = Composition(parallel=((self.releaser.event,),))
-        self.guarantee = Guarantee("central", "reward", "replace-one", curve)
+    def _sums(self, problem: ProblemInfo, curator: Curator, width: int) -> Any:
+        """Makes the releaser of the reward sums."""
+        return curator.batch_sum(width, reward=self._reward, cumulative=True)
 
     def _first_width(self, dim: int) -> float:
         """Width of the first batch's draws."""
         return self.v
-
-    @property
-    def clipped_count(self) -> Array:
-        """Rewards outside their declared range so far, ``(B,)``."""
-        count: Array = self.releaser.clipped_count
-        return count
 
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)

@@ -11,20 +11,22 @@ from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError
-from dpb_gym.local import LocalPrivacy, message_ledger, message_numbers
+from dpb_gym.local import LocalPrivacy, Messages
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.feedback import GaussianStatistics
-    from dpb_gym.privacy import Budget, Ledger
+    from dpb_gym.privacy import Curator
 
 SUPPORTS = ["recommendation"]
+PROTECTS = ("local", "user-round")
 RULES = ("greedy", "ucb")
 
 register_agent(
     "local-reward-lin-ucb",
     supports=SUPPORTS,
+    protects=("local", "reward"),
     budget="required",
     agent="lin-ucb",
     mechanism="gaussian",
@@ -32,27 +34,35 @@ register_agent(
 register_agent(
     "local-reward-lin-ts",
     supports=SUPPORTS,
+    protects=("local", "reward"),
     budget="required",
     agent="lin-ts",
     mechanism="gaussian",
 )(LocalPrivacy)
 
 
-class Statistics:
+class Statistics(Messages):
     """The users' side: sends x x' and r x of the recommended candidate as one message.
 
     Args:
+        curator: See `Messages`.
         mechanism: What a message is.
         centre: Subtracted from every reward.
-        seeds: Seeds of the replicates.
+        streams: See `Messages`.
     """
 
+    mechanism: GaussianStatistics
+
     def __init__(
-        self, mechanism: GaussianStatistics, centre: float, seeds: tuple[int, ...]
+        self,
+        curator: Curator,
+        mechanism: GaussianStatistics,
+        centre: float,
+        streams: AgentStreams,
     ) -> None:
-        self.mechanism, self.centre = mechanism, centre
-        self._numbers = message_numbers(mechanism, seeds)
-        self._chosen = np.empty((len(seeds), mechanism.dim))
+        self.centre = centre
+        self._chosen = np.empty((streams.replicates, mechanism.dim))
+        super().__init__(curator, mechanism, streams)
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> tuple[Array, Array]:
         """The messages of one round, ``(B, d, d)`` and ``(B, d)``; of noise alone where nothing
@@ -70,12 +80,16 @@ class Statistics:
                 f"0..{context.features.shape[1] - 1}"
             )
         return self.mechanism.privatise(
-            self._chosen, feedback.reward - self.centre, self._numbers.next()
+            self._chosen, feedback.reward - self.centre, self.numbers.next()
         )
 
 
-@register_agent("local-lin-ucb", supports=SUPPORTS, budget="required", rule="ucb")
-@register_agent("local-lin-greedy", supports=SUPPORTS, budget="required", rule="greedy")
+@register_agent(
+    "local-lin-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required", rule="ucb"
+)
+@register_agent(
+    "local-lin-greedy", supports=SUPPORTS, protects=PROTECTS, budget="required", rule="greedy"
+)
 class LocalLinear(Agent):
     """Linear bandit on locally private statistics x x' and r x (LDP-LinUCB).
 
@@ -94,9 +108,6 @@ class LocalLinear(Agent):
         shift: Multiple of the noise's operator norm that is added to the diagonal, >= 0.
         refresh: Rounds between updates of theta.
 
-    Attributes:
-        ledger: Charged with one message.
-
     Raises:
         AgentError: If the rewards are not bounded.
     """
@@ -114,24 +125,19 @@ class LocalLinear(Agent):
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.shift = validation.real("shift", shift, 0.0)
         self.refresh = validation.integer("refresh", refresh, 1)
-        self.ledger: Ledger | None = None
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         from dpb_gym.feedback import GaussianStatistics
 
-        if budget is None:
-            raise AgentError("local-lin-ucb is private and needs a budget")
+        if curator.budget is None:
+            raise AgentError("local-lin-ucb needs a budget; without one, take lin-ucb")
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
             raise AgentError(f"rewards must be bounded, got the range [{low}, {high}]")
         B, d = streams.replicates, problem.dim
         half = 0.5 * (high - low)
-        mechanism = GaussianStatistics.for_budget(budget, d, -half, half)
-        self.statistics = Statistics(mechanism, low + half, streams.seeds)
-        self.ledger = message_ledger(mechanism, budget)
-        self.guarantee = self.ledger.guarantee
+        mechanism = GaussianStatistics.for_budget(curator.budget, d, -half, half)
+        self.statistics = Statistics(curator, mechanism, low + half, streams)
         self._noise = mechanism.sigma * math.sqrt(2 * d)
         self._gram, self._response = np.zeros((B, d, d)), np.zeros((B, d))
         self._inverse = np.broadcast_to(np.eye(d), (B, d, d)) / self.ridge

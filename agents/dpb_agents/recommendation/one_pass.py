@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.one_pass import MECHANISMS, Design
-from dpb_agents.common.weighted_sums import Sums
 from dpb_agents.recommendation.one_pass_learners import (
     ExactLearner,
     Learner,
@@ -16,19 +15,21 @@ from dpb_agents.recommendation.one_pass_learners import (
     PublicLearner,
     Setting,
 )
+from dpb_agents.recommendation.one_pass_users import LifetimeWeights
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, ContributionCap, Ledger
+    from dpb_gym.privacy import Curator
 
 NOTIONS = {"reward": "central", "user-rewards": "central", "user-round": "joint", "user": "joint"}
 
 
-@register_agent("one-pass-linear", supports=["recommendation"], budget="optional")
+@register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
 class OnePassLinear(Agent):
     """One-pass private least squares: greedy on the posterior mean given noisy sums.
 
@@ -73,7 +74,6 @@ class OnePassLinear(Agent):
         every: See `Design`.
 
     Attributes:
-        ledger: What was released, None without a budget.
 
     Raises:
         ParameterError: If a parameter is out of range, the problem's rewards are not bounded,
@@ -114,13 +114,11 @@ class OnePassLinear(Agent):
         self.mechanism = validation.choice("mechanism", mechanism, ("planned", *MECHANISMS))
         kind = "weighted" if mechanism == "planned" else mechanism
         self.design = Design(kind, first, ratio, decay, every)
-        self.ledger: Ledger | None = None
+        self.protects = (NOTIONS[self.unit], self.unit)
         self._learner: Learner
         self._cap: ContributionCap | None = None
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
             raise AgentError(f"one-pass-linear plays recommendation, not {problem.kind}")
         low, high = problem.reward_range
@@ -137,31 +135,17 @@ class OnePassLinear(Agent):
         )
         self._all = np.ones(streams.replicates, bool)
         self._cap = None
-        self.ledger = self.guarantee = None
-        if budget is None:
-            self._learner = ExactLearner(setting)
+        if not curator.private:
+            self._learner = ExactLearner(setting, curator)
             return
-        self._learner = self._private(setting, streams, budget)
-        assert self.ledger is not None
-        self.guarantee = self.ledger.guarantee
-
-    def _private(self, setting: Setting, streams: AgentStreams, budget: Budget) -> Learner:
-        from dpb_gym.privacy import ContributionCap, Ledger, NoiseSource
-
-        B = setting.replicates
-        k = self._most_rounds(setting.problem)
-        self.ledger = Ledger(budget, notion=NOTIONS[self.unit], unit=self.unit)
-        noise = NoiseSource(streams.noise)
+        k = self._most_rounds(problem)
         if NOTIONS[self.unit] == "joint":
             if k is not None:
-                self._cap = ContributionCap(k, B)
-            return PrivateLearner(setting, self.curvature, budget, self.ledger, noise, self._cap)
-        users = None
-        if k is not None:
-            from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-
-            users = LifetimeWeights(B, setting.problem.dim + 1, k)
-        return PublicLearner(setting, budget, self.ledger, noise, users)
+                self._cap = ContributionCap(k, streams.replicates)
+            self._learner = PrivateLearner(setting, self.curvature, curator, k)
+            return
+        users = None if k is None else LifetimeWeights(streams.replicates, problem.dim + 1, k)
+        self._learner = PublicLearner(setting, curator, users)
 
     def _most_rounds(self, problem: ProblemInfo) -> int | None:
         if self.unit not in ("user", "user-rewards"):
@@ -175,23 +159,9 @@ class OnePassLinear(Agent):
         return k
 
     @property
-    def releaser(self) -> Sums:
-        """Takes the raw records; the policy reads its releases only."""
-        return self._learner.releaser
-
-    @releaser.setter
-    def releaser(self, sums: Sums) -> None:
-        self._learner.releaser = sums
-
-    @property
     def theta(self) -> Array:
         """The newest estimate, from releases only: slopes and level, ``(B, d + 1)``."""
         return self._learner.theta
-
-    @property
-    def clipped_count(self) -> Array:
-        """Records that the releaser clipped so far, ``(B,)``; a raw statistic, not released."""
-        return self.releaser.clipped_count
 
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._all), np.int64)

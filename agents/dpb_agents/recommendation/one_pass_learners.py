@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_agents.common.one_pass import EVENNESS, Design, open_sums
-from dpb_agents.common.weighted_sums import Estimate, Releases, Sums
+from dpb_agents.common.weighted_sums import Estimate, Releases
 from dpb_agents.recommendation.one_pass_filter import RewardFilter
 from dpb_agents.recommendation.one_pass_schedule import planned
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError
+from dpb_gym.privacy import RunningSum, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 
 if TYPE_CHECKING:
     from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-    from dpb_gym.privacy import Bound, Budget, ContributionCap, Ledger, NoiseSource, Schedule
+    from dpb_gym.privacy import Bound, Curator, Schedule
 
 # Share of the chosen features' mean that is subtracted from what rewards multiply.
 CENTRING = 0.5
@@ -77,15 +78,13 @@ class Setting:
         self,
         width: int,
         sensitivity: float,
-        budget: Budget,
-        ledger: Ledger,
-        noise: NoiseSource,
+        curator: Curator,
         *,
         unit_noise: float,
         half: float,
         what: str,
         clip: Bound | None = None,
-    ) -> tuple[Sums, Releases]:
+    ) -> tuple[Sum, Releases]:
         """Makes the releaser and the policy's side of it; see `open_sums`."""
         prior, rate, horizon = float(self.prior(half)[0]), self.rate, self.problem.horizon
 
@@ -102,14 +101,11 @@ class Setting:
 
         return open_sums(
             self.design,
+            curator,
             width=width,
             horizon=horizon,
-            replicates=self.replicates,
             start=self.start,
             sensitivity=sensitivity,
-            budget=budget,
-            ledger=ledger,
-            noise=noise,
             what=what,
             unit_noise=unit_noise,
             spread=half**2 * rate,
@@ -123,7 +119,7 @@ class Learner(ABC):
     """Keeps theta ``(B, d + 1)``: the slopes, then the level. Base of the three learners."""
 
     theta: Array
-    releaser: Sums
+    releaser: Sum
 
     @abstractmethod
     def learn(self, context: Context, action: Array, feedback: Feedback, observed: Array) -> None:
@@ -133,14 +129,10 @@ class Learner(ABC):
 class ExactLearner(Learner):
     """Ridge regression on [x; 1], renewed every round by rank-one updates; not private."""
 
-    def __init__(self, setting: Setting) -> None:
-        from dpb_gym.privacy import ExactSum, Segment
-
+    def __init__(self, setting: Setting, curator: Curator) -> None:
         B, d, half = setting.replicates, setting.problem.dim, setting.half
         self._setting = setting
-        self.releaser = ExactSum(
-            d + 1, B, clip=Segment(-half, half), horizon=setting.problem.horizon, what="reward sums"
-        )
+        self.releaser = RunningSum(curator, d + 1, reward=(-half, half), what="reward sums")
         # directions are [x; 1] / sqrt(2): in the unit ball like those of the private twin
         diagonal = np.diag(2.0 * setting.prior(half) / half**2)
         self._inverse = np.repeat(diagonal[None], B, axis=0)
@@ -160,9 +152,7 @@ class ExactLearner(Learner):
         self.releaser.add(feedback.reward - setting.middle, self._phi)
         kernels.linalg.sherman_morrison(self._inverse, self._phi, self._ones, self._growth)
         if self.releaser.rounds >= setting.start:
-            kernels.one_pass_linear.symmetric_times(
-                self._inverse, self.releaser.release(), self.theta
-            )
+            kernels.one_pass_linear.symmetric_times(self._inverse, self.releaser.value, self.theta)
 
 
 class PublicLearner(Learner):
@@ -175,31 +165,23 @@ class PublicLearner(Learner):
 
     Args:
         setting: See `Setting`.
-        budget: What may be spent.
-        ledger: Of it.
-        noise: Source of the noise.
+        curator: Whose budget it uses.
         users: Scales z where all rewards of a user are protected.
     """
 
     def __init__(
         self,
         setting: Setting,
-        budget: Budget,
-        ledger: Ledger,
-        noise: NoiseSource,
+        curator: Curator,
         users: LifetimeWeights | None = None,
     ) -> None:
-        from dpb_gym.privacy import Segment
-
         B, d, half = setting.replicates, setting.problem.dim, setting.half
         self._setting, self._users = setting, users
         sensitivity = 2.0 * half * (1.0 if users is None else users.reach)
         self.releaser, releases = setting.open(
             d + 1,
             sensitivity,
-            budget,
-            ledger,
-            noise,
+            curator,
             unit_noise=1.0,
             half=half,
             what="running reward sums",
@@ -245,7 +227,7 @@ class PublicLearner(Learner):
 
     def _renew(self) -> None:
         weight = float(self._schedule.weights[self._batch])
-        self.theta = self._filter.take(self.releaser.release(), weight, self.releaser.noise_std)
+        self.theta = self._filter.take(self.releaser.value, weight, self.releaser.noise_std)
         # the first batch was chosen without theta: its mean says nothing of later ones
         if self._batch:
             count = np.maximum(self._total[:, -1:], 1.0)
@@ -266,20 +248,16 @@ class PrivateLearner(Learner):
     Args:
         setting: See `Setting`.
         curvature: h / u.
-        budget: What may be spent.
-        ledger: Of it.
-        noise: Source of the noise.
-        cap: Counts the rounds of users where all rounds of a user are protected.
+        curator: Whose budget it uses.
+        most: Most rounds of a user that enter, where all rounds of a user are protected.
     """
 
     def __init__(
         self,
         setting: Setting,
         curvature: float,
-        budget: Budget,
-        ledger: Ledger,
-        noise: NoiseSource,
-        cap: ContributionCap | None = None,
+        curator: Curator,
+        most: int | None = None,
     ) -> None:
         B, n = setting.replicates, setting.problem.dim + 1
         self._setting = setting
@@ -291,10 +269,8 @@ class PrivateLearner(Learner):
         self._unit_noise = math.sqrt(1.0 / self._weights[1] ** 2 + bent)
         self.releaser, self._releases = setting.open(
             n * (n + 1) // 2 + n,
-            1.0 if cap is None else cap.sensitivity(1.0),
-            budget,
-            ledger,
-            noise,
+            float(most or 1),
+            curator,
             unit_noise=self._unit_noise * math.sqrt(self._stretch),
             half=0.5,
             what="running sums of curvature and response",
@@ -318,7 +294,7 @@ class PrivateLearner(Learner):
         refuse(bad, context, action)
         self.releaser.add(self._rows)
         if self._releases.due(self.releaser.rounds):
-            self._renew(self._releases.take(self.releaser.release(), self.releaser.noise_std))
+            self._renew(self._releases.take(self.releaser.value, self.releaser.noise_std))
 
     def _renew(self, estimate: Estimate) -> None:
         B, n = self.theta.shape

@@ -112,7 +112,7 @@ def guarantees(spec: AgentSpec) -> dict[str, Any]:
     for title, budget in BUDGETS.items():
         agent = spec.make()
         try:
-            agent.begin(problem, AgentStreams([0]), budget)
+            agent.set_up(problem, AgentStreams([0]), budget)
         except DPBError as error:
             found[title] = f"refused: {error}"
         else:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,101 +12,61 @@ from dpb_gym import kernels
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.privacy import toeplitz
 from dpb_gym.privacy.checks import FloatArray
-from dpb_gym.privacy.noise import NoiseSource, NormalStream
-from dpb_gym.privacy.secure import SecureNoise, SecureStream
+from dpb_gym.privacy.noise import NormalStream
 
 MEMORY_LIMIT = 2**31
 
 
-class Mechanism(Protocol):
+class Mechanism(ABC):
     """Noise of a running sum at sigma = 1, step by step.
 
+    Args:
+        steps: Number of steps n.
+
     Attributes:
-        sens: Sensitivity of the whole sequence of releases at unit distance of the records.
-        noise: Noise of the current release (B, W), to be multiplied by sigma.
-        secure: The secure source in use, or `None`.
+        gain: Sensitivity of the whole sequence of releases at unit distance of the records.
+        noise: Noise of the current release (B, width), to be multiplied by sigma.
     """
 
-    sens: float
+    gain: float
     noise: FloatArray
-    secure: SecureNoise | None
 
-    def advance(self) -> None:
-        """Moves `noise` to the next step."""
-
-    def std(self, step: int) -> float:
-        """Standard deviation of the noise at a step, from 1."""
-
-    def variances(self) -> FloatArray:
-        """Variance of the noise at steps 1..n."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint."""
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-
-
-class _Streaming(ABC):
-    """What the mechanisms have in common: a stream of normals, and the current noise."""
-
-    sens: float
-    secure: SecureNoise | None = None
-
-    def __init__(
-        self, steps: int, source: NoiseSource | SecureNoise, replicates: int, width: int
-    ) -> None:
+    def __init__(self, steps: int) -> None:
         self.steps = steps
-        self.noise: FloatArray = np.zeros((replicates, width))
-        self._stream: NormalStream | SecureStream
-        if isinstance(source, SecureNoise):
-            self.secure = source.spawn()
-            self._stream = SecureStream(self.secure, width)
-        else:
-            self._stream = NormalStream(source, width)
+
+    def start(self, stream: NormalStream) -> None:
+        """Gets its normals; the noise is zero before the first step."""
+        self._stream = stream
+        self.noise = np.zeros((stream.replicates, stream.width))
 
     @abstractmethod
     def advance(self) -> None:
         """Moves to the next step's noise."""
 
-    def std(self, step: int) -> float:
-        return math.sqrt(self.variances()[step - 1])
-
     @abstractmethod
     def variances(self) -> FloatArray:
         """Variance of the noise per coordinate at every step, ``(steps,)``."""
 
-    def _buffers(self) -> dict[str, FloatArray]:
-        return {"noise": self.noise}
-
-    def state_dict(self) -> dict[str, Any]:
-        arrays = {name: array.copy() for name, array in self._buffers().items()}
-        return {"stream": self._stream.state_dict(), **arrays}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        for name, array in self._buffers().items():
-            value = np.asarray(state[name], dtype=np.float64)
-            if value.shape != array.shape:
-                raise ParameterError(f"state {name!r} has shape {value.shape}, not {array.shape}")
-            array[...] = value
-        self._stream.load_state(state["stream"])
+    def std(self, step: int) -> float:
+        """Standard deviation of the noise at a step, from 1."""
+        return math.sqrt(self.variances()[step - 1])
 
 
-class BinaryTree(_Streaming):
+class BinaryTree(Mechanism):
     """Noise of a binary tree of partial sums (Chan, Shi & Song 2011; Dwork et al. 2010).
 
-    A record is in at most ``m = 1 + floor(log2 n)`` nodes, so sens = sqrt(m); the release at t
+    A record is in at most ``m = 1 + floor(log2 n)`` nodes, so gain = sqrt(m); the release at t
     sums popcount(t) nodes. Memory: one row per level.
     """
 
-    def __init__(
-        self, steps: int, source: NoiseSource | SecureNoise, replicates: int, width: int
-    ) -> None:
-        super().__init__(steps, source, replicates, width)
-        levels = steps.bit_length()
-        self.sens = math.sqrt(levels)
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.gain = math.sqrt(steps.bit_length())
+
+    def start(self, stream: NormalStream) -> None:
+        super().start(stream)
         self.step = 0
-        self._prefix = np.zeros((levels, replicates, width))
+        self._prefix = np.zeros((self.steps.bit_length(), *self.noise.shape))
 
     def advance(self) -> None:
         self.step += 1
@@ -121,30 +79,20 @@ class BinaryTree(_Streaming):
     def variances(self) -> FloatArray:
         return np.bitwise_count(np.arange(1, self.steps + 1)).astype(np.float64)
 
-    def _buffers(self) -> dict[str, FloatArray]:
-        return {"noise": self.noise, "prefix": self._prefix}
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "step": self.step}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        super().load_state(state)
-        self.step = int(state["step"])
-
-
-class BufferedToeplitz(_Streaming):
+class BufferedToeplitz(Mechanism):
     """Buffered linear Toeplitz noise; see `dpb_gym.privacy.toeplitz`. Memory: 5 rows."""
 
-    def __init__(
-        self, steps: int, source: NoiseSource | SecureNoise, replicates: int, width: int
-    ) -> None:
-        _refuse_secure(source, "blt")
-        super().__init__(steps, source, replicates, width)
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
         theta, omega = toeplitz.blt_parameters(steps)
         self.theta, self.omega = np.array(theta), np.array(omega)
-        self.sens = toeplitz.blt_sensitivity(self.theta, self.omega, steps)
-        self._past = np.zeros((replicates, self.theta.size, width))
-        self._fresh = np.empty(width)
+        self.gain = toeplitz.blt_sensitivity(self.theta, self.omega, steps)
+
+    def start(self, stream: NormalStream) -> None:
+        super().start(stream)
+        self._past = np.zeros((stream.replicates, self.theta.size, stream.width))
+        self._fresh = np.empty(stream.width)
 
     def advance(self) -> None:
         index = self._stream.advance()
@@ -161,37 +109,32 @@ class BufferedToeplitz(_Streaming):
     def variances(self) -> FloatArray:
         return _blt_variances(self.steps)
 
-    def _buffers(self) -> dict[str, FloatArray]:
-        return {"noise": self.noise, "past": self._past}
 
-
-class SquareRootToeplitz(_Streaming):
+class SquareRootToeplitz(Mechanism):
     """Square-root Toeplitz noise (Fichtenberger, Henzinger & Upadhyay 2023).
 
     Noise does not depend on the records, so the noise of all steps is made at the first one,
     by convolution (FFT) of independent normals, coordinate by coordinate.
     """
 
-    def __init__(
-        self, steps: int, source: NoiseSource | SecureNoise, replicates: int, width: int
-    ) -> None:
-        _refuse_secure(source, "sqrt-toeplitz")
-        if 8 * steps * replicates * width > MEMORY_LIMIT:
-            gigabytes = 8e-9 * steps * replicates * width
-            raise ParameterError(
-                f"sqrt-toeplitz keeps the noise of all {steps} steps ({gigabytes:.1f} GB for "
-                f"{replicates} replicates of {width} numbers; the limit is 2 GB); use 'blt', or "
-                "a larger release interval"
-            )
-        super().__init__(steps, source, replicates, width)
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
         self.coefficients = toeplitz.square_root_coefficients(steps)
-        self.sens = math.sqrt(float((self.coefficients**2).sum()))
+        self.gain = math.sqrt(float((self.coefficients**2).sum()))
+
+    def start(self, stream: NormalStream) -> None:
+        gigabytes = 8e-9 * self.steps * stream.replicates * stream.width
+        if 1e9 * gigabytes > MEMORY_LIMIT:
+            raise ParameterError(
+                f"sqrt-toeplitz keeps the noise of all {self.steps} steps ({gigabytes:.1f} GB for "
+                f"{stream.replicates} replicates of {stream.width} numbers; the limit is 2 GB); "
+                "use 'blt', or a larger release interval"
+            )
+        super().start(stream)
         self.step = 0
-        self._start = self._stream.state_dict()
-        self._all: FloatArray | None = None
 
     def advance(self) -> None:
-        if self._all is None:
+        if self.step == 0:
             self._all = self._make()
         self.noise[:] = self._all[self.step]
         self.step += 1
@@ -199,7 +142,6 @@ class SquareRootToeplitz(_Streaming):
     def _make(self) -> FloatArray:
         from scipy import fft
 
-        assert isinstance(self._stream, NormalStream)
         replicates, width = self.noise.shape
         normals = self._stream.take(self.steps)
         length = fft.next_fast_len(2 * self.steps - 1, real=True)
@@ -215,18 +157,6 @@ class SquareRootToeplitz(_Streaming):
     def variances(self) -> FloatArray:
         return np.cumsum(self.coefficients**2)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"start": self._start, "step": self.step}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self._stream.load_state(state["start"])
-        self._start = state["start"]
-        self._all = None
-        self.step = int(state["step"])
-        if self.step:
-            self._all = self._make()
-            self.noise[:] = self._all[self.step - 1]
-
 
 @functools.lru_cache(maxsize=16)
 def _blt_variances(steps: int) -> FloatArray:
@@ -235,30 +165,19 @@ def _blt_variances(steps: int) -> FloatArray:
     return np.cumsum(weights**2)
 
 
-def _refuse_secure(source: NoiseSource | SecureNoise, name: str) -> None:
-    if isinstance(source, SecureNoise):
-        raise ParameterError(
-            f"secure noise is not available for {name!r}: it weighs noise by real numbers, and "
-            "the guarantee of integer noise does not carry over; use 'binary-tree'"
-        )
-
-
-MECHANISMS: dict[str, Callable[..., Mechanism]] = {
+MECHANISMS: dict[str, type[Mechanism]] = {
     "binary-tree": BinaryTree,
     "blt": BufferedToeplitz,
     "sqrt-toeplitz": SquareRootToeplitz,
 }
 
 
-def make_mechanism(
-    name: str, steps: int, source: NoiseSource | SecureNoise, replicates: int, width: int
-) -> Mechanism:
+def make_mechanism(name: str, steps: int) -> Mechanism:
     """The named mechanism for `steps` steps.
 
     Raises:
         UnknownNameError: If there is none of that name.
-        ParameterError: If it would need too much memory, or refuses secure noise.
     """
     if name not in MECHANISMS:
         raise unknown_name("continual-sum mechanism", name, MECHANISMS)
-    return MECHANISMS[name](steps, source, replicates, width)
+    return MECHANISMS[name](steps)

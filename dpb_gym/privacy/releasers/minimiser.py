@@ -3,188 +3,176 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import BudgetExceeded, ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive, records
-from dpb_gym.privacy.ledger import Ledger
+from dpb_gym.privacy.checks import FloatArray, count, positive
+from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.objective import ObjectivePerturbation
+from dpb_gym.privacy.objective import ObjectivePerturbation, objective_plan
+from dpb_gym.privacy.releasers.base import Releaser
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.curator import Curator
 
 Loss = Callable[[int, FloatArray], tuple[float, FloatArray, FloatArray]]
 MAX_STEPS = 200
+EXACT_TOLERANCE = 1e-8
 
 
-class PerturbedMinimiser:
+class Minimiser(Releaser):
     """Releases minimisers of perturbed objectives (see `dpb_gym.privacy.objective`).
 
-    The records and their loss stay with the caller: each call of `release` gets a function
-    that sums the loss over all records so far. The caller answers for the bounds of gradient
-    and curvature that the calibration assumes, that is, for clipping contexts to the unit ball.
+    The records and their loss stay with the subclass or the caller, who answers for the bounds
+    of gradient and curvature that the calibration assumes, that is, for clipping contexts to the
+    unit ball. All `calls` releases of every replicate are charged together, since replicates may
+    ask at times of their own. Without a budget: the minimiser of the loss plus a ridge.
 
     Args:
-        plan: Ridge, noise, tolerance and cost of one release.
-        replicates: Number of replicates B.
-        calls: Largest number of releases.
-        noise: Source of the noise; the releaser spawns its own stream from it.
-        ledger: Charged at each release.
-        what: What is released, in words.
-        parallel: Name of a parallel group, if every release has records of its own.
+        curator: See `Releaser`.
+        dim: Number of parameters d.
+        gradient_bound: See `dpb_gym.privacy.objective_plan`.
+        curvature: See there.
+        calls: Largest number of releases per replicate; no limit without a budget.
+        records: Largest number of records, for the solver's tolerance.
+        method: See there.
+        printed: A calibration of the caller's own, instead; charged at its true cost.
+        ridge: Coefficient of ``|theta|^2 / 2`` without a budget.
+        share: See `Releaser`.
+        what: See `Releaser`.
     """
 
     def __init__(
         self,
-        plan: ObjectivePerturbation,
-        replicates: int,
+        curator: Curator,
+        dim: int,
         *,
-        calls: int,
-        noise: NoiseSource,
-        ledger: Ledger,
-        what: str = "private MLE",
-        parallel: str | None = None,
+        gradient_bound: float = 1.0,
+        curvature: float = 1.0,
+        calls: int = 1,
+        records: int = 0,
+        method: str = "verified",
+        printed: ObjectivePerturbation | None = None,
+        ridge: float = 1.0,
+        share: float | None = None,
+        what: str = "private MLEs",
     ) -> None:
-        self.plan = plan
-        self.replicates = count("replicates", replicates)
-        self.max_calls = count("calls", calls)
-        if not isinstance(noise, NoiseSource):
-            raise ParameterError(
-                "objective perturbation needs a NoiseSource; the guarantee of secure (integer) "
-                "noise does not carry over to it"
-            )
-        if noise.replicates != self.replicates:
-            raise ParameterError(
-                f"the noise source has {noise.replicates} replicates; expected {replicates}"
-            )
-        self.calls = 0
-        self.dim = plan.dim
-        self._noise = noise.spawn()
-        self._ledger, self._what, self._parallel = ledger, what, parallel
+        self.dim, self.max_calls = count("dim", dim), count("calls", calls)
+        self._bounds = {"gradient_bound": gradient_bound, "curvature": curvature}
+        self._records, self._method, self._printed = records, method, printed
+        self._ridge = positive("ridge", ridge)
+        self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
+        self._released = np.zeros((curator.replicates, dim))
+        super().__init__(curator, share=share, what=what)
 
-    def release(self, loss: Loss, start: ArrayLike | None = None) -> FloatArray:
-        """Draws the perturbation, minimises and covers the inexactness.
+    def _calibrated(self, rho: float) -> ObjectivePerturbation:
+        return self._printed or objective_plan(
+            rho,
+            dim=self.dim,
+            calls=self.max_calls,
+            records=self._records,
+            method=self._method,
+            every_order=self.curator.budget is None or self.curator.budget.rho is not None,
+            **self._bounds,
+        )
+
+    def cost(self, rho: float) -> Event:
+        return replace(self._calibrated(rho).event, count=self.max_calls)
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        self._plan = None if rho is None else self._calibrated(rho)
+        if self._plan is not None:
+            self._draws = noise.normal((self.max_calls, 2, self.dim))
+
+    @property
+    def plan(self) -> ObjectivePerturbation | None:
+        """Ridge, noise, tolerance and cost of one release; None if exact."""
+        self.ready()
+        return self._plan
+
+    def release(self, due: ArrayLike | None = None) -> FloatArray:
+        """Releases for the replicates that are due.
 
         Args:
-            loss: ``loss(b, theta) -> (value, gradient (d,), Hessian (d, d))`` of replicate b,
-                summed over its records, without ridge.
-            start: Where to start, (B, d); changes nothing but the time.
+            due: ``(B,)`` bool, decided by releases and public facts only; all by default.
 
         Returns:
-            Private parameters (B, d).
+            Private parameters (B, d), renewed where `due`.
 
         Raises:
-            BudgetExceeded: If the ledger refuses, or all calls are used up.
-            ParameterError: If Newton's method does not reach the tolerance (the loss is then
-                not convex, or its derivatives do not fit together).
+            BudgetExceeded: If a replicate has used all its calls; nothing is released.
+            ParameterError: If the minimiser misses the tolerance (the loss is then not convex,
+                or its derivatives do not fit together); nothing is released.
         """
-        if self.calls >= self.max_calls:
-            raise BudgetExceeded(
-                f"all {self.max_calls} releases of {self._what} are used up; nothing was released"
-            )
-        self._ledger.charge(self.plan.event, what=self._what, parallel=self._parallel)
-        self.calls += 1
-        linear = self.plan.sigma * self._noise.normal(self.dim)
-        cover = self.plan.output_std * self._noise.normal(self.dim)
-        theta, _ = minimise(
-            loss,
-            linear,
-            self.plan.ridge,
-            self.plan.tolerance,
-            start=start,
-        )
-        return theta + cover
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs (the ledger has its own)."""
-        return {"calls": self.calls, "noise": self._noise.state_dict()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self.calls = int(state["calls"])
-        self._noise.load_state(state["noise"])
-
-
-class ExactMinimiser:
-    """The non-private twin: the minimiser of the loss plus a ridge, nothing added.
-
-    Args:
-        dim: Number of parameters d.
-        replicates: Number of replicates B.
-        ridge: Coefficient of ``|theta|^2 / 2``.
-        tolerance: Gradient norm to reach.
-        ledger: If given, every release is disclosed to it.
-        what: What is released, in words.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        replicates: int,
-        *,
-        ridge: float = 1.0,
-        tolerance: float = 1e-8,
-        ledger: Ledger | None = None,
-        what: str = "exact MLE",
-    ) -> None:
-        self.dim = count("dim", dim)
-        self.replicates = count("replicates", replicates)
-        self.ridge = positive("ridge", ridge)
-        self.tolerance = positive("tolerance", tolerance)
-        self._ledger, self._what = ledger, what
-        self.calls = 0
-
-    def release(self, loss: Loss, start: ArrayLike | None = None) -> FloatArray:
-        """The minimisers (B, d); see `PerturbedMinimiser.release`."""
-        if self._ledger is not None:
-            self._ledger.disclose(self._what)
-        self.calls += 1
+        plan = self.plan
+        asked = np.ones(self.replicates, bool) if due is None else np.asarray(due, dtype=bool)
+        lanes = np.flatnonzero(asked)
         linear = np.zeros((self.replicates, self.dim))
-        theta, _ = minimise(loss, linear, self.ridge, self.tolerance, start=start)
-        return theta
+        if plan is None:
+            found, norms = self.minimise(asked, linear, self._ridge, EXACT_TOLERANCE)
+            self._released[lanes] = found[lanes]
+        else:
+            if (self.calls[lanes] >= self.max_calls).any():
+                raise BudgetExceeded(
+                    f"all {self.max_calls} releases of {self.what} are used up; nothing was "
+                    "released"
+                )
+            draws = self._draws[lanes, self.calls[lanes]]
+            linear[lanes] = plan.sigma * draws[:, 0]
+            found, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
+            if not (norms[lanes] <= plan.tolerance).all():
+                raise ParameterError(_stuck(float(norms[lanes].max()), plan.tolerance))
+            self._released[lanes] = found[lanes] + plan.output_std * draws[:, 1]
+        self.calls[lanes] += 1
+        return self._released.copy()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs."""
-        return {"calls": self.calls}
+    @property
+    def value(self) -> FloatArray:
+        """The newest releases (B, d); zeros before the first."""
+        return self._released.copy()
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self.calls = int(state["calls"])
+    @abstractmethod
+    def minimise(
+        self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Minimisers of the records' loss + ``ridge/2 |theta|^2 + linear.theta``.
+
+        Args:
+            due: Which replicates are asked for, (B,).
+            linear: Linear terms (B, d).
+            ridge: Coefficient of ``|theta|^2 / 2``, positive.
+            tolerance: Gradient norm to reach.
+
+        Returns:
+            Minimisers (B, d) and the gradient norms that are left (B,), where due.
+        """
 
 
-def minimise(
-    loss: Loss,
-    linear: FloatArray,
-    ridge: float,
-    tolerance: float,
-    *,
-    start: ArrayLike | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Damped Newton for ``loss(theta) + ridge/2 |theta|^2 + linear.theta``, replicate by replicate.
+class LossMinimiser(Minimiser):
+    """A `Minimiser` of any convex loss, given as a function; see `Curator.minimiser`.
 
-    Args:
-        loss: See `PerturbedMinimiser.release`.
-        linear: Linear terms (B, d).
-        ridge: Coefficient of ``|theta|^2 / 2``, positive, which makes the minimiser unique.
-        tolerance: Gradient norm to reach.
-        start: Starting points (B, d); zeros by default.
-
-    Returns:
-        Minimisers (B, d) and the certified gradient norms (B,).
-
-    Raises:
-        ParameterError: If the tolerance is not reached within 200 steps.
+    Attributes:
+        loss: ``loss(b, theta) -> (value, gradient (d,), Hessian (d, d))`` of replicate b,
+            summed over its records, without ridge; to be set before `release`.
     """
-    batch, dim = linear.shape
-    points = (
-        np.zeros((batch, dim)) if start is None else records("start", start, (batch, dim)).copy()
-    )
-    norms = np.empty(batch)
-    for b in range(batch):
-        points[b], norms[b] = _newton(loss, b, points[b].copy(), linear[b], ridge, tolerance)
-    return points, norms
+
+    loss: Loss
+
+    def minimise(
+        self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
+    ) -> tuple[FloatArray, FloatArray]:
+        points, norms = np.zeros_like(linear), np.zeros(len(linear))
+        for b in np.flatnonzero(due):
+            points[b], norms[b] = _newton(
+                self.loss, int(b), self._released[b].copy(), linear[b], ridge, tolerance
+            )
+        return points, norms
 
 
 def _newton(

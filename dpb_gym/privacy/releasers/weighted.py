@@ -8,18 +8,20 @@ sums; `Schedule.best_weights` combines the releases into the most precise estima
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym.privacy.events import GaussianEvent
-from dpb_gym.privacy.ledger import Ledger
+from dpb_gym.privacy.calibration import gaussian_sigma
+from dpb_gym.privacy.checks import FloatArray
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.base import Intake
-from dpb_gym.privacy.releasers.bounds import Bound
-from dpb_gym.privacy.releasers.shapes import RecordShape
+from dpb_gym.privacy.releasers.sums import Sum
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.curator import Curator
 
 Array = NDArray[Any]
 
@@ -116,97 +118,80 @@ class Combinations:
     uneven: Array
 
 
-class WeightedSum:
+class WeightedSum(Sum):
     """Running sums of weighted records with fresh noise at the times of a `Schedule`.
 
     A composition of Gaussian mechanisms, each chosen before the first record, on records that
-    may depend on earlier releases; charged once, when it is made.
+    may depend on earlier releases; together they cost what one release at scale 1 of unweighted
+    records would.
 
     Args:
-        width: Numbers per record.
-        replicates: Number of replicates B.
-        horizon: Largest number of records per replicate.
-        schedule: Times and weights.
-        sensitivity: Largest distance between a record and its replacement.
-        sigma: Standard deviation of the noise at scale 1.
-        noise: Source of the noise; the releaser spawns its own stream from it.
-        ledger: Charged here.
-        what: What is released, in words.
-        clip: Bound of the records, if the releaser is to enforce it.
+        curator: See `Sum`; also for what is not named here.
+        width: See `Sum`.
+        schedule: Times and weights, or a function that makes them from sigma, the standard
+            deviation of the noise at scale 1 (0 without a budget).
+        **options: See `Sum`.
 
-    Raises:
-        BudgetExceeded: If the ledger refuses.
+    Attributes:
+        schedule: The schedule in use.
     """
 
     def __init__(
         self,
-        width: int,
-        replicates: int,
-        horizon: int,
-        schedule: Schedule,
+        curator: Curator,
+        width: int | None = None,
         *,
-        sensitivity: float,
-        sigma: float,
-        noise: NoiseSource,
-        ledger: Ledger,
-        what: str,
-        clip: Bound | None = None,
+        schedule: Schedule | Callable[[float], Schedule],
+        **options: object,
     ) -> None:
-        self.schedule = schedule
-        self.replicates = replicates
-        self.sigma = sigma
-        self.event = GaussianEvent(sigma, sensitivity)
-        ledger.charge(self.event, what=what)
-        self._intake = Intake(RecordShape(dim=width), replicates, clip, horizon)
-        self._noise = noise.spawn()
-        self._pending = np.zeros((replicates, width))
-        self._sum = np.zeros((replicates, width))
-        self._released = np.zeros((replicates, width))
-        self._batch = 0
+        options.setdefault("what", "weighted running sums")
+        self._plan = schedule
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        if curator.system_noise:
+            # what the grid adds depends on the least weight, so the schedule cannot depend on it
+            if not isinstance(schedule, Schedule):
+                self._plan = schedule(gaussian_sigma(curator.most_rho, self.sensitivity))
+            assert isinstance(self._plan, Schedule)
+            self.least_weight = float(min(1.0, self._plan.weights.min()))
+        self._released = np.zeros_like(self._total)
+        self._sum = np.zeros_like(self._total)
+        self.releases = 0
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        super().open(rho, noise)
+        plan = self._plan
+        self._schedule = plan if isinstance(plan, Schedule) else plan(self._sigma)
 
     @property
-    def rounds(self) -> int:
-        """Records per replicate so far."""
-        return self._intake.rounds
+    def schedule(self) -> Schedule:
+        self.ready()
+        return self._schedule
+
+    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
+        self.ready()
+        self.intake.take(records, along, self._total)
+        schedule, k = self._schedule, self.releases
+        if k == len(schedule.ends) or self.intake.rounds != schedule.ends[k]:
+            return
+        batch = schedule.weights[k] * self._total
+        if self.intake.grid:
+            batch = np.floor(batch / self.intake.grid + 0.5) * self.intake.grid
+        self._sum += batch
+        self._total[:] = 0.0
+        self._released = self._sum.copy()
+        if self._sigma:
+            std = self._sigma / float(schedule.scales[k])
+            self._released += self._noise.gaussian(std, self.shape.width)
+        self.releases += 1
 
     @property
-    def clipped_count(self) -> Array:
-        """Records per replicate that the releaser's own bound changed."""
-        return self._intake.clipped_count
-
-    def add(self, records: Array, directions: Array | None = None) -> None:
-        """Adds one record per replicate; see `dpb_gym.privacy.Releaser.add`."""
-        self._intake.take(records, directions, self._pending)
-        schedule = self.schedule
-        if self._batch < len(schedule.ends) and self.rounds == schedule.ends[self._batch]:
-            self._sum += schedule.weights[self._batch] * self._pending
-            self._pending[:] = 0.0
-            draw = self._noise.normal(self._sum.shape[1])
-            self._released = self._sum + (self.sigma / schedule.scales[self._batch]) * draw
-            self._batch += 1
-
-    def release(self) -> Array:
-        """The newest release, ``(B, width)``; zeros before the first."""
-        return self._released.copy()
+    def value(self) -> FloatArray:
+        """The newest release, ``(B, *shape)``; zeros before the first."""
+        return self.shape.emit(self._released, self._released, 0.0)
 
     @property
     def noise_std(self) -> float:
         """Standard deviation of the newest release's noise; 0 before the first."""
-        return self.sigma / float(self.schedule.scales[self._batch - 1]) if self._batch else 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs (the ledger has its own)."""
-        return {
-            "intake": self._intake.state_dict(),
-            "noise": self._noise.state_dict(),
-            "batch": self._batch,
-            **{k: getattr(self, "_" + k).copy() for k in ("pending", "sum", "released")},
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._intake.load_state(state["intake"])
-        self._noise.load_state(state["noise"])
-        self._batch = int(state["batch"])
-        for k in ("pending", "sum", "released"):
-            getattr(self, "_" + k)[:] = state[k]
+        if not self.releases:
+            return 0.0
+        return self.sigma / float(self.schedule.scales[self.releases - 1])

@@ -26,7 +26,7 @@ class Run:
         self.agent, self.problem = agent, problem
         self.instance = problem.instance(seeds)
         self.streams = AgentStreams(seeds)
-        agent.begin(problem.info, self.streams, budget)
+        agent.set_up(problem.info, self.streams, budget)
         self.actions: list[Array] = []
         self.choices: list[Array] = []
         self.features: list[Array] = []

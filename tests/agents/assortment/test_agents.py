@@ -97,7 +97,7 @@ def test_learns_theta_and_knows_revenues(play: Any, name: str) -> None:
         run.agent._theta, run.instance.context().features, run.instance.context().revenues
     )[0]
     greedy = make_agent("greedy-mnl", explore=0)
-    greedy.begin(run.problem.info, AgentStreams(range(6)))
+    greedy.set_up(run.problem.info, AgentStreams(range(6)))
     greedy._theta = run.agent._theta
     np.testing.assert_array_equal(greedy.act(run.instance.context()), optimum)
 
@@ -180,7 +180,7 @@ def test_the_policy_sees_releases_only(rule: str) -> None:
     actions = []
     for flip in (False, True):
         agent, instance = Told(rule), problem.instance([0, 1])
-        agent.begin(problem.info, AgentStreams([0, 1]))
+        agent.set_up(problem.info, AgentStreams([0, 1]))
         taken = []
         for t in range(40):
             context = instance.context()
@@ -199,7 +199,7 @@ def test_the_policy_sees_releases_only(rule: str) -> None:
 def test_small_eigenvalues_are_raised_to_the_floor() -> None:
     agent = make_agent("ucb-mnl")
     problem = make_problem("DPB/Assortment-v0", horizon=10, n_items=4, capacity=2, dim=3)
-    agent.begin(problem.info, AgentStreams([0, 1]))
+    agent.set_up(problem.info, AgentStreams([0, 1]))
     agent._curator = Curator(None, None, 2.0, 1.0, None, lambda t: 1.0, True)
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
@@ -234,14 +234,14 @@ def test_bad_use(play: Any) -> None:
         make_agent("ts-mnl", samples=0)
     agent = make_agent("ucb-mnl")
     with pytest.raises(AgentError, match="plays assortment problems, not pricing"):
-        agent.begin(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
+        agent.set_up(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
     run = play("greedy-mnl", [0], 5, n_items=4, capacity=2)
     context = run.instance.context()
     feedback = run.instance.respond(run.actions[-1]).feedback
     with pytest.raises(HorizonExceeded):
         run.agent.observe(context, run.actions[-1], feedback)
     fresh = make_agent("ucb-mnl")
-    fresh.begin(run.problem.info, AgentStreams([0]))
+    fresh.set_up(run.problem.info, AgentStreams([0]))
     context.features[:] = np.nan
     with pytest.raises(ParameterError, match="features must be finite"):
         fresh.observe(context, run.actions[-1], feedback)

@@ -24,7 +24,7 @@ from dpb_gym.streams import AgentStreams
 def begun(budget: Budget | None, params: dict[str, Any] | None = None, **env: Any) -> Any:
     agent = make_agent("dpmnl-approx", **(params or {}))
     problem = make_problem("DPB/Assortment-v0", **env)
-    agent.begin(problem.info, AgentStreams([0, 1]), budget)
+    agent.set_up(problem.info, AgentStreams([0, 1]), budget)
     return agent
 
 

@@ -28,7 +28,7 @@ def begun(
 ) -> Any:
     agent = make_agent("dpmnl", **(params or {}))
     problem = make_problem("DPB/Assortment-v0", **env)
-    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    agent.set_up(problem.info, AgentStreams(list(seeds)), budget)
     return agent
 
 

@@ -17,7 +17,7 @@ from dpb_gym.streams import AgentStreams, Stream, generator
 def random_actions(env_id, seeds, rounds, **env):
     problem = make_problem(env_id, horizon=rounds, **env)
     agent, instance = make_agent("random"), problem.instance(seeds)
-    agent.begin(problem.info, AgentStreams(seeds))
+    agent.set_up(problem.info, AgentStreams(seeds))
     actions = []
     for t in range(rounds):
         action = agent.act(instance.context())
@@ -77,7 +77,7 @@ def test_oracle_has_no_regret(env_id, env):
     seeds = [3, 1, 2]
     agent, instance = make_agent("oracle"), problem.instance(seeds)
     agent.attach(instance)
-    agent.begin(problem.info, AgentStreams(seeds))
+    agent.set_up(problem.info, AgentStreams(seeds))
     for t in range(40):
         context = instance.context()
         action = agent.act(context)
@@ -92,7 +92,7 @@ def test_oracle_needs_the_running_environment():
     problem = make_problem("DPB/Pricing-v0", horizon=10)
     agent = make_agent("oracle")
     with pytest.raises(AgentError, match="must be attached"):
-        agent.begin(problem.info, AgentStreams([0]))
+        agent.set_up(problem.info, AgentStreams([0]))
     agent.attach(problem.instance([0, 1]))
     with pytest.raises(AgentError, match="attached to 2 replicates, but begins with 1"):
-        agent.begin(problem.info, AgentStreams([0]))
+        agent.set_up(problem.info, AgentStreams([0]))

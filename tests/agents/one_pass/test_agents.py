@@ -31,7 +31,7 @@ def problem_of(name, horizon, **kwargs):
 
 def begin(name, problem, seeds, budget, **params):
     agent = make_agent(name, **params)
-    agent.begin(problem.info, AgentStreams(seeds), budget)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
     return agent
 
 

@@ -32,7 +32,7 @@ def problem_of(horizon, **kwargs):
 
 def begin(problem, seeds, budget, **params):
     agent = make_agent("one-pass-linear", **params)
-    agent.begin(problem.info, AgentStreams(seeds), budget)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
     return agent
 
 
@@ -456,7 +456,7 @@ def test_every_unit_learns():
 
 def make_begun(name, problem, seeds):
     agent = make_agent(name)
-    agent.begin(problem.info, AgentStreams(seeds), None)
+    agent.set_up(problem.info, AgentStreams(seeds), None)
     return agent
 
 

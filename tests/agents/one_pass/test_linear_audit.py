@@ -16,8 +16,8 @@ SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 3}
 class Underestimating(OnePassLinear):
     """Adds a tenth of the noise variance that it charges."""
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         self.releaser.sigma *= math.sqrt(0.1)
 
 

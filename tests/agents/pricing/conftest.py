@@ -17,7 +17,7 @@ def play(agent, seeds, horizon, params=None, **env):
     problem = make_problem("DPB/Pricing-v0", horizon=horizon, **env)
     agent = agent if isinstance(agent, Agent) else make_agent(agent, **(params or {}))
     instance = problem.instance(seeds)
-    agent.begin(problem.info, AgentStreams(seeds))
+    agent.set_up(problem.info, AgentStreams(seeds))
     features, prices, demand, regret = [], [], [], []
     for t in range(horizon):
         context = instance.context()

@@ -58,7 +58,7 @@ def test_private_explore_then_commit_spends_its_budget_on_one_release():
     problem = make_problem("DPB/Pricing-v0", horizon=1000)
     agent = make_agent("explore-commit-pricing", explore=200)
     instance = problem.instance([0, 1])
-    agent.begin(problem.info, AgentStreams([0, 1]), Budget.zcdp(0.4))
+    agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(0.4))
     assert agent.guarantee.notion == "anticipating"
     assert agent.guarantee.rho == pytest.approx(0.4, rel=1e-6)
     for t in range(1000):
@@ -70,7 +70,7 @@ def test_private_explore_then_commit_spends_its_budget_on_one_release():
     assert agent._curator.estimator.records.count == 200  # later customers are not looked at
     assert (agent.updates == 1).all()
     again = make_agent("explore-commit-pricing")
-    again.begin(problem.info, AgentStreams([0]), None)
+    again.set_up(problem.info, AgentStreams([0]), None)
     assert again.guarantee is None and again.explore == math.ceil(math.sqrt(3000))
 
 
@@ -125,7 +125,7 @@ def test_best_fixed_price_against_scipy(demand):
     instance = problem.instance([1, 2])
     agent = make_agent("best-fixed-price")
     agent.attach(instance)
-    agent.begin(problem.info, AgentStreams([1, 2]))
+    agent.set_up(problem.info, AgentStreams([1, 2]))
     rows = []
     for t in range(300):
         rows.append(instance.context().features.astype(float))
@@ -152,10 +152,10 @@ def test_best_fixed_price_against_scipy(demand):
 def test_best_fixed_price_is_a_yardstick(play):
     problem = make_problem("DPB/Pricing-v0", horizon=20)
     with pytest.raises(AgentError, match="must be attached"):
-        make_agent("best-fixed-price").begin(problem.info, AgentStreams([0]))
+        make_agent("best-fixed-price").set_up(problem.info, AgentStreams([0]))
     other = make_problem("DPB/Recommendation-v0", horizon=20)
     with pytest.raises(AgentError, match="plays pricing problems"):
-        make_agent("best-fixed-price").begin(other.info, AgentStreams([0]))
+        make_agent("best-fixed-price").set_up(other.info, AgentStreams([0]))
 
 
 @pytest.mark.parametrize(

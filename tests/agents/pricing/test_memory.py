@@ -30,7 +30,7 @@ def sizes(name, budget, horizon, at, params=None):
     problem = make_problem("DPB/Pricing-v0", horizon=horizon)
     agent = make_agent(name, **(params or {}))
     instance = problem.instance(range(4))
-    agent.begin(problem.info, AgentStreams(range(4)), budget)
+    agent.set_up(problem.info, AgentStreams(range(4)), budget)
     found = []
     for t in range(1, horizon + 1):
         context = instance.context()
@@ -60,7 +60,7 @@ def test_private_records_take_what_the_page_says_and_go_in_the_end():
     problem = make_problem("DPB/Pricing-v0", horizon=3000)
     agent = make_agent("private-pricing", **params)
     instance = problem.instance([0, 1])
-    agent.begin(problem.info, AgentStreams([0, 1]), Budget.zcdp(50.0))
+    agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(50.0))
     for t in range(3000):
         context = instance.context()
         price = agent.act(context)

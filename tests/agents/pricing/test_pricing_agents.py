@@ -178,7 +178,7 @@ def test_fixed_price_equals_its_plain_python_twin(play, rule, demand):
 def test_grid_size_suits_the_horizon(T, size):
     agent = make_agent("fixed-price")
     problem = make_problem("DPB/Pricing-v0", horizon=T)
-    agent.begin(problem.info, AgentStreams([0]))
+    agent.set_up(problem.info, AgentStreams([0]))
     assert len(agent.prices) == size == math.ceil((T / math.log(max(T, 3))) ** 0.25)
     assert agent.prices[-1] == 1.0 and agent.prices[0] > 0.0
 
@@ -187,7 +187,7 @@ def test_fixed_price_refuses_prices_off_its_grid():
     agent = make_agent("fixed-price", n_prices=4)
     problem = make_problem("DPB/Pricing-v0", horizon=100)
     instance = problem.instance([0, 1])
-    agent.begin(problem.info, AgentStreams([0, 1]))
+    agent.set_up(problem.info, AgentStreams([0, 1]))
     feedback = Feedback(np.zeros(2), demand=np.zeros(2))
     for bad in (0.3, 0.0, np.nan):
         with pytest.raises(ActionError, match="replicate 1 is not on the grid"):
@@ -218,7 +218,7 @@ def test_bad_parameters_are_named(name, params):
 def test_other_problems_are_refused(name):
     problem = make_problem("DPB/Recommendation-v0", horizon=10)
     with pytest.raises(AgentError, match="plays pricing problems, not recommendation"):
-        make_agent(name).begin(problem.info, AgentStreams([0]))
+        make_agent(name).set_up(problem.info, AgentStreams([0]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -28,8 +28,8 @@ class PrintedSensitivity(PrivatePricing):
     def __init__(self):
         super().__init__(**TELLING)
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         self._curator.gram._scale /= math.sqrt(2.0)
 
 
@@ -49,8 +49,8 @@ def test_erratum_p1_end_to_end():
 class QuietFit(ExploreCommit):
     """Explore then commit with a sixteenth of the noise variance that it is charged for."""
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         estimator = self._curator.estimator
         estimator.plan = replace(estimator.plan, sigma=0.25 * estimator.plan.sigma)
 

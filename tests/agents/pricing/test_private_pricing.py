@@ -27,7 +27,7 @@ PAPER = Budget.approx(2 * EPS, 2 * DELTA)
 def begun(budget, params=None, seeds=(0, 1), **env):
     agent = make_agent("private-pricing", **(params or {}))
     problem = make_problem("DPB/Pricing-v0", **{"horizon": 2000, **env})
-    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    agent.set_up(problem.info, AgentStreams(list(seeds)), budget)
     return agent
 
 
@@ -35,7 +35,7 @@ def play(budget, params=None, seeds=(0, 1), name="private-pricing", **env):
     problem = make_problem("DPB/Pricing-v0", **{"horizon": 400, **env})
     agent = make_agent(name, **(params or {}))
     instance = problem.instance(list(seeds))
-    agent.begin(problem.info, AgentStreams(list(seeds)), budget)
+    agent.set_up(problem.info, AgentStreams(list(seeds)), budget)
     prices, regret = [], np.zeros(len(seeds))
     for t in range(problem.horizon):
         context = instance.context()
@@ -279,7 +279,7 @@ def test_bad_budgets_and_parameters():
             make_agent("private-pricing", **{"calibration": "paper", **params})
     problem = make_problem("DPB/Recommendation-v0", horizon=10)
     with pytest.raises(AgentError, match="plays pricing problems"):
-        make_agent("private-pricing").begin(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
+        make_agent("private-pricing").set_up(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
 
 
 # ------------------------------------------------------------------ the private MLE

@@ -23,7 +23,7 @@ def prices(name, params, budget):
     seeds = range(700, 708)
     instance = problem.instance(seeds)
     agent = make_agent(name, **params)
-    agent.begin(problem.info, AgentStreams(seeds), budget)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
     rows, regret = [], np.zeros(8)
     for t in range(400):
         context = instance.context()

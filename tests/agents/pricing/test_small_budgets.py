@@ -29,7 +29,7 @@ def test_never_worse_than_random_prices_and_price_one(dim):
     agents = [make_agent("random"), make_agent("fixed-price", price=1.0)]
     agents += [make_agent("one-pass-pricing") for _ in budgets]
     for agent, budget in zip(agents, [None, None, *budgets]):
-        agent.begin(problem.info, AgentStreams(seeds), budget)
+        agent.set_up(problem.info, AgentStreams(seeds), budget)
     regret = np.zeros((len(agents), len(seeds)))
     for t in range(T):
         context = instance.context()

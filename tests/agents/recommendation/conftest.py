@@ -33,7 +33,7 @@ def play(
     problem = make_problem(env_id, horizon=horizon, **env)
     agent = agent if isinstance(agent, Agent) else make_agent(agent, **(params or {}))
     instance = problem.instance(seeds)
-    agent.begin(problem.info, AgentStreams(seeds), budget)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
     if prepare is not None:
         prepare(agent)
     features, actions, rewards, observed, regret = [], [], [], [], []

@@ -20,7 +20,7 @@ DELTA = 1e-5
 def begun(name, budget, **params):
     problem = make_problem("DPB/Recommendation-v0", horizon=1000)
     agent = make_agent(name, **params)
-    agent.begin(problem.info, AgentStreams([0]), budget)
+    agent.set_up(problem.info, AgentStreams([0]), budget)
     return agent
 
 

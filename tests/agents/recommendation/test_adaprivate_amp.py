@@ -32,7 +32,7 @@ NAME = "adaprivate-amp"
 def begun(budget, replicates=1, **params):
     problem = make_problem("DPB/Recommendation-v0", horizon=1000)
     agent = make_agent(NAME, **params)
-    agent.begin(problem.info, AgentStreams(range(replicates)), budget)
+    agent.set_up(problem.info, AgentStreams(range(replicates)), budget)
     return agent
 
 
@@ -96,7 +96,7 @@ def test_sampling_never_buys_less_noise(eps, q):
     budget = Budget.approx(eps, DELTA)
     amplified = sampled_noise(budget, Segment(0.0, 1.0), q, "verified").sigma / q
     plain = make_agent("adaprivate-ts")
-    plain.begin(make_problem("DPB/Recommendation-v0", horizon=10).info, AgentStreams([0]), budget)
+    plain.set_up(make_problem("DPB/Recommendation-v0", horizon=10).info, AgentStreams([0]), budget)
     assert amplified > plain.releaser.sigma
 
 
@@ -224,10 +224,10 @@ class Nominal(AdaPrivate):
     def __init__(self):
         super().__init__(batch=1, sampling=0.3, calibration="paper")
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         exact = AdaPrivate(batch=1)
-        exact.begin(problem, streams, budget)
+        exact.set_up(problem, streams, budget)
         self.guarantee = exact.guarantee
 
 

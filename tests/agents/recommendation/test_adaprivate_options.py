@@ -22,7 +22,7 @@ DELTA = 1e-5
 def begun(name, budget, horizon=1000, replicates=1, env=None, **params):
     problem = make_problem("DPB/Recommendation-v0", horizon=horizon, **(env or {}))
     agent = make_agent(name, **params)
-    agent.begin(problem.info, AgentStreams(range(replicates)), budget)
+    agent.set_up(problem.info, AgentStreams(range(replicates)), budget)
     return agent
 
 
@@ -129,7 +129,7 @@ def test_forced_rounds_come_at_their_rate_and_are_uniform(gamma, rule):
     B, d, m = 4_000, 3, 4
     problem = make_problem("DPB/Recommendation-v0", horizon=5000, dim=d, n_candidates=m)
     agent = make_agent("lin-ts", rule=rule, v=0.0, forced_exploration=True, gamma=gamma)
-    agent.begin(problem.info, AgentStreams(range(B)))
+    agent.set_up(problem.info, AgentStreams(range(B)))
     context = problem.instance([0]).context()
     context = context._replace(features=np.repeat(context.features, B, axis=0))
     agent._response[:] = context.features[0, 2]  # candidate 2 is the best

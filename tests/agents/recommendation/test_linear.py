@@ -100,8 +100,8 @@ def test_features_outside_the_unit_ball_are_clipped(play, rule):
     problem = make_problem("DPB/Recommendation-v0", horizon=200, **env)
     instance = problem.instance([0, 1])
     agent, twin = make_agent("lin-ucb", rule=rule), BatchedSingle(lambda: PlainLinear(rule))
-    agent.begin(problem.info, AgentStreams([0, 1]))
-    twin.begin(problem.info, AgentStreams([0, 1]))
+    agent.set_up(problem.info, AgentStreams([0, 1]))
+    twin.set_up(problem.info, AgentStreams([0, 1]))
     rng = np.random.default_rng(0)
     for _ in range(200):
         scale = rng.choice([0.5, 1.0, 40.0], (2, 5, 1)).astype(np.float32)
@@ -226,14 +226,14 @@ def test_bad_parameters_are_named(params):
 def test_bad_actions_and_problems_are_refused():
     problem = make_problem("DPB/Recommendation-v0", horizon=10)
     agent = make_agent("lin-ucb")
-    agent.begin(problem.info, AgentStreams([0, 1]))
+    agent.set_up(problem.info, AgentStreams([0, 1]))
     context = problem.instance([0, 1]).context()
     for bad in (-1, 5):
         with pytest.raises(ActionError, match=r"replicate 1 is outside 0\.\.4"):
             agent.observe(context, np.array([0, bad]), Feedback(np.zeros(2)))
     pricing = make_problem("DPB/Pricing-v0", horizon=10)
     with pytest.raises(AgentError, match="plays recommendation, not pricing"):
-        agent.begin(pricing.info, AgentStreams([0]))
+        agent.set_up(pricing.info, AgentStreams([0]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,7 +22,7 @@ USER = {"unit": "user"}
 def begun(budget, replicates=1, k=5, **params):
     problem = make_problem(ENV, horizon=100, interactions_per_user=k)
     agent = make_agent("adaprivate-ts", **USER, **params)
-    agent.begin(problem.info, AgentStreams(range(replicates)), budget)
+    agent.set_up(problem.info, AgentStreams(range(replicates)), budget)
     return agent
 
 
@@ -217,7 +217,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(bound, tmp_path):
     def start():
         problem = make_problem(ENV, horizon=200, **env)
         agent = make_agent("adaprivate-ts", **USER, user_bound=bound, centre=True, batch=30)
-        agent.begin(problem.info, AgentStreams([1, 2]), Budget.zcdp(2.0))
+        agent.set_up(problem.info, AgentStreams([1, 2]), Budget.zcdp(2.0))
         return problem.instance([1, 2]), agent
 
     whole = continued(*start(), 0, 200)
@@ -287,8 +287,8 @@ class AsPrinted(AdaPrivate):
         super().__init__("ucb", batch=8, centre=True, unit="user")
         self.fault = fault
 
-    def begin(self, problem, streams, budget=None):
-        super().begin(problem, streams, budget)
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
         if self.fault == "half":
             self.releaser._sums._scale /= 2.0
         if self.fault != "fresh":

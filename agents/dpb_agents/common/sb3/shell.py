@@ -17,7 +17,7 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy import Curator
 
 PRICES = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
@@ -57,9 +57,7 @@ class SB3Agent(Agent):
     def play(self, actions: Array) -> Array:
         """Turns the models' actions ``(B, ...)`` into those of the problem."""
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         """Makes one fresh model per replicate.
 
         Raises:

@@ -14,7 +14,9 @@ from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array
 
 
-@register_agent("adac-oful-zcdp", supports=SUPPORTS, budget="required")
+@register_agent(
+    "adac-oful-zcdp", supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 class AdaCOFUL(Switching):
     """AdaC-OFUL (Azize & Basu): rarely switching OFUL on noisy reward sums.
 

@@ -11,20 +11,13 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent
-from dpb_gym.errors import ActionError, AgentError, BudgetError, ParameterError
+from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_agents.recommendation.rivals.reward_sums import RewardSums
-    from dpb_gym.privacy import (
-        Budget,
-        ContinualSum,
-        GaussianSum,
-        Ledger,
-        NoiseSource,
-        Segment,
-    )
+    from dpb_gym.privacy import Curator, Segment, Sum
 
 SUPPORTS = ["recommendation"]
 COMPOSITIONS = ("sequential", "parallel")
@@ -43,29 +36,23 @@ class LinearRival(Agent):
 
     Attributes:
         tuning_grid: Values to try per parameter, eight points for every agent.
-        ledger: What was released.
         releaser: Takes the raw records; the policy reads its releases only.
     """
 
-    releaser: RewardSums | ContinualSum | GaussianSum
+    releaser: Sum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {}
 
     def __init__(self, alpha: float, ridge: float, centre: bool) -> None:
         self.alpha = validation.real("alpha", alpha, 0.0)
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.centre = validation.flag("centre", centre)
-        self.ledger: Ledger | None = None
 
-    def begin(
-        self, problem: ProblemInfo, streams: AgentStreams, budget: Budget | None = None
-    ) -> None:
-        from dpb_gym.privacy import Composition, Guarantee, NoiseSource, Segment
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        from dpb_gym.privacy import Segment
 
         name = type(self).__name__
         if problem.kind != "recommendation":
             raise AgentError(f"{name} plays recommendation, not {problem.kind}")
-        if budget is None:
-            raise BudgetError(f"{name} is private and needs a budget, e.g. Budget.zcdp(0.1)")
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
@@ -84,18 +71,11 @@ class LinearRival(Agent):
         self._ones = np.ones(B)
         self._all = np.ones(B, bool)
         bound = Segment(low - self._shift, high - self._shift)
-        self._open(problem, bound, NoiseSource(streams.noise), budget)
-        ledger = self.ledger
-        assert ledger is not None
-        # a record is in one release, or in as many as the event counts
-        curve = Composition(parallel=((self.releaser.event,),))
-        self.guarantee = Guarantee(ledger.notion, ledger.unit, ledger.relation, curve)
+        self._open(problem, bound, curator)
 
     @abstractmethod
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
-        """Opens ledger and releasers; rewards, less the shift, lie in `bound`."""
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        """Makes the releasers; rewards, less the shift, lie in `bound`."""
 
     @abstractmethod
     def _learn(self, reward: Array) -> None:
@@ -126,45 +106,17 @@ class RewardRival(LinearRival):
     def _sums(
         self,
         bound: Segment,
-        noise: NoiseSource,
-        budget: Budget,
+        curator: Curator,
         what: str,
         *,
         split: int = 1,
         keep: int | None = None,
     ) -> None:
-        """Opens ledger and releaser with noise for `split` releases of every record.
-
-        Args:
-            bound: Range of the shifted rewards.
-            noise: Source of the noise.
-            budget: What may be spent.
-            what: What is released, in words.
-            split: Number of releases that share the budget.
-            keep: See `RewardSums`.
-        """
+        """Makes the releaser; see `RewardSums`."""
         from dpb_agents.recommendation.rivals.reward_sums import RewardSums
-        from dpb_gym.privacy import Ledger, Release, calibrate
 
-        (sigma,) = calibrate(budget, Release(bound.sensitivity(), split))
-        self.ledger = Ledger(budget, notion="central", unit="reward")
-        B, d = self._theta.shape
-        self.releaser = RewardSums(
-            d,
-            B,
-            clip=bound,
-            sigma=sigma,
-            noise=noise,
-            ledger=self.ledger,
-            horizon=self._horizon,
-            what=what,
-            keep=keep,
-        )
-
-    @property
-    def clipped_count(self) -> Array:
-        """Rewards outside their declared range so far, ``(B,)``."""
-        return self.releaser.clipped_count
+        d, reward = self._theta.shape[1], (bound.low, bound.high)
+        self.releaser = RewardSums(curator, d, reward=reward, split=split, keep=keep, what=what)
 
     def _grow(self, inverse: Array) -> Array:
         """Adds the chosen candidates to a Gram matrix, given by its inverse, in place.

@@ -12,10 +12,12 @@ from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, Segment
+    from dpb_gym.privacy import Curator, Segment
 
 
-@register_agent("batched-aggregation", supports=SUPPORTS, budget="required")
+@register_agent(
+    "batched-aggregation", supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 class BatchedAggregation(RewardRival):
     """LinUCB on noisy batch sums that divide the budget among them (RU, Table 6) [construct].
 
@@ -57,13 +59,11 @@ class BatchedAggregation(RewardRival):
         self.batch = validation.integer("batch", batch, 1)
         self.composition = validation.choice("composition", composition, COMPOSITIONS)
 
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.batch * self._stretch
         batches = max(1, self._horizon // self._interval)
         split = batches if self.composition == "sequential" else 1
-        self._sums(bound, noise, budget, "reward sum of a batch", split=split)
+        self._sums(bound, curator, "reward sum of a batch", split=split)
         self._response = np.zeros_like(self._theta)
 
     def _learn(self, reward: Array) -> None:

@@ -14,10 +14,12 @@ from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, Segment
+    from dpb_gym.privacy import Curator, Segment
 
 
-@register_agent("coreset-elimination", supports=SUPPORTS, budget="required")
+@register_agent(
+    "coreset-elimination", supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 class CoresetElimination(RewardRival):
     """Phased elimination on one noisy estimate per phase, after RU, Table 6 [construct].
 
@@ -62,13 +64,11 @@ class CoresetElimination(RewardRival):
         self.length = validation.integer("length", length, 1)
         self.composition = validation.choice("composition", composition, COMPOSITIONS)
 
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         first, T = self.length * self._stretch, self._horizon
         phases = math.ceil(math.log2(T / first + 1))
         split = phases if self.composition == "sequential" else 1
-        self._sums(bound, noise, budget, "reward sum of a phase", split=split)
+        self._sums(bound, curator, "reward sum of a phase", split=split)
         B, d = self._theta.shape
         assert problem.n_candidates is not None
         n = problem.n_arms or problem.n_candidates

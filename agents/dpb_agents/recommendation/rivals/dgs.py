@@ -13,13 +13,13 @@ from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, Segment
+    from dpb_gym.privacy import Curator, Segment
 
 # The norm of A^-1 is renewed when the rounds have grown by so much.
 STALE = 1.02
 
 
-@register_agent("dgs-lin-ucb", supports=SUPPORTS, budget="required")
+@register_agent("dgs-lin-ucb", supports=SUPPORTS, protects=("central", "reward"), budget="required")
 class DynamicSensitivity(RewardRival):
     """LinUCB on estimates noised by their dynamic global sensitivity.
 
@@ -56,12 +56,10 @@ class DynamicSensitivity(RewardRival):
         super().__init__(alpha, ridge, centre)
         self.every = validation.integer("every", every, 1)
 
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.every * self._stretch
         releases = max(1, self._horizon // self._interval)
-        self._sums(bound, noise, budget, "estimates from all rounds", split=releases, keep=releases)
+        self._sums(bound, curator, "estimates from all rounds", split=releases, keep=releases)
         self._norm = np.full(len(self._theta), 1.0 / self.ridge)
         self._renew_norm = 1
 

@@ -13,10 +13,12 @@ from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, Segment
+    from dpb_gym.privacy import Curator, Segment
 
 
-@register_agent("zcdp-episodic", supports=SUPPORTS, budget="required")
+@register_agent(
+    "zcdp-episodic", supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 class Episodic(RewardRival):
     """Episodes of doubling length, one noisy estimate from each, after RU's comparison [construct].
 
@@ -58,10 +60,8 @@ class Episodic(RewardRival):
         self.length = validation.integer("length", length, 1)
         self.trigger = validation.real("trigger", trigger, 1.0)
 
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
-        self._sums(bound, noise, budget, "estimate of one episode")
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        self._sums(bound, curator, "estimate of one episode")
         B = len(self._theta)
         self._everything = self._inverse.copy()
         self._episode = self._inverse.copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,15 +12,15 @@ from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
+from dpb_gym.privacy import Curator, PSDBall, RunningSum
 from dpb_gym.problems.base import Array
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, ContinualSum, NoiseSource, PSDBall
 
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
-@register_agent("jdp-lin-ucb", supports=SUPPORTS, budget="required")
+@register_agent(
+    "jdp-lin-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
+)
 class JDPLinUCB(JointLinUCB):
     """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
 
@@ -50,7 +50,7 @@ class JDPLinUCB(JointLinUCB):
         BudgetError: If ``calibration="paper"`` gets a budget without epsilon and delta.
     """
 
-    releaser: ContinualSum
+    releaser: RunningSum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [10, 100],
@@ -72,40 +72,31 @@ class JDPLinUCB(JointLinUCB):
         self.mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
         self.norm = validation.real("norm", norm, 0.0)
 
-    def _open_sums(self, clip: PSDBall, noise: NoiseSource, budget: Budget) -> None:
-        from dpb_gym.privacy import ContinualSum, Ledger, equivalent_rho
-
-        rho, sigma = None, None
+    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
+        budget, sigma, d = curator.budget, None, self._theta.shape[1]
         if self.calibration == "paper":
-            if budget.epsilon is None or budget.delta is None:
-                raise BudgetError(
-                    "calibration='paper' takes an (epsilon, delta) budget, Budget.approx(1, 1e-5)"
-                )
+            if budget is None or budget.epsilon is None or budget.delta is None:
+                raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
             self._levels = 1 + math.ceil(math.log2(self._horizon))
             log = math.log(4.0 / budget.delta)
             self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
             # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
             sigma = math.sqrt(2.0) * self._entry_std
-        else:
-            rho = equivalent_rho(budget)
-        self.ledger = Ledger(budget, notion="joint", unit="user-round")
-        B, d = self._theta.shape
-        self.releaser = ContinualSum(
-            self.mechanism,
-            horizon=self._horizon,
+        self.releaser = RunningSum(
+            curator,
             symmetric=d + 1,
-            replicates=B,
             clip=clip,
-            rho=rho,
-            sigma=sigma,
+            mechanism=self.mechanism,
             every=self._interval,
-            noise=noise,
-            ledger=self.ledger,
+            sigma=sigma,
             what="running sum of [x; r] [x; r]'",
         )
         # before the first release the policy acts as if V were the shift alone
         start = self.ridge + self.shift * self._noise_norm()
         self._inverse[:] = np.eye(d) / start
+
+    def _newest(self) -> Array:
+        return self.releaser.value
 
     def _noise_norm(self) -> float:
         d, T = self._theta.shape[1], self._horizon

@@ -14,14 +14,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import (
-        Budget,
-        ContinualSum,
-        GaussianSum,
-        NoiseSource,
-        PSDBall,
-        Segment,
-    )
+    from dpb_gym.privacy import BatchSum, Curator, PSDBall, RunningSum, Segment
 
 CALIBRATIONS = ("verified", "paper")
 
@@ -34,7 +27,7 @@ class JointLinUCB(LinearRival):
     are raised to that.
     """
 
-    releaser: ContinualSum | GaussianSum
+    releaser: RunningSum | BatchSum
 
     def __init__(
         self, alpha: float, every: int, calibration: str, shift: float, ridge: float, centre: bool
@@ -44,9 +37,7 @@ class JointLinUCB(LinearRival):
         self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
         self.shift = validation.real("shift", shift, 0.0)
 
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         from dpb_gym.privacy import PSDBall
 
         B, d = self._theta.shape
@@ -56,12 +47,15 @@ class JointLinUCB(LinearRival):
         self._interval = min(self.every * self._stretch, self._horizon)
         self._records = np.empty((B, d + 1, d + 1))
         self._logdet = np.empty(B)
-        self._outside = np.zeros(B, np.int64)
-        self._open_sums(PSDBall(self._size), noise, budget)
+        self._open_sums(PSDBall(self._size), curator)
 
     @abstractmethod
-    def _open_sums(self, clip: PSDBall, noise: NoiseSource, budget: Budget) -> None:
-        """Opens ledger and releaser."""
+    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
+        """Makes the releaser."""
+
+    @abstractmethod
+    def _newest(self) -> Array:
+        """The release that is due, ``(B, d + 1, d + 1)``."""
 
     @abstractmethod
     def _noise_norm(self) -> float:
@@ -71,18 +65,12 @@ class JointLinUCB(LinearRival):
         """Widths of the bonus after a release, ``(B,)``."""
         return self._width
 
-    @property
-    def clipped_count(self) -> Array:
-        """Rewards outside their declared range so far, ``(B,)``."""
-        return self._outside + self.releaser.clipped_count
-
     def _learn(self, reward: Array) -> None:
         inside = np.clip(reward, self._low, self._high)
-        self._outside += inside != reward
         zoo.linear.outer_with_reward(self._chosen, inside, self._records)
         self.releaser.add(self._records)
         if self._rounds % self._interval == 0:
-            self._refresh(self.releaser.release())
+            self._refresh(self._newest())
 
     def _refresh(self, noisy: Array) -> None:
         shift = self.ridge + self.shift * self._noise_norm()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
 from dpb_gym.agent import register_agent
+from dpb_gym.privacy import BatchSum, Curator, PSDBall, gaussian_sigma, textbook_rho
+from dpb_gym.problems.base import Array
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, GaussianSum, NoiseSource, PSDBall
 
-
-@register_agent("noisy-gram-ucb", supports=SUPPORTS, budget="required")
+@register_agent(
+    "noisy-gram-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
+)
 class NoisyGramUCB(JointLinUCB):
     """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
 
@@ -37,7 +38,7 @@ class NoisyGramUCB(JointLinUCB):
         centre: Subtract the middle of the reward's range (erratum R9).
     """
 
-    releaser: GaussianSum
+    releaser: BatchSum
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [300, 1000],
@@ -55,40 +56,27 @@ class NoisyGramUCB(JointLinUCB):
     ) -> None:
         super().__init__(alpha, every, calibration, shift, ridge, centre)
 
-    def _open_sums(self, clip: PSDBall, noise: NoiseSource, budget: Budget) -> None:
-        from dpb_gym.privacy import (
-            GaussianSum,
-            Ledger,
-            Release,
-            calibrate,
-            gaussian_sigma,
-            textbook_rho,
-        )
-
-        if self.calibration == "paper":
+    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
+        budget, sigma = curator.budget, None
+        if self.calibration == "paper" and budget is not None:
+            # the paper's noise costs more than the budget
+            curator.as_printed("RU, Table 4")
             rho = budget.rho
             if budget.epsilon is not None and budget.delta is not None:
                 rho = textbook_rho(budget.epsilon, budget.delta)
             assert rho is not None
             sigma = math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * self._half)
-        else:
-            (sigma,) = calibrate(budget, Release(clip.sensitivity()))
-        # the paper's noise costs more than the budget, so it gets a ledger without bound
-        self.ledger = Ledger(
-            None if self.calibration == "paper" else budget, notion="joint", unit="user-round"
-        )
-        B, d = self._theta.shape
-        self.releaser = GaussianSum(
-            symmetric=d + 1,
-            replicates=B,
+        self.releaser = BatchSum(
+            curator,
+            symmetric=self._theta.shape[1] + 1,
             clip=clip,
             sigma=sigma,
-            noise=noise,
-            ledger=self.ledger,
-            horizon=self._horizon,
             cumulative=True,
-            what="batch sum of [x; r] [x; r]'",
+            what="batch sums of [x; r] [x; r]'",
         )
+
+    def _newest(self) -> Array:
+        return self.releaser.release()
 
     def _noise_norm(self) -> float:
         d = self._theta.shape[1]

@@ -10,7 +10,9 @@ from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array
 
 
-@register_agent("rarely-switching-zcdp", supports=SUPPORTS, budget="required")
+@register_agent(
+    "rarely-switching-zcdp", supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 class RarelySwitching(Switching):
     """Rarely switching private LinUCB with a plain bonus, after RU's comparison [construct].
 

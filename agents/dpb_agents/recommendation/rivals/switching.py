@@ -13,7 +13,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, NoiseSource, Segment
+    from dpb_gym.privacy import Curator, Segment
 
 
 class Switching(RewardRival):
@@ -28,10 +28,8 @@ class Switching(RewardRival):
         super().__init__(alpha, ridge, centre)
         self.growth = validation.real("growth", growth, 0.0, open_low=True)
 
-    def _open(
-        self, problem: ProblemInfo, bound: Segment, noise: NoiseSource, budget: Budget
-    ) -> None:
-        self._sums(bound, noise, budget, "reward sum between switches")
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        self._sums(bound, curator, "reward sum between switches")
         B = len(self._theta)
         self._current = self._inverse.copy()
         self._response = np.zeros_like(self._theta)

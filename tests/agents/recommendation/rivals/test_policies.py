@@ -223,11 +223,11 @@ def test_bad_parameters_budgets_problems_and_actions_are_named(name):
     problem = make_problem("DPB/Recommendation-v0", horizon=10, dim=3)
     agent = make_agent(name)
     with pytest.raises(BudgetError, match="needs a budget"):
-        agent.begin(problem.info, AgentStreams([0]), None)
+        agent.set_up(problem.info, AgentStreams([0]), None)
     with pytest.raises(AgentError, match="plays recommendation, not pricing"):
         pricing = make_problem("DPB/Pricing-v0", horizon=10)
-        agent.begin(pricing.info, AgentStreams([0]), EXACT)
-    agent.begin(problem.info, AgentStreams([0, 1]), EXACT)
+        agent.set_up(pricing.info, AgentStreams([0]), EXACT)
+    agent.set_up(problem.info, AgentStreams([0, 1]), EXACT)
     context = problem.instance([0, 1]).context()
     agent.act(context)
     for arm in (-1, 5):
@@ -272,7 +272,7 @@ def test_the_defaults_are_a_point_of_the_grid(name):
 def test_small_eigenvalues_are_raised_to_half_the_shift():
     problem = make_problem("DPB/Recommendation-v0", horizon=100, dim=D)
     agent = make_agent("noisy-gram-ucb", shift=0.0, ridge=0.8)
-    agent.begin(problem.info, AgentStreams([0, 1]), EXACT)
+    agent.set_up(problem.info, AgentStreams([0, 1]), EXACT)
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.standard_normal((D, D)))[0]
     values = np.array([-50.0, -0.5, -0.4, 0.0, 1.0, 30.0])

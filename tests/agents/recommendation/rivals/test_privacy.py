@@ -37,7 +37,7 @@ QUICK = {
 def begun(name, budget, horizon=1000, dim=4, **params):
     problem = make_problem("DPB/Recommendation-v0", horizon=horizon, dim=dim)
     agent = make_agent(name, **params)
-    agent.begin(problem.info, AgentStreams([0]), budget)
+    agent.set_up(problem.info, AgentStreams([0]), budget)
     return agent
 
 

@@ -13,16 +13,16 @@ Two bounds, sound for users whose rounds spread over any number of batches (erra
 * `LifetimeClip`: a user's sum c_j of each batch j is shortened so that over the horizon
   ``sum_j ||c_j||^2 <= radius^2`` (``order=2``) or ``sum_j ||c_j|| <= radius`` (``order=1``).
   Replacing a user moves the releases by at most ``2 radius / sigma``: with ``order=2`` if
-  every batch is released once, with noise of its own (`GaussianSum`); with ``order=1`` for
+  every batch is released once, with noise of its own (`BatchSum`); with ``order=1`` for
   every linear mechanism in which a record of norm 1 has norm at most 1 / sigma in the
-  normalised releases (`WeightedSum`, `ContinualSum` with its sensitivity).
+  normalised releases (`WeightedSum`, `RunningSum` with its sensitivity).
 
 Both hold along every sequence of releases, so the policy may adapt to them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,10 +30,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym import kernels
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.checks import FloatArray, count, positive
-from dpb_gym.privacy.releasers.base import Intake
-from dpb_gym.privacy.releasers.bounds import Segment
-from dpb_gym.privacy.releasers.gaussian import GaussianSum
-from dpb_gym.privacy.releasers.shapes import RecordShape
+from dpb_gym.privacy.releasers.sums import BatchSum
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.curator import Curator
 
 IdArray = NDArray[np.int64]
 MOST_USERS = 2**26
@@ -80,14 +80,6 @@ class _Users:
             grown[:, :size] = self.table
             self.table = grown
 
-    def load(self, values: ArrayLike) -> None:
-        found = np.array(values, dtype=self.table.dtype)
-        if found.ndim != 2 or len(found) != self.replicates:
-            raise ParameterError(
-                f"the state is of shape {found.shape}; expected {self.replicates} replicates"
-            )
-        self.table = found
-
 
 class ContributionCap:
     """Admits the first `limit` rounds of every user, in every replicate.
@@ -133,14 +125,6 @@ class ContributionCap:
     def sensitivity(self, record: float) -> float:
         """Sensitivity to one user, given the sensitivity to one record: limit times it."""
         return self.limit * positive("record", record)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs."""
-        return {"counts": self._users.table.copy()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._users.load(state["counts"])
 
 
 class LifetimeClip:
@@ -234,121 +218,68 @@ class LifetimeClip:
         self.pending = 0
         return out
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs."""
-        return {
-            "spent": self._spent.table.copy(),
-            "clipped_count": self.clipped_count.copy(),
-            "ids": self._ids[: self.pending].copy(),
-            "rows": self._rows[: self.pending].copy(),
-        }
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._spent.load(state["spent"])
-        self.clipped_count = np.array(state["clipped_count"], np.int64)
-        self._reset()
-        for ids, rows in zip(state["ids"], state["rows"]):
-            self.add(ids, rows)
-
-
-class UserClippedSum:
+class UserSum(BatchSum):
     """Noisy sums of batches in which every user's contribution is clipped (RU 6.1, corrected).
 
-    A `LifetimeClip` of order 2 in front of a `GaussianSum`: RU clip per batch to C and add
-    noise C / sqrt(2 rho), but replacing a user costs 2C, in every batch she is in. Here her
-    sums of all batches together stay within C, so the sensitivity of all releases together is
-    2C and sigma = 2C / sqrt(2 rho); one charge covers all batches.
+    A `LifetimeClip` of order 2 before the noise of a `BatchSum`: RU clip per batch to C and add
+    noise C / sqrt(2 rho), but replacing a user costs 2C, in every batch she is in. Here her sums
+    of all batches together stay within C, so the sensitivity of all releases together is 2C; one
+    charge covers all batches.
 
     Args:
-        clip: The clip, with its radius.
-        bound: Range of the protected numbers, which multiply public directions.
-        releaser: Takes the batches' sums: made with ``sensitivity=clip.sensitivity``.
-        horizon: Largest number of records per replicate, or None.
+        curator: See `Sum`; also for what is not named here.
+        width: See `Sum`.
+        radius: Lifetime budget C > 0 of a user.
+        reward: Range of the protected numbers, which multiply public directions.
+        **options: See `BatchSum`.
     """
 
     def __init__(
         self,
-        clip: LifetimeClip,
-        bound: Segment,
-        releaser: GaussianSum,
-        horizon: int | None = None,
+        curator: Curator,
+        width: int,
+        *,
+        radius: float,
+        reward: tuple[float, float],
+        **options: object,
     ) -> None:
-        if clip.order != 2 or releaser.sensitivity < clip.sensitivity:
-            raise ParameterError(
-                "the clip must be of order 2 and the releaser's sensitivity at least "
-                f"{clip.sensitivity:g}; got order {clip.order} and {releaser.sensitivity:g}"
-            )
-        self._clip, self._sums = clip, releaser
-        self._intake = Intake(RecordShape(dim=clip.width), clip.replicates, bound, horizon)
-        self._scratch = np.empty((clip.replicates, clip.width))
-        self.replicates = clip.replicates
-        self.sensitivity, self.event = releaser.sensitivity, releaser.event
-
-    @property
-    def rounds(self) -> int:
-        """Records per replicate so far."""
-        return self._intake.rounds
-
-    @property
-    def clipped_count(self) -> NDArray[np.int64]:
-        """Numbers outside their range so far, ``(B,)``."""
-        return self._intake.clipped_count
+        self._clip = LifetimeClip(width, curator.replicates, radius)
+        super().__init__(
+            curator,
+            width,
+            reward=reward,
+            sensitivity=self._clip.sensitivity,
+            **options,  # type: ignore[arg-type]
+        )
+        self._scratch = np.zeros_like(self._total)
+        if curator.system_noise:
+            raise ParameterError("clipped users need noise='seeded': their sums leave the grid")
 
     @property
     def clipped_users(self) -> NDArray[np.int64]:
-        """Users' sums that were shortened so far, ``(B,)``; computed from private data."""
+        """Users' sums that were shortened so far, ``(B,)``: a raw statistic."""
         return self._clip.clipped_count
 
-    @property
-    def sigma(self) -> float:
-        """Noise standard deviation of one batch per coordinate."""
-        return self._sums.sigma
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the last release's noise per coordinate."""
-        return self._sums.noise_std
-
-    @property
-    def batches(self) -> int:
-        """Releases so far."""
-        return self._sums.batches
-
     def add(
-        self, records: ArrayLike, directions: ArrayLike, users: ArrayLike | None = None
+        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
     ) -> None:
         """Adds one record per replicate to the open batch.
 
         Args:
             records: Protected numbers ``(B,)``.
-            directions: Public vectors ``(B, width)``; zeros where there is no record.
+            along: Public vectors ``(B, width)``; zeros where there is no record.
             users: User ids ``(B,)``, public.
 
         Raises:
-            ParameterError: If users are not identified; or see `Releaser.add`.
+            ParameterError: If users are not identified; or see `Sum.add`.
         """
+        self.ready()
         self._scratch[:] = 0.0
-        self._intake.take(records, directions, self._scratch)
+        self.intake.take(records, along, self._scratch)
         self._clip.add(users, self._scratch)
 
     def release(self) -> FloatArray:
-        """Closes the batch and returns the noisy sum, ``(B, width)``; see `GaussianSum`."""
-        if self._clip.pending == 0:
-            raise ParameterError("no record since the last release: the batch is empty")
-        self._sums.add(self._clip.close())
-        return self._sums.release()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a checkpoint needs (the ledger has its own)."""
-        return {
-            "intake": self._intake.state_dict(),
-            "clip": self._clip.state_dict(),
-            "sums": self._sums.state_dict(),
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`."""
-        self._intake.load_state(state["intake"])
-        self._clip.load_state(state["clip"])
-        self._sums.load_state(state["sums"])
+        """Closes the batch and returns the noisy sum, ``(B, width)``; see `BatchSum`."""
+        self._total += self._clip.close()
+        return super().release()

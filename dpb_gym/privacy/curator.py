@@ -1,0 +1,355 @@
+"""The curator: the one object between raw records and what leaves.
+
+It owns an agent's budget, ledger, noise and releasers. Its ledger alone makes the guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
+from dpb_gym.privacy.checks import FloatArray, probability
+from dpb_gym.privacy.composition import Composition
+from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.ledger import Ledger
+from dpb_gym.privacy.noise import NoiseSource, SystemNoise
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.events import Event
+    from dpb_gym.privacy.releasers.base import Releaser
+
+NOISES = ("seeded", "system")
+SLACK = 1e-9
+
+
+class Curator:
+    """Budget, ledger, noise and releasers of one agent on B replicates.
+
+    An agent makes its releasers in `begin`; each names its `share` of the budget, or gets an
+    equal part of what the others leave. When `begin` is over the curator seals: it calibrates all
+    plans together, so that they spend the whole budget and no more, charges each once, and sets
+    their noise. Without a budget the same calls make exact releasers, and there is no guarantee.
+
+    Args:
+        budget: What may be spent, as `Budget` or text; None: nothing is private.
+        protects: Notion and unit, see `Guarantee`.
+        noise: Source of the noise of B replicates; ``"system"`` draws from the operating
+            system's entropy, discrete on a grid (see `SystemNoise`).
+        replicates: B, needed with ``"system"`` and without a budget.
+        horizon: Largest number of records per replicate, None if it is not known.
+        relation: See `Guarantee`.
+
+    Attributes:
+        budget: What may be spent, or None.
+        ledger: Every charge.
+        replicates: B.
+        releasers: Every releaser, in order.
+
+    Raises:
+        BudgetError: If the budget, notion, unit or relation is invalid.
+
+    Example:
+        >>> import numpy as np
+        >>> from dpb_gym.privacy import NoiseSource
+        >>> curator = Curator("rho=0.5", noise=NoiseSource.from_seed(0), horizon=100)
+        >>> sums = curator.running_sum(3, reward=(0.0, 1.0))
+        >>> sums.add([0.7], along=np.eye(3)[:1])
+        >>> sums.value.shape, str(curator.guarantee)[:31]
+        ((1, 3), 'central zCDP rho=0.5 per reward')
+    """
+
+    def __init__(
+        self,
+        budget: Budget | str | None,
+        protects: tuple[str, str] = ("central", "reward"),
+        *,
+        noise: NoiseSource | str | None = None,
+        replicates: int | None = None,
+        horizon: int | None = None,
+        relation: str = "replace-one",
+    ) -> None:
+        self.budget = Budget.parse(budget)
+        self.ledger = Ledger(self.budget, *protects, relation)
+        self.horizon = horizon
+        if isinstance(noise, str):
+            if noise not in NOISES[1:]:
+                raise ParameterError(f"noise must be a NoiseSource or 'system'; got {noise!r}")
+            noise = SystemNoise(replicates or 1)
+        if noise is None and self.private:
+            raise ParameterError("a curator with a budget needs noise: a NoiseSource or 'system'")
+        self.noise = noise
+        self.replicates = noise.replicates if noise is not None else (replicates or 1)
+        self.releasers: list[Releaser] = []
+        self._shares: list[float | None] = []
+        self._sealed = False
+        self._parts: list[Curator] = []
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a budget."""
+        return self.budget is not None
+
+    @property
+    def unit(self) -> str:
+        """What is protected; see `Guarantee`."""
+        return self.ledger.unit
+
+    @property
+    def relation(self) -> str:
+        """Which data sets are neighbours; see `Guarantee`."""
+        return self.ledger.relation
+
+    @property
+    def system_noise(self) -> bool:
+        """Whether noise comes from the operating system, on a grid."""
+        return self.private and self.noise is not None and self.noise.system
+
+    @property
+    def most_rho(self) -> float:
+        """The rho that Gaussian releases could spend if they had the whole budget."""
+        return math.inf if self.budget is None else equivalent_rho(self.budget)
+
+    # ------------------------------------------------------------------ releasers
+
+    def running_sum(self, width: int | None = None, **options: Any) -> Any:
+        """A running sum of records; see `RunningSum`."""
+        from dpb_gym.privacy.releasers.sums import RunningSum
+
+        return self._hand_out(RunningSum(self, width, **options))
+
+    def batch_sum(self, width: int | None = None, **options: Any) -> Any:
+        """Sums of disjoint batches of records; see `BatchSum`."""
+        from dpb_gym.privacy.releasers.sums import BatchSum
+
+        return self._hand_out(BatchSum(self, width, **options))
+
+    def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
+        """Running sums of weighted records at geometric times; see `WeightedSum`."""
+        from dpb_gym.privacy.releasers.weighted import WeightedSum
+
+        return self._hand_out(WeightedSum(self, width, **options))
+
+    def user_sum(self, width: int, **options: Any) -> Any:
+        """Batch sums with every user's contribution clipped; see `UserSum`."""
+        from dpb_gym.privacy.releasers.users import UserSum
+
+        return self._hand_out(UserSum(self, width, **options))
+
+    def minimiser(self, dim: int, **options: Any) -> Any:
+        """Private minimisers of a convex loss; see `LossMinimiser`."""
+        from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+
+        return self._hand_out(LossMinimiser(self, dim, **options))
+
+    def _hand_out(self, releaser: Releaser) -> Any:
+        return releaser
+
+    def register(self, releaser: Releaser, share: float | None) -> None:
+        """Takes up a releaser; called by its constructor.
+
+        Raises:
+            ParameterError: If the share is not in (0, 1].
+            BudgetError: If shares add up to more than 1, or the curator has sealed already.
+        """
+        if self._sealed:
+            raise BudgetError(
+                f"{releaser.what}: the budget is calibrated and charged already. Make every "
+                "releaser in begin, before one is used or asked for its scale"
+            )
+        if share is not None:
+            share = probability("share", share, one=True)
+        named = [part for part in [*self._shares, share] if part is not None]
+        if sum(named) > 1 + SLACK:
+            raise BudgetError(f"shares of the budget add up to {sum(named):g}, more than 1")
+        self.releasers.append(releaser)
+        self._shares.append(share)
+
+    def seal(self) -> None:
+        """Calibrates, charges and opens every releaser; a second call does nothing.
+
+        Raises:
+            BudgetExceeded: If the ledger refuses; then nothing can be released.
+            BudgetError: If the named shares leave nothing for the other releasers.
+        """
+        if self._sealed:
+            return
+        self._sealed = True
+        for part in self._parts:
+            part.seal()
+        if self.budget is None:
+            for releaser in self.releasers:
+                releaser.open(None, _no_noise(self))
+                releaser.opened = True
+            return
+        if not self.releasers:
+            return
+        assert self.noise is not None
+        shares = self._resolved()
+        rho = self._whole(self.budget, shares)
+        for releaser, share in zip(self.releasers, shares):
+            self.ledger.charge(releaser.cost(rho * share), what=releaser.what)
+        for releaser, share in zip(self.releasers, shares):
+            releaser.open(rho * share, self.noise.spawn())
+            releaser.opened = True
+
+    def _resolved(self) -> list[float]:
+        named = sum(share for share in self._shares if share is not None)
+        open_ = sum(share is None for share in self._shares)
+        if open_ and named >= 1 - SLACK:
+            raise BudgetError(
+                "the named shares take the whole budget and leave nothing for "
+                + ", ".join(r.what for r, s in zip(self.releasers, self._shares) if s is None)
+            )
+        rest = (1.0 - named) / open_ if open_ else 0.0
+        return [rest if share is None else share for share in self._shares]
+
+    def _whole(self, budget: Budget, shares: Sequence[float]) -> float:
+        """The rho, nominal for mechanisms that are no zCDP, of which every plan gets its share."""
+        if self.ledger.budget is None or budget.rho is not None:
+            return equivalent_rho(budget)
+
+        def costs(rho: float) -> list[Event]:
+            return [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
+
+        rho = equivalent_rho(budget)
+        composition = Composition.of(*costs(rho))
+        exact = all(event.gaussian_mu is not None for event in composition.events)
+        if exact or costs(rho) == costs(0.5 * rho):  # nothing left to calibrate
+            return rho
+        return fit_rho(budget, costs)
+
+    # ------------------------------------------------------------------ beside the releasers
+
+    def charge(self, event: Event, *, what: str) -> None:
+        """Charges a release that a package makes and accounts for itself.
+
+        The guarantee then says "declared": nothing here can compute it.
+
+        Raises:
+            BudgetExceeded: If the total would exceed the budget; nothing may be released.
+        """
+        self.ledger.charge(event, what=what, basis="declared")
+
+    def as_printed(self, source: str) -> None:
+        """Lifts the bound for the noise that a paper prints, which may cost more than it claims.
+
+        The ledger states the true cost, and the guarantee says "as printed".
+
+        Args:
+            source: Paper, theorem or algorithm.
+        """
+        self.ledger.lift(source)
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What the ledger says; None without a budget.
+
+        Raises:
+            BudgetError: If the budget was never charged: no releaser was made.
+        """
+        if self.budget is None:
+            return None
+        self.seal()
+        parts = [part.guarantee for part in self._parts]
+        if parts and not self.releasers:
+            return max(
+                (part for part in parts if part is not None),
+                key=lambda g: g.epsilon(self.budget.delta or 1e-5) if g.private else math.inf,
+            )
+        if not self.ledger.entries:
+            raise BudgetError(
+                f"the budget {self.budget} was never charged: the agent made no releaser with its "
+                "curator, so nothing that it learns from is private"
+            )
+        return self.ledger.guarantee
+
+    def clip_counts(self) -> dict[str, NDArray[np.int64]]:
+        """Clipped records per replicate of every sum, for debugging.
+
+        Raw statistics: protected by nothing, never stored with results, never to be published.
+        """
+        found = {}
+        for number, releaser in enumerate(self.releasers):
+            counts = getattr(releaser, "clipped_count", None)
+            if counts is not None:
+                found[f"{number}: {releaser.what}"] = counts
+        return found
+
+    def single(self, replicate: int) -> Curator:
+        """A curator for one replicate alone, whose releasers have no replicate axis.
+
+        Its guarantee counts into this one's.
+        """
+        part = _SingleCurator(self, replicate)
+        self._parts.append(part)
+        return part
+
+
+class _SingleCurator(Curator):
+    """One replicate's curator, for a `SingleAgent`."""
+
+    def __init__(self, whole: Curator, replicate: int) -> None:
+        noise: NoiseSource | None = None
+        if whole.noise is not None:
+            noise = (
+                SystemNoise(1)
+                if whole.noise.system
+                else NoiseSource([whole.noise.generators[replicate]])
+            )
+        ledger = whole.ledger
+        super().__init__(
+            whole.budget,
+            (ledger.notion, ledger.unit),
+            noise=noise,
+            replicates=1,
+            horizon=whole.horizon,
+            relation=ledger.relation,
+        )
+
+    def _hand_out(self, releaser: Releaser) -> Any:
+        return WithoutAxis(releaser)
+
+
+class WithoutAxis:
+    """A releaser of one replicate, seen without the replicate axis.
+
+    Records, directions, values and releases lose their leading axis of length 1; everything else
+    is the releaser's own.
+    """
+
+    def __init__(self, releaser: Releaser) -> None:
+        self.releaser: Any = releaser
+
+    def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
+        """Ingests one record; see the releaser's own `add`."""
+        directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
+        self.releaser.add(np.asarray(record, dtype=np.float64)[None], directions, **options)
+
+    def release(self) -> FloatArray:
+        """Releases; see the releaser's own `release`."""
+        return np.asarray(self.releaser.release()[0])
+
+    @property
+    def value(self) -> FloatArray:
+        """The newest release."""
+        return np.asarray(self.releaser.value[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "releaser":
+            raise AttributeError(name)
+        return getattr(self.releaser, name)
+
+
+def _no_noise(curator: Curator) -> NoiseSource:
+    """What exact releasers are opened with; drawing from it would be a mistake, not a leak."""
+    return curator.noise or NoiseSource.from_seed(0, curator.replicates)
+
+
+__all__ = ["Curator", "WithoutAxis"]
