@@ -22,10 +22,10 @@ class SeasonalPricing(PricingProblem):
         self.period = period
         super().__init__(horizon=horizon, dim=dim, **kwargs)
 
-    def _fill_features(self, rng, start, hidden, out):
+    def draw_features(self, rng, start, hidden, out):
         # One replicate's features of the rounds start + 1, start + 2, ...; the draws must
         # come from `rng` in round order, so that blocks of any length agree.
-        super()._fill_features(rng, start, hidden, out)
+        super().draw_features(rng, start, hidden, out)
         rounds = start + 1 + np.arange(len(out))
         out[:, 0] = np.sin(2 * np.pi * rounds / self.period)
 

@@ -14,6 +14,8 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.kinds import kinds
 
+ADAPTED = "dpb_gym.envs.adapter:AdaptedProblem"
+
 
 def register_environments() -> None:
     """Registers every id of the catalogue; calling it again changes nothing."""
@@ -33,7 +35,7 @@ def _register(env_id: str) -> None:
 
 def register_environment(
     env_id: str,
-    problem: str | Callable[..., Problem],
+    problem: str | Callable[..., Problem] | None = None,
     *,
     kind: str,
     summary: str = "",
@@ -44,7 +46,9 @@ def register_environment(
     Args:
         env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
         problem: A `Problem` class or factory, or ``"module:callable"``. Give the string form
-            if worker processes are to find it.
+            if worker processes are to find it. None for an id that is registered with
+            Gymnasium already: the harness then steps that environment, see
+            `dpb_gym.envs.adapter.AdaptedProblem` for what it must do.
         kind: Name of a problem kind (``"assortment"``, ``"pricing"``, ``"recommendation"``, or
             one of `register_kind`): what actions and feedback look like, and hence which agents
             can play.
@@ -52,20 +56,34 @@ def register_environment(
         **defaults: Keyword arguments of the problem under this id.
 
     Raises:
-        ParameterError: If the id is taken by another problem or the kind is unknown.
+        ParameterError: If the id is taken by another problem, the kind is unknown, or an
+            environment of Gymnasium's does not follow the info contract.
     """
     validation.choice("kind", kind, kinds())
     if not (isinstance(env_id, str) and ENV_ID_RE.fullmatch(env_id)):
         raise ParameterError(f"env_id must look like 'MyShop/Name-v0', got {shown(env_id)}")
+    adapted = problem is None
+    if problem is None:
+        problem, defaults = ADAPTED, {"env": env_id, "kind": kind, **defaults}
     if not callable(problem) and not (isinstance(problem, str) and ":" in problem):
         raise ParameterError(
-            f"problem must be a Problem class, a function or 'module:callable', "
+            "problem must be a Problem class, a function, 'module:callable' or None, "
             f"got {shown(problem)}"
         )
     entry = Environment(env_id, kind, problem, defaults, summary)
     taken = ENVIRONMENTS.get(env_id)
-    if taken not in (None, entry) or (taken is None and env_id in gymnasium.registry):
+    theirs = taken is None and env_id in gymnasium.registry and not adapted
+    if taken not in (None, entry) or theirs:
         raise ParameterError(f"environment id {env_id!r} is already registered")
+    if adapted:
+        _rehearse(entry)
     if taken is None:
         ENVIRONMENTS[env_id] = entry
-        _register(env_id)
+        if not adapted:
+            _register(env_id)
+
+
+def _rehearse(entry: Environment) -> None:
+    """Plays two rounds, so that a broken contract is told at once."""
+    instance = entry.make_problem().instance([0])
+    instance.advance()

@@ -16,6 +16,7 @@ from dpb_gym.feedback.mechanisms import (
 )
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 
 RESPONSE_MECHANISMS = ("randomized-response", "binary", "gaussian", "laplace")
 
@@ -37,7 +38,7 @@ class ResponseChannel:
 
     The user's message is about her response alone:
 
-    * recommendation: the reward, a number or 0/1,
+    * recommendation, and kinds of other packages: the reward, a number or 0/1,
     * pricing: the demand; the reward becomes price times the message,
     * assortment with K + 1 categories: the choice, one of K positions or none; the reward
       becomes the revenue at the position in the message (a position that is empty means no
@@ -63,19 +64,20 @@ class ResponseChannel:
             )
         self.mechanism = mechanism
         self.problem = problem
+        self._response = kind_of(problem.kind).response
         self._choice = False
         if isinstance(mechanism, RandomizedResponse):
             self._check_categories(mechanism)
 
     def _check_categories(self, mechanism: RandomizedResponse) -> None:
         info = self.problem
-        if info.kind != "assortment":
+        if self._response != "choice":
             if mechanism.categories != 2:
                 raise ParameterError(
                     f"responses of {info.kind} problems have two categories, "
                     f"got {mechanism.categories}"
                 )
-            if info.kind == "pricing" and info.demand != "logistic":
+            if info.demand not in (None, "logistic"):
                 raise ParameterError(
                     f"randomized response needs demands of 0 or 1; demand={info.demand!r} "
                     "needs a Gaussian or Laplace response"
@@ -88,7 +90,7 @@ class ResponseChannel:
                 f"the choice from at most {info.capacity} items has {info.capacity + 1} "
                 f"categories (or 2: bought or not), got {mechanism.categories}"
             )
-        if not self._choice and not info.equal_revenues:
+        if not self._choice and info.equal_revenues is False:
             raise ParameterError(
                 "two categories say whether anything was bought; with unequal revenues the "
                 "reward would say what, so use one category per position"
@@ -109,13 +111,13 @@ class ResponseChannel:
             ParameterError: If a response is none that the mechanism knows.
         """
         mechanism = self.mechanism
-        kind = self.problem.kind
-        if kind == "pricing":
+        if self._response == "demand":
             message = mechanism.privatise(feedback.demand, numbers)  # type: ignore[arg-type]
             demand = np.asarray(message, dtype=np.float64)
             estimate = action * mechanism.scalar(message)
             return PrivateFeedback(Feedback(action * demand, demand=demand), estimate)
-        if kind == "recommendation":
+        if self._response != "choice":
+            # whatever else a kind of another package answers is withheld
             message = mechanism.privatise(feedback.reward, numbers)
             reward, estimate = np.asarray(message, np.float64), mechanism.scalar(message)
             if feedback.observed is not None:
@@ -142,7 +144,7 @@ class ResponseChannel:
         feedback: Feedback,
         numbers: Array,
     ) -> PrivateFeedback:
-        assert revenues is not None and feedback.choice is not None
+        assert feedback.choice is not None
         B, K = action.shape
         message = mechanism.privatise(feedback.choice + 1, numbers) - 1
         lanes = np.arange(B)
@@ -151,7 +153,8 @@ class ResponseChannel:
         for k in range(1, K):
             # a repeated item counts at its first position only
             offered[:, k] &= ~(action[:, :k] == action[:, k : k + 1]).any(axis=1)
-        worth = np.where(offered, revenues[lanes[:, None], here].astype(np.float64), 0.0)
+        each = 1.0 if revenues is None else revenues[lanes[:, None], here].astype(np.float64)
+        worth = np.where(offered, each, 0.0)
         sold = (message >= 0) & offered[lanes, np.maximum(message, 0)]
         reward = np.where(sold, worth[lanes, np.maximum(message, 0)], 0.0)
         choice = np.where(sold, message, -1)
@@ -177,7 +180,8 @@ def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> Respo
     validation.choice("mechanism", name, RESPONSE_MECHANISMS)
     if name in ("randomized-response", "binary"):
         categories = 2
-        if problem.kind == "assortment" and name == "randomized-response":
+        chosen = kind_of(problem.kind).response == "choice"
+        if chosen and name == "randomized-response":
             assert problem.capacity is not None
             categories = problem.capacity + 1
         return RandomizedResponse.for_budget(budget, categories)

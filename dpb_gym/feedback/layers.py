@@ -27,7 +27,7 @@ from dpb_gym.streams import Stream, generator
 
 Infos = dict[str, Any]
 ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")
-FEEDBACK_KEYS = ("choice", "demand", "observed")
+FEEDBACK_KEYS = ("choice", "demand", "answer", "observed")
 
 
 def noise_generator(

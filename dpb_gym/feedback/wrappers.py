@@ -26,7 +26,7 @@ from dpb_gym.problems.kinds import kind_of
 
 class _Responses(Layer):
     covers = ("response",)
-    withheld = ("choice", "demand")
+    withheld = ("choice", "demand", "answer")
     mechanism: ResponseMechanism
 
     def __init__(self, env: Any, mechanism: ResponseMechanism, debias: bool = False) -> None:

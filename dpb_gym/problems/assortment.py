@@ -117,7 +117,7 @@ class AssortmentProblem(Problem):
     def fields(self) -> dict[str, Field]:
         fields = {
             "features": Field(
-                (self.n_items, self.dim), np.float32, Stream.FEATURES, self._fill_features
+                (self.n_items, self.dim), np.float32, Stream.FEATURES, self.draw_features
             )
         }
         if self.random_revenues:
@@ -126,9 +126,10 @@ class AssortmentProblem(Problem):
             )
         return fields
 
-    def _fill_features(
+    def draw_features(
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
     ) -> None:
+        """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         contexts = kernels.contexts
         if self.design == "uniform":

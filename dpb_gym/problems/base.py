@@ -273,6 +273,10 @@ class Instance:
             self._best = self.problem.best_action(self.hidden, self.round())
         return self._best
 
+    def best_action(self) -> Array:
+        """Returns an optimal action, for yardsticks."""
+        return self.oracle()[0]
+
     def respond(self, action: Any) -> Outcome:
         """Returns the outcome of `action` in the current round, without advancing.
 

@@ -41,7 +41,8 @@ class Kind(ABC):
     Attributes:
         name: Short, lower-case, e.g. ``"ranking"``; agents declare it in ``supports``.
         response: The field of `Feedback` that tells more than the reward, and its key in
-            ``info``; None if the reward is all there is.
+            ``info``: ``"choice"`` (a position in the action), ``"demand"`` (which the price
+            multiplies) or ``"answer"`` (anything else); None if the reward is all there is.
         interface: Keyword arguments of `actions` that environments of this kind take.
         actions: Makes the Gymnasium side of actions, see `dpb_gym.envs.actions.ActionMode`: a
             function of the problem's `ProblemInfo` and the `interface`, or
@@ -129,7 +130,8 @@ class Assortment(Kind):
 
     def random(self, info: ProblemInfo, uniforms: Array) -> Array:
         slates = np.empty(uniforms.shape, np.int64)
-        kernels.mnl.random_slates(uniforms, info.n_items, slates)
+        kernels.recommendation.draw_candidates(uniforms, info.n_items, slates)
+        slates.sort(axis=1)
         return slates
 
     def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:

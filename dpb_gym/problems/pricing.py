@@ -124,13 +124,12 @@ class PricingProblem(Problem):
         return {"theta": theta / np.sqrt(np.sum(theta * theta))}
 
     def fields(self) -> dict[str, Field]:
-        return {
-            "features": Field((self.dim - 1,), np.float32, Stream.FEATURES, self._fill_features)
-        }
+        return {"features": Field((self.dim - 1,), np.float32, Stream.FEATURES, self.draw_features)}
 
-    def _fill_features(
+    def draw_features(
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
     ) -> None:
+        """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         if self.sequence is not None:
             rows = self.sequence[start : start + len(out)]
             out[: len(rows)] = rows

@@ -147,24 +147,28 @@ class RecommendationProblem(Problem):
     def fields(self) -> dict[str, Field]:
         m = self.n_candidates
         if self.design == "sphere" and self.fresh:
-            return {"features": Field((m, self.dim), np.float32, Stream.FEATURES, self._fill_fresh)}
+            return {
+                "features": Field((m, self.dim), np.float32, Stream.FEATURES, self.draw_features)
+            }
         if self.fresh:
             return {
                 "coefficients": Field((m, self.rank), np.float32, Stream.FEATURES, _fill_normals)
             }
-        return {"arms": Field((m,), np.int64, Stream.CANDIDATES, self._fill_candidates)}
+        return {"arms": Field((m,), np.int64, Stream.CANDIDATES, self.draw_candidates)}
 
-    def _fill_fresh(
+    def draw_features(
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
     ) -> None:
+        """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         rng.standard_normal(out=rows, dtype=np.float32)
         kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
         rescale(rows, self.context_norm)
 
-    def _fill_candidates(
+    def draw_candidates(
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
     ) -> None:
+        """Pool indices of one replicate's candidates in the rounds start + 1, start + 2, ..."""
         kernels.recommendation.draw_candidates(rng.random(out.shape), self.n_arms, out)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:

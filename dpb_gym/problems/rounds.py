@@ -16,7 +16,7 @@ class ProblemInfo:
     """What an agent may know of a problem before the first round; never theta.
 
     Attributes:
-        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``.
+        kind: Name of the problem's `Kind`, e.g. ``"pricing"``.
         horizon: Number of rounds T.
         dim: Dimension d of the unknown parameter and of a feature vector.
         reward_range: Lowest and highest reward of one round.
@@ -82,12 +82,14 @@ class Feedback(NamedTuple):
         demand: Pricing: realised demand ``(B,)``.
         observed: False where the round returned nothing (rejection replay); None
             means that every replicate was observed.
+        answer: Kinds of other packages: what came back besides the reward ``(B, ...)``.
     """
 
     reward: Array
     choice: Array | None = None
     demand: Array | None = None
     observed: Array | None = None
+    answer: Array | None = None
 
 
 class Round(NamedTuple):

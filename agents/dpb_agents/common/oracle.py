@@ -35,7 +35,7 @@ class OraclePolicy(Agent):
 
     def act(self, context: Context) -> Array:
         assert self._instance is not None
-        return self._instance.oracle()[0].copy()
+        return self._instance.best_action().copy()
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         pass

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from dpb_agents import kernels as zoo
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams
 
 
@@ -19,25 +17,11 @@ class RandomPolicy(Agent):
     """
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        self._problem = problem
-        shape: tuple[int, ...] = ()
-        if problem.kind == "assortment":
-            assert problem.capacity is not None and problem.n_items is not None
-            shape = (min(problem.capacity, problem.n_items),)
-        self._uniforms = streams.uniforms(*shape)
+        self._problem, self._kind = problem, kind_of(problem.kind)
+        self._uniforms = streams.uniforms(*self._kind.action_shape(problem))
 
     def act(self, context: Context) -> Array:
-        problem, uniforms = self._problem, self._uniforms.next()
-        if problem.kind == "pricing":
-            return uniforms.copy()
-        if problem.kind == "recommendation":
-            assert problem.n_candidates is not None
-            # A uniform is below 1 - 2^-53, but its product with m may round up to m.
-            index = (uniforms * problem.n_candidates).astype(np.int64)
-            return np.minimum(index, problem.n_candidates - 1)
-        slates = np.empty(uniforms.shape, np.int64)
-        zoo.slates.random_slates(uniforms, problem.n_items, slates)
-        return slates
+        return self._kind.random(self._problem, self._uniforms.next())
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         pass

@@ -1,0 +1,264 @@
+"""Gymnasium environments of other people as problems, so that the harness can compare agents.
+
+What an environment must do (the info contract): actions and observations look as those of ours
+do; a step's ``info`` holds ``expected_reward`` of the action and ``oracle_reward`` of the best one,
+``choice`` or ``demand`` where the kind has it, ``observed`` where a round may return nothing; the
+next customer does not depend on the action; ``copy.deepcopy`` copies it, random state included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
+
+from dpb_gym import validation
+from dpb_gym.errors import ActionError, AgentError, HorizonExceeded, ParameterError, shown
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
+from dpb_gym.streams import check_seed
+
+REQUIRED = ("expected_reward", "oracle_reward")
+
+
+class AdaptedProblem(Problem):
+    """A registered `gymnasium.Env` of one of our kinds.
+
+    Args:
+        env: Its id in Gymnasium's registry.
+        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``: an assortment takes K item
+            indices (`MultiDiscrete`), a price is a `Box` of shape (1,) on [0, 1], a
+            recommendation is `Discrete`. Observations are a `Box` of features (in C order, then
+            revenues), or a `Dict` with ``features`` and, for assortments, ``revenues``.
+        horizon: Rounds T; the id's ``max_episode_steps`` by default.
+        reward_range: Lowest and highest reward, which releasers clip to.
+        demand: Pricing: ``"logistic"`` for demands of 0 or 1, else ``"gaussian"``.
+        zeta: Pricing: link scale that agents assume for logistic demand.
+        partial_feedback: Whether ``info["observed"]`` may be False.
+        **kwargs: Parameters of the environment.
+
+    Raises:
+        ParameterError: If the id is unknown, or the environment does not follow the contract.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        kind: str,
+        horizon: int | None = None,
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        demand: str = "logistic",
+        zeta: float = 1.0,
+        partial_feedback: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if env not in gymnasium.registry:
+            raise ParameterError(f"no environment {shown(env)} is registered with Gymnasium")
+        steps = gymnasium.registry[env].max_episode_steps if horizon is None else horizon
+        if steps is None:
+            raise ParameterError(f"{env} has no max_episode_steps: give a horizon")
+        self.env_id, self._kwargs = env, kwargs
+        self.horizon = validation.integer("horizon", steps, 2)
+        low, high = (validation.real("reward_range", bound) for bound in reward_range)
+        validation.choice("demand", demand, ("logistic", "gaussian"))
+        validation.real("zeta", zeta, 0.0, open_low=True)
+        self.kind = kind  # type: ignore[misc]
+        made: Any = self.make()
+        self._space = made.action_space
+        count, width = self._sizes(self._space, made.observation_space)
+        pricing, items = kind == "pricing", kind == "assortment"
+        self.dim = width + pricing
+        self.info = ProblemInfo(
+            kind=kind,
+            horizon=self.horizon,
+            dim=self.dim,
+            reward_range=(low, high),
+            n_items=count if items else None,
+            capacity=len(self._space.nvec) if items else None,
+            equal_revenues=False if items else None,
+            demand=demand if pricing else None,
+            zeta=zeta if pricing and demand == "logistic" else None,
+            n_candidates=count if kind == "recommendation" else None,
+            partial_feedback=validation.flag("partial_feedback", partial_feedback),
+        )
+        made.close()
+
+    def make(self) -> gymnasium.Env[Any, Any]:
+        """One copy of the environment."""
+        try:
+            # nothing but the contract's own checks, which name what is missing
+            return gymnasium.make(
+                self.env_id,
+                max_episode_steps=self.horizon,
+                disable_env_checker=True,
+                **self._kwargs,
+            )
+        except TypeError as error:
+            raise ParameterError(f"{self.env_id}: {error}") from None
+
+    def _sizes(self, action: Any, observation: Any) -> tuple[int, int]:
+        """Number of feature vectors and their length."""
+        spaces = gymnasium.spaces
+        wanted: dict[str, tuple[Any, str]] = {
+            "assortment": (spaces.MultiDiscrete, "MultiDiscrete"),
+            "pricing": (spaces.Box, "Box of shape (1,)"),
+            "recommendation": (spaces.Discrete, "Discrete"),
+        }
+        validation.choice("kind", self.kind, wanted)
+        known, name = wanted[self.kind]
+        if not isinstance(action, known) or (self.kind == "pricing" and action.shape != (1,)):
+            raise ParameterError(f"{self.env_id}: actions of {self.kind} are {name}, got {action}")
+        count = 1
+        if self.kind == "assortment":
+            count = int(action.nvec[0])
+        elif self.kind == "recommendation":
+            count = int(action.n)
+        if isinstance(observation, spaces.Dict):
+            observation = observation.spaces.get("features")
+            size = 0 if observation is None else int(np.prod(observation.shape))
+        else:
+            size = int(np.prod(observation.shape or (0,))) - count * (self.kind == "assortment")
+        if size <= 0 or size % count:
+            raise ParameterError(
+                f"{self.env_id}: observations must hold {count} feature vectors of one length"
+                f"{' and as many revenues' if self.kind == 'assortment' else ''}, got {observation}"
+            )
+        self.feature_bound = float(np.max(np.abs([observation.low.min(), observation.high.max()])))
+        return count, size // count
+
+    def context(self, t: int, observations: Sequence[Any]) -> Context:
+        """What policies see of the customers."""
+        shape = kind_of(self.kind).feature_shape(self.info)
+        size, revenues = int(np.prod(shape)), None
+        if isinstance(observations[0], dict):
+            rows = [np.ravel(o["features"]) for o in observations]
+            if self.kind == "assortment":
+                revenues = np.array([np.ravel(o["revenues"]) for o in observations], np.float32)
+        else:
+            rows = [np.ravel(o) for o in observations]
+            if self.kind == "assortment":
+                revenues = np.array([row[size:] for row in rows], np.float32)
+        features = np.array([row[:size] for row in rows], np.float32)
+        return Context(t, features.reshape(len(rows), *shape), revenues=revenues)
+
+    def encode(self, action: Array) -> Any:
+        """One replicate's action as the environment takes it."""
+        if self.kind == "pricing":
+            return np.array([action], self._space.dtype)
+        if self.kind == "recommendation":
+            return int(action)
+        offered = action[action >= 0]
+        if not len(offered):
+            raise ActionError(f"{self.env_id} cannot offer an empty slate")
+        # an empty place holds a repeated item, which counts for nothing
+        return np.where(action >= 0, action, offered[0])
+
+    def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
+        return AdaptedInstance(self, seeds, episodes)
+
+    def _hidden(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ParameterError(f"{self.env_id} is somebody else's: only its steps are known")
+
+    draw_hidden = fields = make_round = respond = best_action = loss = _hidden
+
+
+class AdaptedInstance(Instance):
+    """B copies of an environment; every `respond` is one step of a copy of the copy."""
+
+    def __init__(
+        self, problem: AdaptedProblem, seeds: Sequence[int], episodes: Sequence[int] | None
+    ) -> None:
+        self.problem: AdaptedProblem = problem
+        self.seeds = [check_seed(seed) for seed in seeds]
+        self.episodes = list(episodes or [0] * len(self.seeds))
+        self.hidden = {}
+        self.t = np.ones(len(self.seeds), np.int64)
+        self._envs = [problem.make() for _ in self.seeds]
+        self._seen = [env.reset(seed=s)[0] for env, s in zip(self._envs, self.seeds)]
+        for i, episode in enumerate(self.episodes):
+            for _ in range(episode):
+                self._seen[i] = self._envs[i].reset()[0]
+        kind = kind_of(problem.kind)
+        self._idle = kind.random(problem.info, np.zeros((1, *kind.action_shape(problem.info))))[0]
+        self._look()
+
+    def _look(self) -> None:
+        """Plays the round with a fixed action: whoever acts, this is where the copies go."""
+        self._next = [self._play(i, self._idle) for i in range(len(self._envs))]
+
+    def _play(self, i: int, action: Array) -> tuple[Any, Any, float, dict[str, Any]]:
+        name = self.problem.env_id
+        try:
+            env = deepcopy(self._envs[i])
+        except Exception as error:
+            raise ParameterError(f"{name} cannot be copied by copy.deepcopy: {error}") from error
+        observation, reward, terminated, truncated, info = env.step(self.problem.encode(action))
+        response = kind_of(self.problem.kind).response
+        for key in (*REQUIRED, *([response] if response else [])):
+            if key not in info:
+                raise ParameterError(
+                    f"{name} does not follow the info contract: step() returned no "
+                    f"info[{key!r}], got {', '.join(map(repr, info)) or 'an empty info'}"
+                )
+        expected, best = (validation.real(f"{name}: info[{key!r}]", info[key]) for key in REQUIRED)
+        if expected > best + 1e-9 * max(1.0, abs(best)):
+            raise ParameterError(
+                f"{name} does not follow the info contract: expected_reward {expected} of an "
+                f"action exceeds oracle_reward {best}"
+            )
+        if (terminated or truncated) and self.t[i] < self.problem.horizon:
+            raise ParameterError(
+                f"{name} ended its episode in round {self.t[i]} of {self.problem.horizon}"
+            )
+        return env, observation, float(reward), info
+
+    def context(self) -> Context:
+        return self.problem.context(int(self.t[0]), self._seen)
+
+    def oracle(self) -> tuple[Array, Array]:
+        """The best action is not told: the first element is empty."""
+        values = [info["oracle_reward"] for *_, info in self._next]
+        return np.empty(0), np.array(values, np.float64)
+
+    def best_action(self) -> Array:
+        raise AgentError(
+            f"{self.problem.env_id} tells what its best action earns, not which it is; the agent "
+            "'oracle' cannot play it"
+        )
+
+    def respond(self, action: Any) -> Outcome:
+        checked = self.problem.check_action(action, len(self.seeds))
+        played = [self._play(i, checked[i]) for i in range(len(checked))]
+        for (_, seen, *_), (_, wanted, *_) in zip(played, self._next):
+            if not data_equivalence(seen, wanted):
+                raise ParameterError(
+                    f"{self.problem.env_id} is no bandit: the next customer depends on the action"
+                )
+        infos = [info for *_, info in played]
+        for slate, info in zip(checked, infos):
+            if info.get("choice", -1) >= 0:
+                item = self.problem.encode(slate)[info["choice"]]
+                info["choice"] = int((slate == item).argmax())
+        known = {
+            key: np.array([info[key] for info in infos])
+            for key in ("choice", "demand", "observed")
+            if key in infos[0]
+        }
+        expected = np.array([info["expected_reward"] for info in infos], np.float64)
+        regret = np.maximum(self.oracle()[1] - expected, 0.0)
+        if "observed" in known:
+            regret = np.where(known["observed"], regret, 0.0)
+        rewards = np.array([reward for _, _, reward, _ in played])
+        return Outcome(Feedback(rewards, **known), expected, regret)
+
+    def advance(self, lanes: Array | None = None) -> None:
+        if self.t[0] >= self.problem.horizon:
+            raise HorizonExceeded(f"the horizon of {self.problem.horizon} rounds is over")
+        self._envs = [env for env, *_ in self._next]
+        self._seen = [seen for _, seen, *_ in self._next]
+        self.t += 1
+        self._look()

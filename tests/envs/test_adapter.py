@@ -1,0 +1,137 @@
+"""Other people's Gymnasium environments in the harness, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
+from dpb_gym.envs.shells import BanditEnv
+from dpb_gym.errors import AgentError, ParameterError
+
+
+class Shop(gym.Env):
+    """Five products with two features each; nothing of this package."""
+
+    def __init__(self, slope=0.5, fault=None):
+        features = gym.spaces.Box(0.0, 1.0, (5, 2), np.float32)
+        self.observation_space = gym.spaces.Dict({"features": features})
+        self.action_space = gym.spaces.Discrete(5)
+        if fault == "space":
+            self.action_space = gym.spaces.Box(0.0, 1.0, (5,))
+        self.slope, self.fault = slope, fault
+        self.lock = (i for i in ()) if fault == "copy" else None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._customer(), {}
+
+    def _customer(self):
+        self.x = self.np_random.random((5, 2)).astype(np.float32)
+        return {"features": self.x}
+
+    def step(self, action):
+        chances = self.slope * self.x.astype(float) @ np.array([0.2, 0.9])
+        reward = float(self.np_random.random() < chances[action])
+        best = chances.max() if self.fault != "oracle" else chances.min()
+        info = {"expected_reward": chances[action], "oracle_reward": best}
+        if self.fault in info:
+            del info[self.fault]
+        if self.fault == "text":
+            info["oracle_reward"] = "high"
+        if self.fault == "greedy":
+            self.np_random.random(action)
+        return self._customer(), reward, False, self.fault == "short", info
+
+
+class Native(BanditEnv):
+    """One of ours, seen only from outside."""
+
+    def __init__(self, ours, **kwargs):
+        super().__init__(ours, horizon=40, **kwargs)
+
+
+def register(name, cls, **kwargs):
+    env_id = f"Theirs/{name}-v0"
+    if env_id not in gym.registry:
+        gym.register(env_id, cls, max_episode_steps=40, kwargs=kwargs)
+    return env_id
+
+
+def test_a_foreign_environment_is_compared():
+    env_id = register("Shop", Shop)
+    dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)
+    result = dpb_gym.evaluate(
+        env_id, agents=["lin-ucb", "random"], horizon=300, replicates=3, progress=False
+    )
+    learner, chance = (result.final_regret(a).mean() for a in ("lin-ucb", "random"))
+    assert learner < 0.5 * chance
+    assert environment(env_id).make_problem().info.n_candidates == 5
+    again = dpb_gym.evaluate(env_id, agents=["random"], horizon=300, replicates=3, progress=False)
+    np.testing.assert_array_equal(again.final_regret("random"), result.final_regret("random"))
+
+
+@pytest.mark.parametrize(
+    ("ours", "kind", "agents", "kwargs"),
+    [
+        ("DPB/Pricing-v0", "pricing", ["greedy-pricing", "random"], {"zeta": 4.0}),
+        ("DPB/Recommendation-v0", "recommendation", ["lin-ts", "random"], {}),
+        (
+            "DPB/Assortment-v0",
+            "assortment",
+            ["ucb-mnl", "random"],
+            {"n_items": 6, "capacity": 2, "dim": 2, "revenues": "random"},
+        ),
+    ],
+)
+def test_from_outside_the_numbers_are_the_same(ours, kind, agents, kwargs):
+    """Our own environments through the adapter, which sees steps only."""
+    shape = {k: v for k, v in kwargs.items() if k != "zeta"}
+    env_id = register(f"Ours{kind}", Native, ours=ours, **shape)
+    dpb_gym.register_environment(env_id, kind=kind, **{k: kwargs[k] for k in kwargs if k == "zeta"})
+    run = {"agents": agents, "horizon": 40, "replicates": 3, "progress": False}
+    theirs = dpb_gym.evaluate(env_id, **run)
+    native = dpb_gym.evaluate(ours, env_kwargs=shape, **run)
+    for agent in agents:
+        ours, others = native.final_regret(agent), theirs.final_regret(agent)
+        # a price on a float32 space is rounded
+        np.testing.assert_allclose(ours, others, rtol=1e-6 if kind == "pricing" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("expected_reward", "no info\\['expected_reward'\\]"),
+        ("oracle_reward", "no info\\['oracle_reward'\\]"),
+        ("text", "oracle_reward.* finite number"),
+        ("oracle", "exceeds oracle_reward"),
+        ("short", "ended its episode in round 1 of 40"),
+        ("copy", "cannot be copied"),
+        ("space", "actions of recommendation are Discrete"),
+    ],
+)
+def test_a_broken_contract_is_named_when_it_is_registered(fault, message):
+    env_id = register(f"Broken{fault.replace('_', '')}", Shop, fault=fault)
+    with pytest.raises(ParameterError, match=message):
+        dpb_gym.register_environment(env_id, kind="recommendation")
+    assert env_id not in ENVIRONMENTS
+
+
+def test_contexts_that_depend_on_actions_are_no_bandit():
+    env_id = register("Greedy", Shop, fault="greedy")
+    dpb_gym.register_environment(env_id, kind="recommendation")
+    with pytest.raises(AgentError, match="no bandit"):
+        dpb_gym.evaluate(env_id, agents=["random"], horizon=20, replicates=1, progress=False)
+
+
+def test_what_cannot_be_known_is_said():
+    env_id = register("Shop", Shop)
+    dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)
+    with pytest.raises(AgentError, match="not which it is"):
+        dpb_gym.evaluate(env_id, agents=["oracle"], horizon=20, replicates=1, progress=False)
+    with pytest.raises(ParameterError, match="is registered with Gymnasium"):
+        dpb_gym.register_environment("Theirs/Nowhere-v0", kind="pricing")
+    with pytest.raises(ParameterError, match="Box of shape"):
+        dpb_gym.register_environment(register("Priced", Shop), kind="pricing")
