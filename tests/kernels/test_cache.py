@@ -1,0 +1,98 @@
+"""Compiled kernels on disk: no place, no room and damaged files cost time, never a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpb_gym
+
+CODE = (
+    "import sys, warnings, numpy as np\n"
+    "with warnings.catch_warnings(record=True) as seen:\n"
+    "    warnings.simplefilter('always')\n"
+    "    from dpb_gym.kernels import linalg\n"
+    "    one = np.ones(3)\n"
+    "    print(linalg.dot_one(one, one), sum(linalg.dot_one.stats.cache_hits.values()))\n"
+    "    assert linalg.__file__.startswith(sys.argv[1]), linalg.__file__\n"
+    "print([str(w.message) for w in seen if w.category is RuntimeWarning])\n"
+)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the library of its own, so that its cache is."""
+    home = tmp_path / "copy"
+    source = Path(dpb_gym.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(source, home / "dpb_gym", ignore=ignored)
+    return home
+
+
+def play(home: Path, **variables: str) -> tuple[str, list[str]]:
+    """What the kernel returned with its number of cache hits, and the warnings."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR",)}
+    environment |= {"PYTHONPATH": str(home), "XDG_CACHE_HOME": str(home / "user"), **variables}
+    run = subprocess.run(
+        [sys.executable, "-c", CODE, str(home)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=home,
+    )
+    assert run.returncode == 0, run.stderr
+    result, messages = run.stdout.splitlines()
+    return result, eval(messages)
+
+
+def test_the_second_process_loads_what_the_first_compiled(package):
+    assert play(package) == ("3.0 0", [])
+    assert play(package) == ("3.0 1", [])
+    # a kernel that others call has changed: they are compiled anew, too
+    text = package / "dpb_gym" / "kernels" / "elementary.py"
+    text.write_text(text.read_text() + "\n# changed\n")
+    assert play(package) == ("3.0 0", [])
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage"), [("nbi", b""), ("nbi", b"\x80\x05K\x01."), ("nbc", b""), ("nbc", b"no")]
+)
+def test_damaged_files_are_replaced(package, ending, damage):
+    play(package)
+    (found,) = (package / "dpb_gym" / "kernels" / "__pycache__").glob(f"linalg.dot_one*.{ending}")
+    found.write_bytes(damage)
+    result, messages = play(package)
+    assert result == "3.0 0" and len(messages) <= 1
+    assert all("compiled anew" in message for message in messages)
+    assert play(package) == ("3.0 1", [])
+
+
+def blocked(home: Path) -> dict[str, str]:
+    """Makes every usual place a file, which not even root can write into."""
+    places = (home / "dpb_gym" / "kernels" / "__pycache__", home / "user", home / "blocked")
+    for place in places:
+        place.write_bytes(b"")
+    return {"NUMBA_CACHE_DIR": str(home / "blocked"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_without_a_lasting_place_kernels_are_kept_for_the_run(package, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    result, messages = play(package, TMPDIR=str(temporary), **blocked(package))
+    assert result == "3.0 0"
+    (message,) = messages
+    assert "for this run" in message and "NUMBA_CACHE_DIR" in message
+    assert not list(temporary.iterdir())  # cleaned up
+
+
+def test_without_any_place_there_is_no_cache(package):
+    variables = blocked(package)
+    result, messages = play(package, DPB_GYM_KERNELS=str(package / "blocked"), **variables)
+    assert result == "3.0 0"
+    (message,) = messages
+    assert "in every process" in message
