@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
-from dpb_agents.common.one_pass import Design, OnePassNewton
+from dpb_agents import kernels
+from dpb_agents.common.one_pass import OnePassNewton, Rows
+from dpb_gym import validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -16,8 +18,10 @@ from dpb_gym.streams import AgentStreams
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
-# A typical trace of one choice's curvature; it is below 1 for features in the unit ball.
-CURVATURE_RATE = 0.6
+# The prior of |theta| is log-normal: `norm` times a factor of e^(1/2) per standard deviation.
+DEVIATIONS = np.linspace(-2.5, 2.5, 11)
+SIZES = np.exp(0.5 * DEVIATIONS)
+BELIEFS = np.exp(-0.5 * DEVIATIONS**2) / np.exp(-0.5 * DEVIATIONS**2).sum()
 
 
 @register_agent(
@@ -29,31 +33,33 @@ CURVATURE_RATE = 0.6
 class OnePassMNL(OnePassNewton):
     """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
 
-    Each choice enters once: its curvature H_t and its response u_t = H_t theta_t - g_t at the
-    theta that was released when the customer arrived, features moved into the unit ball. The
-    running sums of both are released with Gaussian noise at rounds that grow geometrically
-    (`dpb_gym.privacy.Schedule`), and theta solves the combined releases,
-    shrunk by what is known of the noise. The offer is the best assortment under theta, whatever
-    the revenues; until the first release that is theta = 0, or, if all revenues are equal and
-    theta = 0 tells nothing, a uniformly random set. Nothing is refitted, so the cost of a
-    round does not depend on t.
+    Each choice enters once: its curvature H_t and its response u_t, H_t theta_t plus a score
+    that is zero in the mean, at the theta that was released when the customer arrived. Scores
+    are cut radially, inside the mean as well, and a public weight brings every record to the
+    full sensitivity, so that nothing is biased. The running sums of both are released with
+    Gaussian noise at rounds that grow geometrically, and theta is the posterior mean given all
+    releases, the known noise and a prior whose size is learned. The offer is the best
+    assortment under theta, whatever the revenues; until the first release that is the prior
+    mean, or, if all revenues are equal and there is none, a uniformly random set. Nothing is
+    refitted, so the cost of a round does not depend on t. Proofs: docs/one-pass.md.
 
     The guarantee is joint zCDP (or the (epsilon, delta) that was asked for) per user-round,
     replace-one, and all-Gaussian; it is the whole budget from the first round on. Without a
-    budget the sums are exact and what remains is a non-private online Newton method.
+    budget the sums are exact, nothing is cut or weighted, and what remains is a non-private
+    online Newton method.
 
     Args:
-        norm: Prior size of theta: variance ``norm^2 / d`` per coordinate.
+        prior_mean: Public prior mean of theta, ``(d,)``; by default zero.
+        norm: Median of the prior size of theta - prior mean.
         reach: Largest norm of an estimate of theta.
-        clip: Norm bound U of the response. Nearly all responses of a small d are cut to it,
-            which scales theta but hardly turns it.
-        share: Part of the budget that pays for the response; the rest is the curvature's.
-        start: Earliest first release, in rounds.
-        mechanism: See `Design`.
-        first: See `Design`.
-        ratio: See `Design`.
-        decay: See `Design`.
-        every: See `Design`.
+        cut: Norm at which an item's distance from the mean item is cut, and the norm U of a
+            response for which the row has its full sensitivity.
+        bound: The same norm B of the curvature, in units of `cut`.
+        share: Part q of the budget that pays for the response; the rest is the curvature's.
+        first: Round of the first release, in units of the round at which the noise in one
+            coordinate is as large as a theta of size `norm`.
+        ratio: Factor between two releases' rounds.
+        decay: Power of t with which the noise of a release grows.
 
     Attributes:
         releaser: Takes the raw records; the policy reads its releases only.
@@ -62,31 +68,51 @@ class OnePassMNL(OnePassNewton):
         ParameterError: If a parameter is out of range.
     """
 
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "norm": [1.0, 2.0, 4.0],
+        "cut": [0.35, 0.5, 0.7],
+        "bound": [0.25, 0.35, 0.5],
+        "share": [0.75, 0.85],
+        "first": [1.5, 2.2, 3.3],
+    }
+
     def __init__(
         self,
-        norm: float = 1.5,
-        reach: float = 3.0,
-        clip: float = 0.6,
-        share: float = 0.7,
-        start: int = 10,
-        mechanism: str = "weighted",
-        first: float = 0.7,
+        prior_mean: Any = None,
+        norm: float = 2.0,
+        reach: float = 10.0,
+        cut: float = 0.5,
+        bound: float = 0.35,
+        share: float = 0.85,
+        first: float = 2.2,
         ratio: float = 1.1,
         decay: float = 1.25,
-        every: int = 100,
     ) -> None:
-        super().__init__(
-            norm, reach, clip, share, start, Design(mechanism, first, ratio, decay, every)
-        )
+        super().__init__(prior_mean, reach, first, ratio, decay)
+        self.norm = validation.real("norm", norm, 0.0, open_low=True)
+        self.cut = validation.real("cut", cut, 0.0, open_low=True)
+        self.bound = validation.real("bound", bound, 0.0, open_low=True)
+        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise AgentError(f"one-pass-mnl plays assortment problems, not {problem.kind}")
-        rate = CURVATURE_RATE / problem.dim
-        self.open(problem, curator, bound=1.0, radius=self.clip, rate=rate)
         B, N, d = streams.replicates, problem.n_items, problem.dim
+        # the trace of the curvature of items that are cut, spread over d coordinates
+        rate = self.cut / d
+        self.open(
+            problem,
+            curator,
+            layout=Rows(d, self.bound * self.cut, self.cut, self.share, curator.private),
+            sizes=self.norm * SIZES,
+            beliefs=BELIEFS,
+            rate=rate,
+            signal=rate * self.norm,
+        )
+        self._cut = self.cut if curator.private else math.inf
         self._shape = (N, problem.capacity)
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        self._blind = self._equal and not self._centre.any()
         self._uniforms = streams.uniforms(problem.capacity)
         self._utility = np.empty((B, N))
         self._no_root = np.zeros((B, d, d))
@@ -94,11 +120,11 @@ class OnePassMNL(OnePassNewton):
     def act(self, context: Context) -> Array:
         N, K = self._shape
         slates = np.empty((len(self.theta), K), np.int64)
-        if self._equal and self.rounds < self.first_release:
-            zoo.slates.random_slates(self._uniforms.next(), N, slates)
+        if self._blind and self.rounds < self.first_release:
+            kernels.slates.random_slates(self._uniforms.next(), N, slates)
             return slates
         assert context.revenues is not None
-        zoo.slates.optimistic_slates(
+        kernels.slates.optimistic_slates(
             context.features,
             context.revenues,
             self._equal,
@@ -111,18 +137,16 @@ class OnePassMNL(OnePassNewton):
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        from dpb_gym.kernels import one_pass
-
         assert feedback.choice is not None
-        one_pass.choice_rows(
+        kernels.one_pass.choice_rows(
             context.features,
             action,
             feedback.choice,
             self.theta,
-            self.layout.radius,
-            self.layout.curvature_weight,
-            self.layout.response_weight,
+            self.covariance,
+            self._cut,
+            *self.layout.weighting,
+            self.layout.factors,
             self.rows,
-            self._clipped,
         )
         self.take()

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents.common.weighted_sums import Estimate, Releases
-from dpb_gym import validation
+from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent
 from dpb_gym.privacy import Schedule
 from dpb_gym.problems.base import ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Bound, Budget, Curator, Sum
+    from dpb_gym.privacy import Bound, Curator, Sum
 
 Array = NDArray[Any]
 MECHANISMS = ("weighted", "blt", "sqrt-toeplitz", "binary-tree")
@@ -120,58 +120,39 @@ def open_sums(
     return weighted, Releases(weighted.schedule, combinations, weighted.sigma)
 
 
-def solve(
-    information: Array,
-    response: Array,
-    *,
-    prior: float,
-    spread: float,
-    noise: float,
-    radius: float,
-) -> Array:
-    """theta from released sums: posterior mean in the eigenbasis of the information.
-
-    Args:
-        information: Combined curvature ``(B, d, d)``, symmetric, possibly indefinite.
-        response: Combined response ``(B, d)``.
-        prior: Prior variance per coordinate, > 0.
-        spread: Variance of the responses per unit of information.
-        noise: Variance of the noise per coordinate of the response.
-        radius: Largest norm of theta.
-
-    Returns:
-        ``(B, d)``; see `dpb_gym.kernels.one_pass.shrink`.
-    """
-    from dpb_gym.kernels import one_pass
-
-    values, vectors = np.linalg.eigh(information)
-    out = np.empty_like(response)
-    one_pass.shrink(
-        values, np.ascontiguousarray(vectors), response, prior, spread, noise, radius, out
-    )
-    return out
+# Least prior deviation of the curvature from isotropy, relative to its level.
+LEAST_EVENNESS = 0.3
+# Largest weight: records without information are not blown up into noise.
+LARGEST_WEIGHT = 4.0
+# Exact sums are released from here on, noisy ones not before.
+LEAST_FIRST = 10
+# Prior size in rare directions, relative to that in others: wide, but nothing where a budget is
+# too small to believe in a theta that moves prices.
+WIDER = 6.0
 
 
 @dataclass(frozen=True)
-class CurvatureRows:
-    """One record of a generalised linear model as a row: curvature, then response.
+class Rows:
+    """One record of a generalised linear model as a row: curvature H, then response u.
 
-    The curvature H (positive semidefinite, Frobenius norm at most `bound`) enters as its
-    isometric half times `curvature_weight`, the response u (norm at most `radius`) times
-    `response_weight`. Replacing a record moves H by at most sqrt(2) bound and u by at most
-    2 radius, so it moves the row by at most 1; `share` of that, squared, is the response's.
+    H, positive semidefinite, enters as its isometric half times sqrt((1 - q) / 2) / B, u times
+    sqrt(q) / (2 U), both after a weight that keeps
+    (1 - q) |H|_F^2 / B^2 + q max |u|^2 / U^2 at most 1, the maximum over the outcomes.
+    Replacing a record then moves its row by at most 1 (`docs/one-pass.md`).
 
     Attributes:
         dim: Dimension d.
-        bound: Largest Frobenius norm of H.
-        radius: Norm U to which u is clipped.
-        share: Part of the budget that pays for u.
+        bound: B.
+        radius: U.
+        share: q, the part of the sensitivity that u gets.
+        private: False leaves weights and factors out.
     """
 
     dim: int
     bound: float
     radius: float
     share: float
+    private: bool = True
 
     @property
     def width(self) -> int:
@@ -179,46 +160,29 @@ class CurvatureRows:
         return self.dim * (self.dim + 1) // 2 + self.dim
 
     @property
-    def curvature_weight(self) -> float:
-        """Factor of H in the row."""
-        return math.sqrt(1.0 - self.share) / (math.sqrt(2.0) * self.bound)
+    def factors(self) -> tuple[float, float]:
+        """Of H and of u."""
+        if not self.private:
+            return 1.0, 1.0
+        q = self.share
+        return math.sqrt((1.0 - q) / 2.0) / self.bound, math.sqrt(q) / (2.0 * self.radius)
 
     @property
-    def response_weight(self) -> float:
-        """Factor of u in the row."""
-        return math.sqrt(self.share) / (2.0 * self.radius)
+    def weighting(self) -> tuple[float, float, float, float]:
+        """B, U, q and the largest weight, for the kernels."""
+        if not self.private:
+            return math.inf, math.inf, 0.5, 1.0
+        return self.bound, self.radius, self.share, LARGEST_WEIGHT
 
     def unit_noise(self, norm: float) -> float:
         """Standard deviation per coordinate that unit noise in the row causes in u - H theta.
 
-        For ||theta|| = `norm`; the noise N of H is isometric on symmetric matrices, so a
+        For |theta| = `norm`; the noise N of H is isometric on symmetric matrices, so a
         coordinate of N theta has mean square (1 + 1/d) / 2 norm^2.
         """
-        curved = 0.5 * (1.0 + 1.0 / self.dim) * (norm / self.curvature_weight) ** 2
-        return math.sqrt(1.0 / self.response_weight**2 + curved)
-
-    def solve(self, estimate: Estimate, *, norm: float, reach: float) -> Array:
-        """theta from the combined sums: see `solve`.
-
-        Args:
-            estimate: Combined rows.
-            norm: Prior size: variance ``norm^2 / d`` per coordinate.
-            reach: Largest norm of theta.
-        """
-        from dpb_gym.kernels import one_pass
-
-        d = self.dim
-        information = np.empty((len(estimate.sums), d, d))
-        one_pass.unpack(estimate.sums, 1.0 / self.curvature_weight, information)
-        one_pass.flatten(information, estimate.std / self.curvature_weight, EVENNESS)
-        return solve(
-            information,
-            np.ascontiguousarray(estimate.sums[:, -d:]) / self.response_weight,
-            prior=norm**2 / d,
-            spread=estimate.uneven,
-            noise=(estimate.std * self.unit_noise(norm)) ** 2,
-            radius=reach,
-        )
+        curvature, response = self.factors
+        curved = 0.5 * (1.0 + 1.0 / self.dim) * (norm / curvature) ** 2
+        return math.sqrt(1.0 / response**2 + curved)
 
 
 class OnePassNewton(Agent):
@@ -228,67 +192,80 @@ class OnePassNewton(Agent):
     on `theta`.
 
     Attributes:
-        theta: The newest estimate, ``(B, d)``, from releases only.
+        theta: Posterior mean, ``(B, d)``, from releases only.
+        covariance: Posterior covariance, ``(B, d, d)``.
+        root: theta + root z, z standard normal, explores; see `kernels.one_pass.posterior`.
         rows: Buffer of one record per replicate, ``(B, width)``.
         layout: What the rows hold.
-        prior_norm: Prior size of theta in use.
         rounds: Records per replicate so far.
         releaser: Takes the raw records; the policy reads its releases only.
     """
 
+    layout: Rows
+    releaser: Sum
+
     def __init__(
-        self, norm: float, reach: float, clip: float, share: float, start: int, design: Design
+        self, prior_mean: Any, reach: float, first: float, ratio: float, decay: float
     ) -> None:
-        self.norm = validation.real("norm", norm, 0.0, open_low=True)
-        self.prior_norm = self.norm
+        self.prior_mean = (
+            None if prior_mean is None else validation.array("prior_mean", prior_mean, (None,))
+        )
         self.reach = validation.real("reach", reach, 0.0, open_low=True)
-        self.clip = validation.real("clip", clip, 0.0, open_low=True)
-        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
-        self.start = validation.integer("start", start, 1)
-        self.design = design
-        self.releaser: Sum
+        self.design = Design("weighted", first, ratio, decay)
 
     def open(
         self,
         problem: ProblemInfo,
         curator: Curator,
         *,
-        bound: float,
-        radius: float,
+        layout: Rows,
+        sizes: Array,
+        beliefs: Array,
         rate: float,
+        signal: float,
+        rare: float = 0.0,
+        calm: float = 0.0,
     ) -> None:
-        """Makes the releaser; sets `guarantee`, `theta` and the row buffers.
+        """Makes the releaser, the first estimates and the row buffers.
 
         Args:
             problem: The problem.
             curator: Without a budget releases are exact.
-            bound: Largest Frobenius norm of one record's curvature.
-            radius: Largest norm of one record's response.
-            rate: A typical eigenvalue of one record's curvature, for the schedule.
+            layout: What the rows hold.
+            sizes: Candidates of the size of theta - prior mean, ``(m,)``.
+            beliefs: Their prior probabilities, ``(m,)``.
+            rate: A typical eigenvalue of one record's curvature.
+            signal: Size of a coordinate of one record's response, for the first release.
+            rare: See `kernels.one_pass.posterior`.
+            calm: See there.
+
+        Raises:
+            ParameterError: If the prior mean does not have d coordinates.
         """
         B, d = curator.replicates, problem.dim
-        self.layout = CurvatureRows(d, bound, radius, self.share)
-        self.prior_norm = self.choose_norm(problem.horizon, curator.budget, rate)
+        centre = np.zeros(d) if self.prior_mean is None else self.prior_mean
+        self._centre = validation.array("prior_mean", centre, (d,))
+        self.layout = layout
+        size = float(sizes[beliefs.argmax()])
+        self._sizes, self._beliefs = sizes, beliefs
+        self._exploring = (rare, WIDER * size, calm)
         self.releaser, self._releases = open_sums(
             self.design,
             curator,
-            width=self.layout.width,
+            width=layout.width,
             horizon=problem.horizon,
-            start=self.start,
+            start=LEAST_FIRST,
             sensitivity=1.0,
             what="running sums of curvature and response",
-            unit_noise=self.layout.unit_noise(self.prior_norm),
+            unit_noise=layout.unit_noise(size),
             spread=rate,
-            signal=rate * self.prior_norm / math.sqrt(d),
+            signal=signal,
         )
-        self.theta = np.zeros((B, d))
-        self.rows = np.empty((B, self.layout.width))
-        self._clipped = np.zeros(B, np.int64)
+        self.theta = np.tile(self._centre, (B, 1))
+        self.covariance = np.tile(np.eye(d) * float(beliefs @ sizes**2) / d, (B, 1, 1))
+        self.root = np.zeros((B, d, d))
+        self.rows = np.empty((B, layout.width))
         self.rounds = 0
-
-    def choose_norm(self, horizon: int, budget: Budget | None, rate: float) -> float:
-        """Prior size of theta under a budget; `norm` whatever the budget, unless overridden."""
-        return self.norm
 
     @property
     def first_release(self) -> int:
@@ -300,5 +277,28 @@ class OnePassNewton(Agent):
         self.releaser.add(self.rows)
         self.rounds += 1
         if self._releases.due(self.rounds):
-            estimate = self._releases.take(self.releaser.value, self.releaser.noise_std)
-            self.theta = self.layout.solve(estimate, norm=self.prior_norm, reach=self.reach)
+            self._learn(self._releases.take(self.releaser.value, self.releaser.noise_std))
+
+    def _learn(self, estimate: Estimate) -> None:
+        from dpb_agents.kernels import one_pass
+
+        B, d = self.theta.shape
+        curvature, response = self.layout.factors
+        information, left = np.empty((B, d, d)), np.empty(B)
+        kernels.one_pass.unpack(estimate.sums, 1.0 / curvature, information)
+        one_pass.even_out(information, estimate.std / curvature, LEAST_EVENNESS, left)
+        one_pass.posterior(
+            information,
+            estimate.sums[:, -d:] / response,
+            self._centre,
+            self._sizes,
+            self._beliefs,
+            estimate.uneven,
+            (estimate.std / response) ** 2,
+            left,
+            *self._exploring,
+            self.reach,
+            self.theta,
+            self.covariance,
+            self.root,
+        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents.common.one_pass import Design, OnePassNewton
+from dpb_agents import kernels as zoo
+from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_agents.pricing.records import MODELS
 from dpb_gym import kernels, validation
 from dpb_gym.agent import register_agent
@@ -16,11 +17,14 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Curator
+    from dpb_gym.privacy import Curator
 
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped in few rounds.
 GAUSSIAN_RANGE = (-3.0, 3.0)
-LEAST_NORM = 0.35
+LEAST_NORM, LARGEST_NORM = 0.2, 0.85
+# The prior size of theta, of which nearly all belief is in the first.
+SIZES = np.array([1.0, 1.6, 2.5, 4.0])
+BELIEFS = np.array([0.99, 0.01 / 3, 0.01 / 3, 0.01 / 3])
 
 
 @register_agent(
@@ -30,48 +34,45 @@ LEAST_NORM = 0.35
     partial_feedback=False,
 )
 class OnePassPricing(OnePassNewton):
-    """One-pass private Newton for pricing: greedy on noisy sums of curvature and response.
+    """One-pass private Newton for pricing: noisy sums of curvature and response.
 
-    Each sale enters once: its curvature H_t and its response u_t = H_t theta_t - g_t at the
-    theta that was released when the customer arrived. The running sums of both are released
-    with Gaussian noise at rounds that grow geometrically
-    (`dpb_gym.privacy.Schedule`), and theta solves the combined releases,
-    shrunk by what is known of the noise; the offer is the price of largest expected revenue
-    under theta, in closed form. Nothing is refitted, so the cost of a round does not depend
-    on t.
+    Each sale enters once: its curvature H_t and its response u_t, H_t theta_t plus a score that
+    is zero in the mean, at the theta that was released when the customer arrived. A public
+    weight brings every record to the full sensitivity without bias. The running sums of both
+    are released with Gaussian noise at rounds that grow geometrically, and theta is the
+    posterior mean given all releases, the known noise and a prior whose size is learned.
 
-    Price 1 is offered until the first release, and whenever the shrunken theta is too small
-    to speak against it: without an intercept in the model it reveals as much of theta as any
-    price, and a budget too small to learn from costs no more than price 1 does. Gaussian
-    demand can make price 0 look best, which reveals nothing of the price coefficient;
-    `explore` guards against it.
+    The price is best for theta plus a small draw from its posterior, so that prices never stop
+    to differ: the factor `disperse` costs about disperse^2 of what not knowing theta costs. In
+    directions that have carried next to no information, intercept against slope say, the draw
+    is whole and the prior wide, until prices have told them apart. Until the first release the
+    price is that of the prior mean: 1 for theta = 0 and logistic demand, so that a budget too
+    small to learn from costs no more than price 1 does; random for Gaussian demand.
 
     The guarantee is anticipating zCDP (or the (epsilon, delta) that was asked for) per
     user-round, replace-one, and all-Gaussian; the argument gives joint privacy as well. It is
-    the whole budget from the first round on. Without a budget the sums are exact and what
-    remains is a non-private online Newton method.
+    the whole budget from the first round on. Without a budget the sums are exact, nothing is
+    weighted, and what remains is a non-private online Newton method. Proofs: docs/one-pass.md.
 
     Args:
-        norm: Prior size of theta: variance ``norm^2 / d`` per coordinate. By default
-            (T / t_0)^(1/4) / 7 kept within [0.35, 1] for logistic demand, t_0 the round at
-            which the noise is as large as a theta of norm 1: the less a budget can teach, the
-            more a small theta, which means price 1, is preferred, so that a hopeless budget
-            loses nothing against price 1. Without a budget, or for Gaussian demand, 1.
+        prior_mean: Public prior mean of theta, ``(d,)``; by default zero.
+        norm: Prior size of theta - prior mean. By default (T / (t_0 sqrt(d)))^0.4 / 7 kept
+            within [0.2, 0.85] for logistic demand, t_0 the round at which the noise in one
+            coordinate is as large as a theta of size 1: the less a budget can teach, the more a
+            small theta, which means price 1, is preferred. For Gaussian demand 0.85. From 0.85
+            on, larger sizes are believed in as well if the responses speak for them.
         reach: Largest norm of an estimate of theta.
-        clip: Norm bound U of the response, in units of the largest that is possible (zeta, or
-            the range to which Gaussian demand is clipped). Records that might exceed it get a
-            smaller weight, in curvature and response alike.
-        bound: Bound of the curvature, in units of the largest that is possible (zeta^2 / 4, or
-            1 for Gaussian demand), kept by the same weights.
-        share: Part of the budget that pays for the response; the rest is the curvature's.
-        explore: Uniformly random prices at the start, before price 1; by default none for
-            logistic demand, as many as there are rounds before the first release otherwise.
-        start: Earliest first release, in rounds.
-        mechanism: See `Design`.
-        first: See `Design`.
-        ratio: See `Design`.
-        decay: See `Design`.
-        every: See `Design`.
+        clip: Norm U of a response for which the row has its full sensitivity, in units of the
+            largest that is possible (zeta, or the range to which Gaussian demand is clipped).
+        bound: The same norm B of the curvature, in units of zeta^2 / 4, or 1 for Gaussian
+            demand.
+        disperse: Size of the draw, in units of the posterior.
+        rare: Part of the mean information below which a direction is rare; of no use for
+            Gaussian demand, whose best price is linear in the features, so that one direction
+            always carries little.
+        first: Round of the first release, in units of t_0.
+        ratio: Factor between two releases' rounds.
+        decay: Power of t with which the noise of a release grows.
 
     Attributes:
         releaser: Takes the raw records; the policy reads its releases only.
@@ -80,84 +81,98 @@ class OnePassPricing(OnePassNewton):
         ParameterError: If a parameter is out of range.
     """
 
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "clip": [0.2, 0.3, 0.45],
+        "bound": [0.14, 0.2, 0.28],
+        "disperse": [0.1, 0.2, 0.4],
+        "rare": [0.1, 0.15, 0.25],
+        "first": [1.6, 2.4, 3.6],
+    }
+
     def __init__(
         self,
+        prior_mean: Any = None,
         norm: float | None = None,
-        reach: float = 1.5,
+        reach: float = 5.0,
         clip: float = 0.3,
-        bound: float = 0.35,
-        share: float = 0.7,
-        explore: int | None = None,
-        start: int = 20,
-        mechanism: str = "weighted",
-        first: float = 0.7,
+        bound: float = 0.2,
+        disperse: float = 0.2,
+        rare: float = 0.15,
+        first: float = 2.4,
         ratio: float = 1.1,
         decay: float = 1.25,
-        every: int = 100,
     ) -> None:
-        design = Design(mechanism, first, ratio, decay, every)
-        super().__init__(1.0 if norm is None else norm, reach, clip, share, start, design)
-        self._adapt = norm is None
-        self.bound = validation.real("bound", bound, 0.0, 1.0, open_low=True)
-        self.explore = None if explore is None else validation.integer("explore", explore, 0)
+        super().__init__(prior_mean, reach, first, ratio, decay)
+        self.norm = None if norm is None else validation.real("norm", norm, 0.0, open_low=True)
+        self.clip = validation.real("clip", clip, 0.0, open_low=True)
+        self.bound = validation.real("bound", bound, 0.0, open_low=True)
+        self.disperse = validation.real("disperse", disperse, 0.0)
+        self.rare = validation.real("rare", rare, 0.0, 1.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        from dpb_gym.privacy import gaussian_sigma
+
         if problem.kind != "pricing" or problem.demand is None:
             raise AgentError(f"one-pass-pricing plays pricing problems, not {problem.kind}")
-        logistic = problem.demand == "logistic"
+        logistic, d = problem.demand == "logistic", problem.dim
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
         self._range = (0.0, 1.0) if logistic else GAUSSIAN_RANGE
         steepest = self._zeta**2 / 4 if logistic else 1.0
+        # a quarter of the largest trace, spread over d coordinates
+        rate = steepest / (4 * d)
+        response = self.clip * (self._zeta if logistic else GAUSSIAN_RANGE[1])
+        curvature = self.bound * steepest
+        widening = curvature * math.sqrt(1 + 1 / d)
+        norm = LARGEST_NORM if self.norm is None else self.norm
+        if self.norm is None and logistic and curator.private:
+            sigma = gaussian_sigma(curator.most_rho, 1.0)
+            even = sigma * (2 * response + widening) / rate
+            reachable = (problem.horizon / (even * math.sqrt(d))) ** 0.4 / 7
+            norm = min(norm, max(LEAST_NORM, reachable))
+        ample = norm >= LARGEST_NORM
+        # the least noise in u - H theta for a theta of this size
+        share = 2 * response / (2 * response + norm * widening)
         self.open(
             problem,
             curator,
-            bound=self.bound * steepest,
-            radius=self.clip * (self._zeta if logistic else GAUSSIAN_RANGE[1]),
-            # a quarter of the largest trace, spread over d coordinates
-            rate=steepest / (4 * problem.dim),
+            layout=Rows(d, curvature, response, share, curator.private),
+            sizes=norm * (SIZES if ample else SIZES[:1]),
+            beliefs=BELIEFS if ample else np.ones(1),
+            rate=rate,
+            signal=rate,
+            rare=self.rare if logistic else 0.0,
+            calm=self.disperse,
         )
-        explore = self.explore
-        if explore is None:
-            explore = 0 if logistic else self.first_release
-        explore = min(explore, problem.horizon)
-        self._start = np.stack([rng.random(explore) for rng in streams.agent])
+        self._blind = 0 if logistic or self._centre.any() else self.first_release
+        self._normals = streams.normals(d)
+        self._drawn = np.empty_like(self.theta)
         self._value = np.empty(streams.replicates)
 
-    def choose_norm(self, horizon: int, budget: Budget | None, rate: float) -> float:
-        from dpb_gym.privacy import equivalent_rho, gaussian_sigma
-
-        if budget is None or not self._adapt or self._model != MODELS.index("logistic"):
-            return self.norm
-        noise = gaussian_sigma(equivalent_rho(budget), 1.0) * self.layout.unit_noise(self.norm)
-        even = noise * math.sqrt(self.layout.dim) / rate
-        return min(self.norm, max(LEAST_NORM, math.sqrt(math.sqrt(horizon / even)) / 7.0))
-
     def act(self, context: Context) -> Array:
-        if self.rounds < self._start.shape[1]:
-            return self._start[:, self.rounds].copy()
-        price = np.ones(len(self.theta))
-        if self.rounds >= self.first_release:
-            kernels.pricing.best_prices(
-                context.features, self.theta, self._model, self._zeta, price, self._value
-            )
+        normals, price = self._normals.next(), np.empty(len(self.theta))
+        if self.rounds < self._blind:
+            price[:] = kernels.elementary.each(kernels.elementary.normal_cdf, normals[:, 0])
+            return price
+        zoo.one_pass.dispersed(self.theta, self.root, normals, self._drawn)
+        kernels.pricing.best_prices(
+            context.features, self._drawn, self._model, self._zeta, price, self._value
+        )
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.demand is not None
-        kernels.one_pass.demand_rows(
+        zoo.one_pass.demand_rows(
             context.features,
             action,
             feedback.demand,
             self.theta,
+            self.covariance,
             self._model,
             self._zeta,
             *self._range,
-            self.layout.bound,
-            self.layout.radius,
-            self.layout.curvature_weight,
-            self.layout.response_weight,
+            *self.layout.weighting,
+            self.layout.factors,
             self.rows,
-            self._clipped,
         )
         self.take()

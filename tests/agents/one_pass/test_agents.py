@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -52,33 +53,35 @@ def play(agent, problem, seeds, rounds, spy=None):
     return np.array(actions), regret
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("mechanism", ["weighted", "blt", "binary-tree"])
-def test_the_ledger_spends_the_budget_and_no_more(name, mechanism):
+CONTINUAL = [("one-pass-linear", {"mechanism": m}) for m in ("weighted", "blt", "binary-tree")]
+
+
+@pytest.mark.parametrize(("name", "params"), [(name, {}) for name in NAMES] + CONTINUAL)
+def test_the_ledger_spends_the_budget_and_no_more(name, params):
     notion, unit = {
         "one-pass-mnl": ("joint", "user-round"),
         "one-pass-pricing": ("anticipating", "user-round"),
         "one-pass-linear": ("central", "reward"),
     }[name]
     problem = problem_of(name, 400)
-    zcdp = begin(name, problem, [0, 1], Budget.zcdp(0.3), mechanism=mechanism)
-    assert (zcdp.guarantee.notion, zcdp.guarantee.unit) == (notion, unit)
-    assert zcdp.guarantee.relation == "replace-one"
-    assert 0.3 * (1 - 1e-6) <= zcdp.guarantee.rho <= 0.3 * (1 + 1e-9)
-    approx = begin(name, problem, [0, 1], Budget.approx(1.0, 1e-5), mechanism=mechanism)
+    zcdp = begin(name, problem, [0, 1], Budget.zcdp(0.3), **params)
+    assert (zcdp.curator.guarantee.notion, zcdp.curator.guarantee.unit) == (notion, unit)
+    assert zcdp.curator.guarantee.relation == "replace-one"
+    assert 0.3 * (1 - 1e-6) <= zcdp.curator.guarantee.rho <= 0.3 * (1 + 1e-9)
+    approx = begin(name, problem, [0, 1], Budget.approx(1.0, 1e-5), **params)
     # all releases are Gaussian, so the conversion is exact
-    assert 1 - 1e-6 <= approx.guarantee.epsilon(1e-5) <= 1 + 1e-9
-    before = str(approx.guarantee)
+    assert 1 - 1e-6 <= approx.curator.guarantee.epsilon(1e-5) <= 1 + 1e-9
+    before = str(approx.curator.guarantee)
     play(approx, problem, [0, 1], 400)
-    assert str(approx.guarantee) == before == str(approx.ledger.guarantee)
+    assert str(approx.curator.guarantee) == before == str(approx.curator.ledger.guarantee)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_a_budget_nothing_is_promised_or_noisy(name):
     problem = problem_of(name, 200)
     agent = begin(name, problem, [0], None)
-    assert agent.guarantee is None and agent.ledger is None
-    assert agent.releaser.noise_std == 0.0
+    assert agent.curator.guarantee is None
+    assert agent.curator.releasers[0].noise_std == 0.0
     again = begin(name, problem, [0], None)
     np.testing.assert_array_equal(
         play(agent, problem, [0], 200)[0], play(again, problem, [0], 200)[0]
@@ -89,30 +92,30 @@ class Recorder:
     """Keeps what a releaser released, round by round."""
 
     def __init__(self):
-        self.releases, self.stds = [], []
+        self.values, self.stds = [], []
 
     def __call__(self, agent):
-        self.releases.append(agent.releaser.release())
-        self.stds.append(agent.releaser.noise_std)
+        releaser = agent.curator.releasers[0]
+        self.values.append(releaser.value.copy())
+        self.stds.append(releaser.noise_std)
 
 
-class Replay:
-    """Stands where the releaser stood: swallows records, repeats recorded releases."""
+def replay(releaser, recorder):
+    """Makes a releaser swallow its records and repeat recorded releases."""
 
-    clipped_count = np.zeros(1)
+    class Replay(type(releaser)):
+        def add(self, records, along=None):
+            self.intake.rounds += 1
 
-    def __init__(self, recorder):
-        self._recorder, self.rounds = recorder, 0
+        @property
+        def value(self):
+            return recorder.values[self.rounds - 1].copy()
 
-    def add(self, records, directions=None):
-        self.rounds += 1
+        @property
+        def noise_std(self):
+            return recorder.stds[self.rounds - 1]
 
-    def release(self):
-        return self._recorder.releases[self.rounds - 1].copy()
-
-    @property
-    def noise_std(self):
-        return self._recorder.stds[self.rounds - 1]
+    releaser.__class__ = Replay
 
 
 def scrambled(feedback, rng):
@@ -137,7 +140,7 @@ def test_the_policy_depends_on_others_through_releases_only(name, budget):
     recorder = Recorder()
     actions, _ = play(begin(name, problem, seeds, budget), problem, seeds, 300, recorder)
     agent = begin(name, problem, seeds, budget)
-    agent.releaser = Replay(recorder)
+    replay(agent.curator.releasers[0], recorder)
     rng = np.random.default_rng(0)
     instance = problem.instance(seeds)
     for t in range(300):
@@ -164,7 +167,7 @@ def test_a_bad_record_or_one_too_many_is_refused(name):
     broken = context._replace(features=np.full_like(context.features, np.nan))
     with pytest.raises(ParameterError, match="finite"):
         agent.observe(broken, action, feedback)
-    assert agent.releaser.rounds == 0
+    assert agent.curator.releasers[0].intake.rounds == 0
     for _ in range(30):
         agent.observe(context, action, feedback)
     with pytest.raises(HorizonExceeded):
@@ -173,15 +176,12 @@ def test_a_bad_record_or_one_too_many_is_refused(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_and_problems_are_checked(name):
-    for bad in (
-        {"ratio": 1.0},
-        {"first": 0.0},
-        {"decay": -1.0},
-        {"every": 0},
-        {"start": 0},
-        {"norm": math.nan},
-        {"mechanism": "none"},
-    ):
+    own = {
+        "one-pass-mnl": [{"cut": 0.0}, {"bound": 0.0}, {"share": 1.0}, {"reach": 0.0}],
+        "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}, {"rare": 2.0}],
+        "one-pass-linear": [{"every": 0}, {"start": 0}, {"mechanism": "none"}],
+    }[name]
+    for bad in ({"ratio": 1.0}, {"first": 0.0}, {"decay": -1.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
     other = problem_of(NAMES[NAMES.index(name) - 1], 30)
@@ -247,14 +247,16 @@ def test_a_hopeless_budget_costs_no_more_than_the_better_of_price_one_and_random
     assert ours <= 1.02 * min(rivals)
 
 
-@pytest.mark.parametrize("demand", ["logistic", "gaussian"])
-def test_pricing_finds_theta_with_ample_data(demand):
+@pytest.mark.parametrize(("demand", "near"), [("logistic", 0.15), ("gaussian", 0.4)])
+def test_pricing_finds_theta_with_ample_data_and_knows_how_well(demand, near):
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=20_000, demand=demand)
     seeds = [1_000_900, 1_000_901]
     agent = begin("one-pass-pricing", problem, seeds, Budget.zcdp(10.0))
     play(agent, problem, seeds, 20_000)
     truth = problem.instance(seeds).hidden["theta"]
-    assert np.abs(agent.theta - truth).max() < 0.15
+    error = np.abs(agent.theta - truth)
+    assert error.max() < near
+    assert (error < 4 * np.sqrt(np.einsum("bii->bi", agent.covariance))).all()
 
 
 def test_assortment_finds_the_direction_of_theta_and_plays_uneven_revenues():
@@ -267,3 +269,75 @@ def test_assortment_finds_the_direction_of_theta_and_plays_uneven_revenues():
     assert (cosine / np.linalg.norm(truth, axis=1) > 0.9).all()
     chance = play(begin("random", problem, seeds, None), problem, seeds, 6000)[1]
     assert (regret < 0.2 * chance).all()
+
+
+def total(name, problem, seeds, budget, **params):
+    return play(begin(name, problem, seeds, budget, **params), problem, seeds, problem.horizon)[1]
+
+
+def test_prices_tell_an_intercept_from_a_slope():
+    """Price 1 alone, and greedy prices, know only the difference of the two."""
+    rng, T = np.random.default_rng(5), 4000
+    customers = np.column_stack([np.ones(T), rng.uniform(-1, 1, (T, 2))])
+    logit = np.array([1.0, 0.5, -0.3, 3.0])
+    problem = dpb_gym.make_problem(
+        "DPB/Pricing-v0", horizon=T, dim=4, customers=customers, theta=logit / 2
+    )
+    seeds = range(1_001_000, 1_001_008)
+    chance = total("random", problem, seeds, None).mean()
+    for budget, part in (("rho=0.02", 0.8), ("rho=1", 0.35), (None, 0.2)):
+        budget = None if budget is None else Budget.parse(budget)
+        own = total("one-pass-pricing", problem, seeds, budget).mean()
+        assert own < part * chance
+    greedy = total("one-pass-pricing", problem, seeds, None, disperse=0.0, rare=0.0).mean()
+    assert greedy > 3 * own
+
+
+def test_customers_that_switch_cost_at_most_three_times_what_they_cost_glm_ucb():
+    """Two corners, the second from T / 2 on; each alone is an intercept."""
+    T = 20_000
+    customers = np.repeat([[1.0, -1.0], [-1.0, 1.0]], T // 2, axis=0)
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=T, dim=3, customers=customers)
+    seeds = range(1_001_100, 1_001_106)
+    ucb = total("glm-ucb-pricing", problem, seeds, None).mean()
+    assert total("one-pass-pricing", problem, seeds, Budget.parse("rho=0.5")).mean() < 3 * ucb
+    assert total("one-pass-pricing", problem, seeds, None).mean() < ucb
+    blunt = total("one-pass-pricing", problem, seeds, None, disperse=0.0, rare=0.0).mean()
+    assert blunt > 2 * ucb
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"), [("one-pass-mnl", {"context_norm": "clip"}), ("one-pass-pricing", {})]
+)
+def test_a_warm_start_is_worth_what_it_knows(name, kwargs):
+    problem = problem_of(name, 1500, **kwargs)
+    seeds = range(1_001_200, 1_001_212)
+    truth = problem.instance(seeds).hidden["theta"].mean(axis=0)
+    cold = total(name, problem, seeds, Budget.zcdp(0.05)).mean()
+    warm = total(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth, norm=0.5).mean()
+    assert warm < 0.7 * cold
+    agent = begin(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth)
+    np.testing.assert_array_equal(agent.theta, np.tile(truth, (len(seeds), 1)))
+    with pytest.raises(ParameterError, match="prior_mean"):
+        begin(name, problem, seeds, None, prior_mean=truth[:-1])
+
+
+def test_a_wrong_zeta_costs_at_most_twice():
+    """The demand's steepness is learned as the size of theta."""
+    right = dpb_gym.make_problem("DPB/Pricing-v0", horizon=6000, dim=3, zeta=4.0)
+    seeds = range(1_001_300, 1_001_324)
+    best = total("one-pass-pricing", right, seeds, Budget.zcdp(0.5)).mean()
+    for zeta in (2.0, 8.0):
+        instance, regret = right.instance(seeds), np.zeros(len(seeds))
+        wrong = dataclasses.replace(right.info, zeta=zeta)
+        agent = make_agent("one-pass-pricing")
+        agent.set_up(wrong, AgentStreams(seeds), Budget.zcdp(0.5))
+        for t in range(right.horizon):
+            context = instance.context()
+            price = agent.act(context)
+            outcome = instance.respond(price)
+            regret += outcome.regret
+            agent.observe(context, price, outcome.feedback)
+            if t < right.horizon - 1:
+                instance.advance()
+        assert regret.mean() < 2 * best

@@ -1,4 +1,4 @@
-"""The rows of one record: they are what the method says, and replacing one moves them by 1."""
+"""The rows of one record: unbiased, and replacing one moves them by at most 1, as it may."""
 
 from __future__ import annotations
 
@@ -8,46 +8,49 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import approx_fprime
+from scipy.optimize import minimize
 
-from dpb_agents.common.one_pass import CurvatureRows
-from dpb_gym.kernels import one_pass
+from dpb_agents.common.one_pass import Rows
+from dpb_agents.kernels import one_pass
+from dpb_gym import kernels
 
 RANGE = {0: (0.0, 1.0), 1: (-3.0, 3.0)}
+EXACT = Rows(3, 1.0, 1.0, 0.5, private=False)
 
 
-def choice_row(features, slate, choice, theta, layout):
+def choice_row(x, choice, theta, layout, cut, covariance=None):
+    """The row of an offer of all items of `x`."""
+    d = len(theta)
     rows = np.empty((1, layout.width))
     one_pass.choice_rows(
-        features[None],
-        np.array([slate]),
+        np.asarray(x)[None],
+        np.arange(len(x))[None],
         np.array([choice]),
         theta[None],
-        layout.radius,
-        layout.curvature_weight,
-        layout.response_weight,
+        np.zeros((1, d, d)) if covariance is None else covariance[None],
+        cut,
+        *layout.weighting,
+        layout.factors,
         rows,
-        np.zeros(1, np.int64),
     )
     return rows[0]
 
 
-def demand_row(x, price, demand, theta, model, zeta, layout):
+def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=None):
+    d = len(theta)
     rows = np.empty((1, layout.width))
     one_pass.demand_rows(
-        x[None],
+        np.asarray(x)[None],
         np.array([price]),
         np.array([demand]),
         theta[None],
+        np.zeros((1, d, d)) if covariance is None else covariance[None],
         model,
         zeta,
         *RANGE[model],
-        layout.bound,
-        layout.radius,
-        layout.curvature_weight,
-        layout.response_weight,
+        *layout.weighting,
+        layout.factors,
         rows,
-        np.zeros(1, np.int64),
     )
     return rows[0]
 
@@ -56,168 +59,288 @@ def unpack(row, layout):
     """Curvature and response of a row, by a route of its own."""
     d = layout.dim
     h = np.zeros((d, d))
-    upper = np.triu_indices(d)
-    h[upper] = row[:-d]
+    h[np.triu_indices(d)] = row[:-d]
     h = (h + h.T) / math.sqrt(2.0)
     h[np.diag_indices(d)] /= math.sqrt(2.0)
-    return h / layout.curvature_weight, row[-d:] / layout.response_weight
+    return h / layout.factors[0], row[-d:] / layout.factors[1]
 
 
-def mnl_loss(theta, x, choice):
-    u = np.append(x @ theta, 0.0)
-    return np.log(np.exp(u - u.max()).sum()) + u.max() - u[choice]
+def choice_probabilities(x, theta):
+    weights = np.exp(np.append(x @ theta, 0.0))
+    return weights / weights.sum()
 
 
-@pytest.mark.parametrize("choice", [-1, 0, 2])
-def test_choice_rows_are_curvature_and_response_of_the_likelihood(choice):
+def numerical_jacobian(function, theta, step=1e-5):
+    columns = [
+        (function(theta + step * e) - function(theta - step * e)) / (2 * step)
+        for e in np.eye(len(theta))
+    ]
+    return np.array(columns).T
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, math.inf])
+def test_choice_responses_are_unbiased_whatever_the_cut_and_the_weight(cut):
+    """At V = 0 the mean of u under theta is H theta, and its derivative is H."""
     rng = np.random.default_rng(4)
-    d = 3
-    layout = CurvatureRows(d, 1.0, 100.0, 0.6)
-    features = rng.normal(size=(6, d)) * 0.4
-    theta = rng.normal(size=d)
-    slate = np.array([4, 1, 0])
-    h, u = unpack(choice_row(features.astype(np.float32), slate, choice, theta, layout), layout)
-    x = features.astype(np.float32).astype(float)[slate]
-    gradient = approx_fprime(theta, mnl_loss, 1e-7, x, choice)
-    hessian = approx_fprime(theta, lambda t: approx_fprime(t, mnl_loss, 1e-5, x, choice), 1e-4)
-    np.testing.assert_allclose(h, hessian, atol=2e-3)
-    np.testing.assert_allclose(h @ theta - u, gradient, atol=1e-5)
+    for layout in (EXACT, Rows(3, 0.1, 0.3, 0.85)):
+        x, theta = rng.normal(size=(4, 3)), rng.normal(size=3)
+        outcomes = [-1, 0, 1, 2, 3]
+        records = [unpack(choice_row(x, c, theta, layout, cut), layout) for c in outcomes]
+        h = records[0][0]
+        for other, _ in records:
+            np.testing.assert_array_equal(other, h)
+        responses = np.array([u for _, u in records[1:] + records[:1]])
+        mean = choice_probabilities(x, theta) @ responses
+        np.testing.assert_allclose(mean, h @ theta, atol=1e-9)
+
+        def expected(t, x=x, responses=responses):
+            return choice_probabilities(x, t) @ responses
+
+        slope = numerical_jacobian(expected, theta)
+        np.testing.assert_allclose(slope, h, atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [0, 1])
-def test_demand_rows_are_curvature_and_response_of_the_likelihood(model):
+def test_choice_records_without_a_budget_are_hessian_and_score():
     rng = np.random.default_rng(5)
-    d, zeta = 3, 4.0
-    layout = CurvatureRows(d, 100.0, 1e4, 0.6)
-    x = rng.uniform(-1, 1, d - 1)
-    theta = rng.normal(size=d)
-    price, demand = 0.6, 1.0
-    h, u = unpack(demand_row(x, price, demand, theta, model, zeta, layout), layout)
-    phi = np.append(x, -price) / math.sqrt(d)
-
-    def loss(t):
-        z = phi @ t
-        if model == 1:
-            return 0.5 * (demand - z) ** 2
-        return np.log1p(np.exp(zeta * z)) - demand * zeta * z
-
-    hessian = approx_fprime(theta, lambda t: approx_fprime(t, loss, 1e-5), 1e-4)
-    np.testing.assert_allclose(h, hessian, atol=2e-3)
-    np.testing.assert_allclose(h @ theta - u, approx_fprime(theta, loss, 1e-7), atol=1e-5)
+    x, theta = rng.normal(size=(4, 3)), rng.normal(size=3)
+    h, u = unpack(choice_row(x, 2, theta, EXACT, math.inf), EXACT)
+    p = choice_probabilities(x, theta)[:-1]
+    np.testing.assert_allclose(h, (p * x.T) @ x - np.outer(p @ x, p @ x), atol=1e-12)
+    np.testing.assert_allclose(u - h @ theta, x[2] - p @ x, atol=1e-12)
 
 
-@pytest.mark.parametrize("clip", [0.05, 0.3, 0.8])
-def test_weights_of_demand_records_leave_the_estimating_equation_unbiased(clip):
-    """At the true theta the mean of u is H theta, however tight the bounds."""
+@pytest.mark.parametrize("layout", [EXACT, Rows(3, 0.3, 0.4, 0.7)])
+def test_demand_responses_are_unbiased(layout):
     rng = np.random.default_rng(6)
-    d, zeta = 4, 4.0
-    layout = CurvatureRows(d, clip * zeta**2 / 4, clip * zeta, 0.7)
-    scaled = 0
-    for _ in range(100):
-        x, theta = rng.uniform(-1, 1, d - 1), rng.normal(size=d) * 0.5
-        price = rng.random()
-        mean = 1 / (1 + math.exp(-zeta * (np.append(x, -price) @ theta) / math.sqrt(d)))
-        h1, u1 = unpack(demand_row(x, price, 1.0, theta, 0, zeta, layout), layout)
-        h0, u0 = unpack(demand_row(x, price, 0.0, theta, 0, zeta, layout), layout)
-        np.testing.assert_allclose(h1, h0, atol=1e-12)
-        np.testing.assert_allclose(mean * u1 + (1 - mean) * u0, h1 @ theta, atol=1e-9)
-        scaled += np.linalg.norm(h1) > 0.999 * layout.bound
-        scaled += max(np.linalg.norm(u1), np.linalg.norm(u0)) > 0.999 * layout.radius
-    assert scaled > 0 or clip > 0.5
+    x, theta, zeta = rng.uniform(-1, 1, 2), rng.normal(size=3), 4.0
+    phi = np.append(x, -0.6) / math.sqrt(3)
+
+    def probability(t):
+        return 1 / (1 + math.exp(-zeta * phi @ t))
+
+    (h, u0), (same, u1) = (unpack(demand_row(x, 0.6, y, theta, layout), layout) for y in (0.0, 1.0))
+    np.testing.assert_array_equal(h, same)
+    f = probability(theta)
+    np.testing.assert_allclose((1 - f) * u0 + f * u1, h @ theta, atol=1e-12)
+    slope = numerical_jacobian(lambda t: u0 + probability(t) * (u1 - u0), theta)
+    np.testing.assert_allclose(slope, h, atol=1e-7)
+
+
+def test_gaussian_demand_records_are_least_squares():
+    x, theta = np.array([0.2, -0.7]), np.ones(3)
+    phi = np.append(x, -0.5) / math.sqrt(3)
+    h, u = unpack(demand_row(x, 0.5, 1.3, theta, EXACT, model=1), EXACT)
+    np.testing.assert_allclose(h, np.outer(phi, phi))
+    np.testing.assert_allclose(u, 1.3 * phi)
+
+
+def test_the_link_is_averaged_over_the_posterior():
+    """The probit's approximation of E sigmoid(s + N(0, v)) by sigmoid(s / sqrt(1 + pi v / 8))."""
+    rng = np.random.default_rng(7)
+    x, theta, zeta = np.array([0.9, -0.1]), np.array([0.9, 0.2, -0.5]), 4.0
+    phi = np.append(x, -0.7) / math.sqrt(3)
+    root = rng.normal(size=(3, 3)) * 0.6
+    h, u = unpack(demand_row(x, 0.7, 1.0, theta, EXACT, covariance=root @ root.T), EXACT)
+    believed = 1 - (u - h @ theta) @ phi / (phi @ phi) / zeta
+    draws = theta + rng.normal(size=(200_000, 3)) @ root.T
+    averaged = (1 / (1 + np.exp(-zeta * draws @ phi))).mean()
+    at_the_mean = 1 / (1 + np.exp(-zeta * theta @ phi))
+    assert abs(believed - averaged) < 0.15 * abs(at_the_mean - averaged)
+    errors = []
+    for _ in range(30):
+        x, theta = rng.normal(size=(3, 3)), rng.normal(size=3)
+        h, u = unpack(choice_row(x, -1, theta, EXACT, math.inf, root @ root.T), EXACT)
+        draws = theta + rng.normal(size=(2000, 3)) @ root.T
+        averaged = x.T @ np.mean([choice_probabilities(x, t)[:-1] for t in draws], axis=0)
+        plain = x.T @ choice_probabilities(x, theta)[:-1]
+        errors.append([np.linalg.norm(m - averaged) for m in (h @ theta - u, plain)])
+    ours, without = np.mean(errors, axis=0)
+    assert ours < 0.8 * without
 
 
 wild = st.floats(-1e3, 1e3, width=32)
+
+
+def drawn_layout(data, d):
+    positive = st.floats(0.01, 10.0)
+    return Rows(d, data.draw(positive), data.draw(positive), data.draw(st.floats(0.05, 0.95)))
+
+
+def check_pair(rows, layout):
+    for row in rows:
+        h, u = unpack(row, layout)
+        assert np.linalg.eigvalsh(h)[0] >= -1e-9 * np.linalg.norm(h) - 1e-100
+        q = layout.share
+        load = (1 - q) * (np.linalg.norm(h) / layout.bound) ** 2
+        assert load + q * (np.linalg.norm(u) / layout.radius) ** 2 <= 1 + 1e-9
+    assert np.linalg.norm(rows[0] - rows[1]) <= 1 + 1e-9
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_replacing_a_choice_record_moves_its_row_by_at_most_one(data):
     d = data.draw(st.integers(1, 4))
-    layout = CurvatureRows(
-        d, 1.0, data.draw(st.floats(0.05, 3.0)), data.draw(st.floats(0.05, 0.95))
-    )
+    layout, cut = drawn_layout(data, d), data.draw(st.floats(0.05, 3.0))
     theta = np.array(data.draw(st.lists(st.floats(-30, 30), min_size=d, max_size=d)))
+    root = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=d, max_size=d)))
     rows = []
     for _ in range(2):
         K = data.draw(st.integers(1, 4))
-        numbers = data.draw(st.lists(wild, min_size=5 * d, max_size=5 * d))
-        features = np.array(numbers, np.float32).reshape(5, d)
-        slate = np.array(data.draw(st.permutations(range(5)))[:K])
+        x = np.array(data.draw(st.lists(wild, min_size=K * d, max_size=K * d))).reshape(K, d)
         choice = data.draw(st.integers(-1, K - 1))
-        row = choice_row(features, slate, choice, theta, layout)
-        h, u = unpack(row, layout)
-        assert np.trace(h) <= 1 + 1e-9
-        assert np.linalg.eigvalsh(h)[0] >= -1e-9
-        assert np.linalg.norm(u) <= layout.radius * (1 + 1e-9)
-        rows.append((row, h))
-    (row, h), (other, g) = rows
-    assert np.linalg.norm(h - g) <= math.sqrt(2) * (1 + 1e-9)
-    assert np.linalg.norm(row - other) <= 1 + 1e-9
+        rows.append(choice_row(x, choice, theta, layout, cut, np.outer(root, root)))
+    check_pair(rows, layout)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
-    d = data.draw(st.integers(2, 4))
-    model, zeta = data.draw(st.integers(0, 1)), data.draw(st.floats(0.1, 10.0))
-    steepest = zeta**2 / 4 if model == 0 else 1.0
-    layout = CurvatureRows(
-        d,
-        data.draw(st.floats(0.05, 1.0)) * steepest,
-        data.draw(st.floats(0.05, 1.0)) * zeta,
-        data.draw(st.floats(0.05, 0.95)),
-    )
+    d, model = data.draw(st.integers(2, 4)), data.draw(st.integers(0, 1))
+    layout, zeta = drawn_layout(data, d), data.draw(st.floats(0.1, 30.0))
     theta = np.array(data.draw(st.lists(st.floats(-30, 30), min_size=d, max_size=d)))
+    root = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=d, max_size=d)))
     rows = []
     for _ in range(2):
         x = np.array(data.draw(st.lists(wild, min_size=d - 1, max_size=d - 1)))
         price, demand = data.draw(st.floats(0, 1)), data.draw(st.floats(-100, 100))
-        row = demand_row(x, price, demand, theta, model, zeta, layout)
-        h, u = unpack(row, layout)
-        assert np.linalg.norm(h) <= layout.bound * (1 + 1e-9)
-        assert np.linalg.eigvalsh(h)[0] >= -1e-9 * layout.bound
-        assert np.linalg.norm(u) <= layout.radius * (1 + 1e-9)
-        rows.append((row, h))
-    (row, h), (other, g) = rows
-    assert np.linalg.norm(h - g) <= math.sqrt(2) * layout.bound * (1 + 1e-9)
-    assert np.linalg.norm(row - other) <= 1 + 1e-9
+        if model == 0:
+            demand = float(demand > 0)
+        rows.append(demand_row(x, price, demand, theta, layout, model, zeta, np.outer(root, root)))
+    check_pair(rows, layout)
 
 
-def test_the_bounds_are_attained():
-    """Opposite choices about orthogonal items: the sensitivity cannot be lowered."""
-    layout = CurvatureRows(2, 1.0, 0.5, 0.6)
-    items = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]], np.float32) * 5
-    theta = np.array([25.0, 25.0])
-    # offers of (x, -x) at a large utility gap have no curvature; at none they have nearly 1
-    zero = np.zeros(2)
-    far = choice_row(items, np.array([0, 1]), 0, zero, layout)
-    near = choice_row(items, np.array([2, 3]), 1, zero, layout)
-    h, _ = unpack(far, layout)
-    g, _ = unpack(near, layout)
-    assert np.linalg.norm(h - g) > 0.65 * math.sqrt(2)
-    opposite = choice_row(items, np.array([0, 1]), 1, zero, layout)
-    assert np.linalg.norm(opposite - far) == pytest.approx(math.sqrt(layout.share), rel=1e-9)
-    assert (
-        np.linalg.norm(unpack(choice_row(items, np.array([0, 1]), 0, theta, layout), layout)[0])
-        < 1e-6
+def search(distance, size, starts=12):
+    """Largest distance that an optimiser finds over pairs of records."""
+    rng = np.random.default_rng(8)
+    best = 0.0
+    for _ in range(starts):
+        start = rng.normal(size=size) * 10.0 ** rng.uniform(-1, 1.5)
+        found = minimize(
+            lambda z: -distance(z), start, method="Nelder-Mead", options={"maxfev": 1500}
+        )
+        best = max(best, -found.fun)
+    return best
+
+
+def test_search_finds_no_larger_distance_and_comes_near():
+    """theta, both records and both outcomes belong to the adversary."""
+    layout = Rows(2, 0.175, 0.5, 0.85)
+
+    def choices(z):
+        theta, pair = z[:2], z[2:].reshape(2, 2, 2)
+        first, second = (choice_row(x, 0, theta, layout, 0.5) for x in pair)
+        return np.linalg.norm(first - second)
+
+    assert 0.97 < search(choices, 10) <= 1 + 1e-9
+    layout = Rows(2, 0.8, 1.2, 0.7)
+
+    def demands(z):
+        first, second = (
+            demand_row(z[i : i + 1], 1 / (1 + z[i + 1] ** 2), 1.0, z[:2], layout) for i in (2, 4)
+        )
+        return np.linalg.norm(first - second)
+
+    assert 0.97 < search(demands, 6) <= 1 + 1e-9
+
+
+def test_the_bound_is_attained():
+    """Purchases that theta holds impossible have no curvature, and opposite features."""
+    layout, theta = Rows(2, 0.175, 0.5, 0.85), np.array([1.0, 0.0])
+    far = [np.array([[-30.0, side]]) for side in (1e6, -1e6)]
+    first, second = (choice_row(x, 0, theta, layout, 0.5) for x in far)
+    assert np.linalg.norm(first - second) == pytest.approx(1.0, abs=1e-6)
+    layout = Rows(2, 0.8, 1.2, 0.7)
+    first, second = (
+        demand_row(np.array([side]), 1.0, 1.0, np.array([0.0, 30.0]), layout)
+        for side in (1e4, -1e4)
     )
+    assert np.linalg.norm(first - second) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_shrink_is_the_posterior_mean():
-    rng = np.random.default_rng(7)
-    d, B = 4, 3
-    roots = rng.normal(size=(B, d, d))
-    h = roots @ roots.transpose(0, 2, 1)
-    u = rng.normal(size=(B, d))
-    prior, spread, noise = 0.3, 0.7, 1.9
-    values, vectors = np.linalg.eigh(h)
-    out = np.empty((B, d))
-    one_pass.shrink(values, vectors.copy(), u, prior, spread, noise, np.inf, out)
+def test_a_record_that_carries_nothing_is_not_blown_up():
+    layout = Rows(2, 0.175, 0.5, 0.85)
+    h, u = unpack(choice_row(np.array([[1e-3, 0.0]]), 0, np.zeros(2), layout, 0.5), layout)
+    np.testing.assert_allclose(u, [4.0 * 0.5e-3, 0.0])
+    np.testing.assert_allclose(h[0, 0], 4.0 * 0.25e-6)
+
+
+def evened(matrix, noise, evenness):
+    out, left = matrix[None].copy(), np.empty(1)
+    one_pass.even_out(out, noise, evenness, left)
+    return out[0], left[0]
+
+
+def test_evenness_is_estimated_from_what_the_noise_leaves():
+    rng = np.random.default_rng(9)
+    d, noise = 12, 0.5
+    level, deviation = 8.0, 3.0
+    m = rng.normal(size=(d, d)) * deviation
+    matrix = level * np.eye(d) + np.triu(m) / math.sqrt(2) + np.triu(m).T / math.sqrt(2)
+    matrix[np.diag_indices(d)] = level + np.diag(m)
+    out, left = evened(matrix, 0.0, 0.3)
+    np.testing.assert_array_equal(out, matrix)
+    assert left == 0.0
+    out, left = evened(matrix, noise, 0.3)
+    mu = np.trace(matrix) / d
+    square = np.linalg.norm(matrix - mu * np.eye(d)) ** 2 / (d * (d + 1) / 2)
+    own = square - noise**2
+    assert own == pytest.approx(deviation**2, rel=0.3)
+    w = own / square
+    np.testing.assert_allclose(out, mu * np.eye(d) + w * (matrix - mu * np.eye(d)))
+    assert left == pytest.approx(w * noise**2)
+    # an even matrix: only the floor is believed
+    out, left = evened(level * np.eye(d), 10.0, 0.3)
+    np.testing.assert_allclose(out, level * np.eye(d))
+    assert left == pytest.approx(100 * 2.4**2 / (100 + 2.4**2))
+
+
+def test_the_posterior_is_that_of_the_mixture():
+    rng = np.random.default_rng(10)
+    B, d, sizes, beliefs = 2, 3, np.array([0.5, 2.0]), np.array([0.7, 0.3])
+    m = rng.normal(size=(B, d, d))
+    h = m @ m.transpose(0, 2, 1)
+    u, centre, left = rng.normal(size=(B, d)) * 3, rng.normal(size=d), np.array([0.2, 0.4])
+    spread, noise = 1.3, 0.8
+    theta, covariance, root = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
+    args = (h, u, centre, sizes, beliefs, spread, noise, left)
+    one_pass.posterior(*args, 0.0, 9.0, 0.5, np.inf, theta, covariance, root)
     for b in range(B):
-        joint = prior * h[b] @ h[b] + spread * h[b] + noise * np.eye(d)
-        np.testing.assert_allclose(out[b], prior * h[b] @ np.linalg.solve(joint, u[b]), rtol=1e-9)
-    one_pass.shrink(values, vectors.copy(), u, prior, spread, noise, 0.01, out)
-    np.testing.assert_allclose(np.linalg.norm(out, axis=1), 0.01)
+        weights, means, own = [], [], []
+        for r, belief in zip(sizes, beliefs):
+            prior = r**2 / d * np.eye(d)
+            extra = noise + left[b] * (1 + 1 / d) / 2 * (r**2 + centre @ centre)
+            total = h[b] @ prior @ h[b] + spread * h[b] + extra * np.eye(d)
+            apart = u[b] - h[b] @ centre
+            gain = prior @ h[b] @ np.linalg.inv(total)
+            means.append(centre + gain @ apart)
+            own.append(prior - gain @ h[b] @ prior)
+            logdet = np.linalg.slogdet(total)[1]
+            weights.append(belief * math.exp(-(logdet + apart @ np.linalg.solve(total, apart)) / 2))
+        weights, means = np.array(weights) / sum(weights), np.array(means)
+        mean = weights @ means
+        expected = np.einsum("r,rij->ij", weights, own)
+        expected += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
+        np.testing.assert_allclose(theta[b], mean, rtol=1e-9)
+        np.testing.assert_allclose(covariance[b], expected, rtol=1e-9)
+        vectors = np.linalg.eigh(h[b])[1]
+        diagonal = np.diag(np.diag(vectors.T @ expected @ vectors))
+        np.testing.assert_allclose(
+            root[b] @ root[b].T, 0.25 * vectors @ diagonal @ vectors.T, rtol=1e-9, atol=1e-12
+        )
+    one_pass.posterior(*args, 0.0, 9.0, 0.5, 0.1, theta, covariance, root)
+    np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 0.1)
+
+
+def test_rare_directions_have_a_wide_prior_and_a_whole_draw():
+    h = np.diag([1e4, 1e4, 1.0])[None]
+    theta, covariance, root = np.empty((1, 3)), np.empty((1, 3, 3)), np.empty((1, 3, 3))
+    args = (h, np.array([[0.0, 0.0, 2.0]]), np.zeros(3), np.array([0.3]), np.ones(1), 1.0)
+    for rare, prior, factor in ((0.0, 0.03, 0.2), (0.1, 25 / 3, 1.0)):
+        one_pass.posterior(*args, 0.0, np.zeros(1), rare, 5.0, 0.2, np.inf, theta, covariance, root)
+        assert theta[0, 2] == pytest.approx(prior * 2.0 / (prior + 1.0))
+        assert covariance[0, 2, 2] == pytest.approx(prior / (prior + 1.0))
+        spread = np.linalg.norm(root[0, 2])
+        assert spread == pytest.approx(factor * math.sqrt(prior / (prior + 1.0)))
 
 
 def test_flatten_is_the_posterior_mean_and_leaves_exact_matrices_alone():
@@ -225,10 +348,10 @@ def test_flatten_is_the_posterior_mean_and_leaves_exact_matrices_alone():
     m = rng.normal(size=(1, 3, 3))
     m = m + m.transpose(0, 2, 1) + 6 * np.eye(3)
     same = m.copy()
-    one_pass.flatten(same, 0.0, 0.15)
+    kernels.one_pass.flatten(same, 0.0, 0.15)
     np.testing.assert_array_equal(same, m)
     level = np.trace(m[0]) / 3
     v = (0.15 * level) ** 2
     expected = level * np.eye(3) + v / (v + 4.0) * (m[0] - level * np.eye(3))
-    one_pass.flatten(same, 2.0, 0.15)
+    kernels.one_pass.flatten(same, 2.0, 0.15)
     np.testing.assert_allclose(same[0], expected)

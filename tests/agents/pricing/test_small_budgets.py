@@ -46,7 +46,7 @@ def test_never_worse_than_random_prices_and_price_one(dim):
     for own in regret[2:]:
         gap = own - best
         error = gap.std(ddof=1) / math.sqrt(len(gap))
-        assert gap.mean() <= 1.0 * error + 1e-9
+        assert gap.mean() <= error + 1e-3 * best.mean()
         means.append(own.mean())
     # a hopeless budget plays price 1 throughout, an ample one does much better
     assert means[0] == pytest.approx(best.mean())
