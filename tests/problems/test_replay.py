@@ -230,18 +230,21 @@ def test_private_features_approach_the_clipped_svd(table):
     np.testing.assert_allclose(got @ got.T, expected @ expected.T, atol=2e-4)
 
 
-def test_noise_of_features_is_not_the_agents_noise(table):
-    """Split seed 0 and replicate seed 0 must not share numbers; other splits, other noise."""
-    from dpb_gym.privacy.features import symmetric_noise
-    from dpb_gym.privacy.noise import NoiseSource
-    from dpb_gym.problems.item_features import _NOISE_KEY
-    from dpb_gym.streams import AgentStreams
+def test_noise_of_features_is_keyed_by_split_and_budget():
+    """Two budgets must not share their normals: one release could be subtracted from the other."""
+    from dpb_gym.privacy import Budget
+    from dpb_gym.problems.item_features import private_svd_features
 
-    own = symmetric_noise(NoiseSource.from_seed([0, _NOISE_KEY]), 30)
-    agents = symmetric_noise(NoiseSource(AgentStreams([0]).noise), 30)
-    other = symmetric_noise(NoiseSource.from_seed([1, _NOISE_KEY]), 30)
-    for unrelated in (agents, other):
-        assert abs(np.corrcoef(own.ravel(), unrelated.ravel())[0, 1]) < 0.2
+    def released(epsilon, seed):
+        """Without ratings there is nothing but noise; its scale is divided out."""
+        nothing = np.zeros((50, 30))
+        found = private_svd_features(nothing, 8, Budget.approx(epsilon, 1e-5), seed)
+        return (found.factors @ found.factors.T).ravel()
+
+    own = released(1.0, 0)
+    np.testing.assert_array_equal(released(1.0, 0), own)
+    for unrelated in (released(1.0, 1), released(2.0, 0)):
+        assert abs(np.corrcoef(own, unrelated)[0, 1]) < 0.5
 
 
 def test_most_rated_items_are_kept(table):
