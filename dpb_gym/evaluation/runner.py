@@ -11,6 +11,7 @@ import linecache
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpb_gym.agent import Agent, check_supported
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
-from dpb_gym.problems.base import Context, Instance, Problem
+from dpb_gym.problems.base import Context, Instance, Problem, ProblemInfo
 
 PROGRESS_SECONDS = 0.2
 
@@ -83,7 +84,7 @@ def run_block(
     environment_seconds = _rounds(instance, live, results, rounds, len(cells), progress)
     for i, runner in live:
         try:
-            results[i] = _finish(runner, problem.horizon, environment_seconds, len(cells))
+            results[i] = _finish(runner, problem.info, environment_seconds, len(cells))
         except Exception as error:
             results[i] = _failure(runner, error, problem.horizon)
     if progress is not None:
@@ -167,11 +168,13 @@ def _read_only(context: Context) -> Context:
     return context
 
 
-def _finish(runner: _Runner, horizon: int, shared: float, companions: int) -> CellResult:
+def _finish(runner: _Runner, info: ProblemInfo, shared: float, companions: int) -> CellResult:
     runner.stage = "end"
     guarantee = runner.agent.curator.guarantee
     promised = guarantee is not None and guarantee.private
-    timed = (horizon - 1) * len(runner.cell.replicates)
+    if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
+        guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
+    timed = (info.horizon - 1) * len(runner.cell.replicates)
     return CellResult(
         runner.cell,
         np.ascontiguousarray(runner.regrets.T),

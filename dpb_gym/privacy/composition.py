@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.events import Event, event_from_dict
+from dpb_gym.privacy.events import (
+    Event,
+    GaussianEvent,
+    PureEvent,
+    ZCDPEvent,
+    event_from_dict,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,26 @@ class Composition:
     def pure(self) -> float:
         """Epsilon of pure differential privacy; infinite if there is none."""
         return sum(event.pure for event in self.events)
+
+    def group(self, size: int) -> Composition | None:
+        """What `size` protected units are charged with at once; None if nothing is known.
+
+        Group privacy, one unit after the other: Gaussian noise and pure privacy degrade `size`
+        times, zCDP `size` squared times (Bun & Steinke 2016, Proposition 27).
+        """
+        if size == 1:
+            return self
+        grouped: list[Event] = []
+        for event in self.events:
+            if isinstance(event, GaussianEvent):
+                grouped.append(replace(event, sensitivity=size * event.sensitivity))
+            elif math.isfinite(event.pure):
+                grouped.append(PureEvent(size * event.pure))
+            elif event.zcdp is not None:
+                grouped.append(ZCDPEvent(size * size * event.zcdp))
+            else:
+                return None
+        return Composition.of(*grouped)
 
     def __bool__(self) -> bool:
         return bool(self.events)

@@ -34,6 +34,8 @@ class Guarantee:
         basis: ``"computed"``: from the releasers of a curator; ``"declared"``: some package
             accounted for itself (`Curator.charge`); ``"as printed (...)"``: the true cost of a
             paper's own noise, which no budget bounds.
+        uses: Where real ratings are replayed: rounds at most that offer one rating, and rounds
+            at most of one person. None elsewhere.
 
     Example:
         >>> from dpb_gym.privacy import Composition, GaussianEvent
@@ -47,6 +49,7 @@ class Guarantee:
     relation: str = "replace-one"
     curve: Composition | None = None
     basis: str = "computed"
+    uses: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -58,6 +61,8 @@ class Guarantee:
                 raise BudgetError(f"{name} must be one of {', '.join(known)}; got {value!r}")
         if self.curve is not None and not isinstance(self.curve, Composition):
             raise BudgetError(f"curve must be a Composition or None; got {self.curve!r}")
+        if self.uses is not None and not all(type(n) is int and n >= 1 for n in self.uses):
+            raise BudgetError(f"uses must be two positive integers, got {self.uses!r}")
 
     @classmethod
     def none(cls, notion: str = "central", unit: str = "user-round") -> Guarantee:
@@ -98,13 +103,36 @@ class Guarantee:
             return 1.0
         return accounting.delta(self.curve, epsilon)
 
+    def data_level(self, delta: float = REPORT_DELTA) -> dict[str, float]:
+        """Epsilon at `delta` per ``"rating"`` and per ``"person"`` of replayed ratings.
+
+        A guarantee per round is one per rating only if no rating is used in two rounds; what
+        is used k times is protected as a group of k. Infinite where no bound is known, empty
+        where nothing is replayed.
+        """
+        if self.curve is None or self.uses is None:
+            return {}
+        whole = self.unit in ("user", "user-rewards")
+        found = {}
+        for what, uses in zip(("rating", "person"), self.uses):
+            grouped = self.curve.group(1 if whole else uses)
+            known = None if grouped is None else Guarantee(self.notion, self.unit, curve=grouped)
+            found[what] = math.inf if known is None else known.epsilon(delta)
+        return found
+
     def describe(self, delta: float = REPORT_DELTA) -> str:
-        """One line, with epsilon at the given delta."""
+        """One line, with epsilon at the given delta, also per rating and person of real data."""
         if self.curve is None:
             return "non-private"
+        line = self._per_unit(self.curve, delta)
+        for (what, epsilon), uses in zip(self.data_level(delta).items(), self.uses or ()):
+            line += f"; per {what} (<= {uses} round{'s' * (uses > 1)}): eps={epsilon:.4g}"
+        return line
+
+    def _per_unit(self, curve: Composition, delta: float) -> str:
         where = f"per {self.unit} ({self.relation})"
-        if math.isfinite(self.curve.pure):
-            return f"{self.notion} DP eps={self.curve.pure:.4g} {where}"
+        if math.isfinite(curve.pure):
+            return f"{self.notion} DP eps={curve.pure:.4g} {where}"
         loss = f"eps={self.epsilon(delta):.4g} at delta={delta:g}"
         if self.rho is None:
             return f"{self.notion} DP {loss} {where}"
@@ -121,6 +149,7 @@ class Guarantee:
             "relation": self.relation,
             "curve": None if self.curve is None else self.curve.to_dict(),
             "basis": self.basis,
+            "uses": None if self.uses is None else list(self.uses),
         }
 
     @classmethod
@@ -133,7 +162,9 @@ class Guarantee:
         try:
             curve = data["curve"]
             built = None if curve is None else Composition.from_dict(curve)
-            return cls(data["notion"], data["unit"], data["relation"], built, str(data["basis"]))
+            uses = None if data.get("uses") is None else tuple(data["uses"])
+            basis = str(data["basis"])
+            return cls(data["notion"], data["unit"], data["relation"], built, basis, uses)
         except (KeyError, TypeError) as error:
             raise BudgetError(
                 f"a guarantee has notion, unit, relation and curve: {error!r}"

@@ -439,3 +439,22 @@ def test_the_dealing_kernel_is_a_shuffle_per_user():
         expected += [deck[3 * h : 3 * h + 3] for h in range(hands[u])]
     np.testing.assert_array_equal(positions, expected)
     np.testing.assert_array_equal(users, np.repeat(np.arange(4), hands))
+
+
+def test_results_say_what_their_guarantee_is_worth_per_rating_and_person():
+    import dpb_gym
+
+    def lines(**kwargs):
+        result = dpb_gym.evaluate(
+            "DPB/MovieLensReplay-v0", {"own": ("one-pass-linear", "rho=0.5"), "plain": "lin-ucb"},
+            replicates=1, env_kwargs={"dim": 4, **kwargs.pop("env_kwargs", {})}, **kwargs,
+        )  # fmt: skip
+        return list(result.guarantees().values())
+
+    own = next(line for line in lines(horizon=200) if "rho" in line)
+    assert "; per rating (<= 1 round): eps=" in own and "; per person (<= 2 rounds): eps=" in own
+    own = next(line for line in lines(horizon=2000) if "rho" in line)
+    assert "; per rating (<= 2 rounds): eps=" in own
+    repeated = lines(horizon=200, env_kwargs={"repeats": True})
+    assert any("; per rating (<= 200 rounds): eps=" in line for line in repeated)
+    assert any(line == "non-private" for line in repeated)
