@@ -72,7 +72,8 @@ def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> 
     if not empty and not value.strip():
         raise ParameterError(f"{name} must not be empty")
     checked = value.replace("\n", "").replace("\t", "") if lines else value
-    if any(unicodedata.category(c) in _UNSEEN for c in checked):
+    plain = checked.isascii() and checked.isprintable()
+    if not plain and any(unicodedata.category(c) in _UNSEEN for c in checked):
         raise ParameterError(
             f"{name} must hold no control, surrogate, direction or zero-width characters, "
             f"got {value!r}"

@@ -15,6 +15,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.data_notes import data_notes
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult
+from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.spec import Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
@@ -233,6 +234,8 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         finals=series.final_regret,
         replicates=len(series.replicates),
         trust=series.trust,
+        accounting=(series.guarantee or {}).get("basis", "computed"),
+        tuning=effort(series.cell.agent.name, series.cell.agent.params),
     )
 
 

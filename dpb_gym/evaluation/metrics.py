@@ -65,7 +65,7 @@ def _resampled(
     # Columns keep whole replicates together; with a cut they are ranked one by one.
     ranked = np.sort(sample, axis=0) if cut else sample
     means = _counts(n, cut, resamples, seed) @ ranked / len(_kept(ranked, cut))
-    return trimmed_mean(sample, cut), np.clip(means, sample.min(axis=0), sample.max(axis=0))
+    return trimmed_mean(sample, cut), means
 
 
 def limits(
@@ -95,7 +95,8 @@ def limits(
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 2 or len(sample) == 0 or not np.isfinite(sample).all():
         raise ParameterError("values must be finite numbers, replicates by columns, not empty")
-    return _ends(*_resampled(sample, cut, resamples, (seed,)), confidence)
+    centre, low, high = _ends(*_resampled(sample, cut, resamples, (seed,)), confidence)
+    return centre, np.maximum(low, sample.min(axis=0)), np.minimum(high, sample.max(axis=0))
 
 
 def _ends(centre: Floats, means: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:

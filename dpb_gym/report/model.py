@@ -64,7 +64,6 @@ Number: TypeAlias = Annotated[float, _check(validation.real)]
 Positive: TypeAlias = Annotated[float, _check(validation.real, 0.0, open_low=True)]
 NotNegative: TypeAlias = Annotated[float, _check(validation.real, 0.0)]
 Chance: TypeAlias = Annotated[float, _check(validation.real, 0.0, 1.0)]
-Natural: TypeAlias = Annotated[int, _check(validation.integer, 0)]
 Count: TypeAlias = Annotated[int, _check(validation.integer, 1)]
 
 
@@ -122,6 +121,21 @@ def _curve(points: Any) -> tuple[CurvePoint, ...]:
     if (table[:, 2] > table[:, 3]).any():
         raise ValueError("a low of curve exceeds its high")
     return tuple((int(t), *values) for t, *values in table.tolist())  # type: ignore[misc]
+
+
+def _finals(values: Any) -> dict[int, float]:
+    """Checks all replicates at once."""
+    if not isinstance(values, Mapping):
+        raise ValueError("finals must map replicates to regrets")
+    if not all(isinstance(key, int) and key >= 0 for key in values):
+        raise ValueError("a replicate of finals must be an integer >= 0")
+    try:
+        regrets = np.array(list(values.values()), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("a regret of finals must be a number") from None
+    if regrets.ndim != 1 or not np.isfinite(regrets).all():
+        raise ValueError("the regrets of finals must be finite numbers")
+    return dict(zip(values, regrets.tolist()))
 
 
 def _distinct(names: Iterable[str], what: str) -> None:
@@ -212,7 +226,7 @@ class Row(Entry):
     curve: Annotated[tuple[CurvePoint, ...], PlainValidator(_curve)]
     params: Mapping[Label, Any] = field(default_factory=dict)
     audit: Audit | None = None
-    finals: Mapping[Natural, Number] = field(default_factory=dict)
+    finals: Annotated[Mapping[int, float], PlainValidator(_finals)] = field(default_factory=dict)
     replicates: Count = 1
     improvement: Mapping[str, Chance] = field(default_factory=dict)
     lead: Interval | None = None

@@ -12,6 +12,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.leaderboard import collect, describe_guarantee, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Timing
+from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
@@ -112,6 +113,24 @@ def test_incomplete_rows_are_noted(suite: Suite) -> None:
     assert data.notes == ("Incomplete: B on offers has 2 of 5 replicates.",)
     assert [row.replicates for row in data.tasks[0].rows] == [5, 2]
     assert data.tasks[0].replicates == 5
+
+
+def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> None:
+    declared = {**promise(0.5), "basis": "declared"}
+    results = [
+        block(suite, "A", 0, 2, name="one-pass-linear", guarantee=declared),
+        block(suite, "B", 0, 1, name="lin-ts", provenance="stated by Eve"),
+        block(suite, "B", 1, 2, name="lin-ts"),
+        block(suite, "C", 0, 2, name="lin-ts", provenance="recomputed here"),
+    ]
+    a, b, c = board(suite, results).tasks[0].rows
+    assert (a.accounting, b.accounting) == ("declared", "computed")
+    assert [row.trust for row in (a, b, c)] == ["computed here", "stated by Eve", "recomputed here"]
+    assert a.tuning == "tuned on 100 seeds" and b.tuning == "default parameters"
+    assert effort("zcdp-episodic", {"alpha": 0.1, "ridge": 100.0, "centre": True}).startswith(
+        "best of 8 points on"
+    )
+    assert effort("zcdp-episodic", {"alpha": 0.2}) == effort("nobody", {}) == ""
 
 
 def test_guarantees_in_words() -> None:

@@ -19,10 +19,10 @@ from dpb_gym import cli
 from dpb_gym.agent import AgentSpec, agent_spec
 from dpb_gym.cli.app import app
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
+from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, tune
 from dpb_gym.evaluation.tuning.points import choose_points, read_grid
-from dpb_gym.evaluation.tuning.recipes import load_recipe
 from dpb_gym.privacy import Budget
 
 ENV = "DPB/Recommendation-v0"

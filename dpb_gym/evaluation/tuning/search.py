@@ -20,12 +20,12 @@ from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
 from dpb_gym.evaluation.leaderboard import Series, collect
 from dpb_gym.evaluation.plan import make_jobs, plan_runs
+from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.spec import AgentRun, canonical, plain
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
-from dpb_gym.evaluation.tuning.recipes import write_recipe
 from dpb_gym.evaluation.tuning.results import Choice, Point, Recipe, Tuning
 from dpb_gym.privacy import Budget
 

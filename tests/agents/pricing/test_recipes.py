@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dpb_gym import make_agent, make_problem
-from dpb_gym.evaluation.tuning.recipes import load_recipe
+from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 

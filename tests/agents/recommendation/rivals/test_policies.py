@@ -13,7 +13,7 @@ import yaml
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ActionError, AgentError, BudgetError, ParameterError
-from dpb_gym.evaluation.tuning.recipes import load_recipe
+from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
 from dpb_gym.streams import AgentStreams

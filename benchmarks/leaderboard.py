@@ -1,0 +1,175 @@
+"""What a leaderboard of 10,000 cells costs: time, memory, the page, and a reader's patience.
+
+    python benchmarks/leaderboard.py [--rows 2000] [--blocks 5] [--page FILE.html] [--json FILE]
+
+Synthetic results of many agents at several budgets on ten tasks become rows, a table in a
+terminal and a page. With ``--page`` an existing page is read in the browser instead. The
+browser's part needs Chromium, chromedriver and selenium, and is left out without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import resource
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from dpb_gym.agent import agent_spec
+from dpb_gym.evaluation.leaderboard import collect, to_leaderboard
+from dpb_gym.evaluation.outcome import CellResult, Timing
+from dpb_gym.evaluation.spec import AgentRun, Cell
+from dpb_gym.evaluation.suite import Suite
+from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
+
+TASKS, REPLICATES, CHECKPOINTS, HORIZON = 10, 30, 40, 10_000
+BUDGETS = (None, 0.05, 0.1, 0.5, 1.0)
+# Asked of the page: when it first answers, and how long a letter of a search takes.
+READER = """
+const done = arguments[arguments.length - 1], box = document.querySelector('#q'), took = [];
+const words = ['agent-1', 'rho=0.5', 'pricing task-3', 'eps -joint'];
+const keys = words.flatMap(word => ['', ...word].map((_, i) => word.slice(0, i)));
+function next() {
+  const at = performance.timing;
+  if (!keys.length) return done([at.domInteractive - at.navigationStart,
+    performance.getEntriesByType('paint').map(p => p.startTime)[0], took]);
+  const start = performance.now();
+  box.value = keys.shift();
+  box.dispatchEvent(new Event('input'));
+  requestAnimationFrame(() => setTimeout(() => { took.push(performance.now() - start); next(); }));
+}
+next();
+"""
+
+
+def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
+    """Cells of `rows` rows in `blocks` blocks each."""
+    tasks = tuple(
+        {
+            "name": f"task-{k}",
+            "track": f"track-{k % 5}",
+            "env": "DPB/Pricing-v0",
+            "horizon": HORIZON,
+            "normalisation": {"random": 1000.0, "oracle": 6000.0},
+        }
+        for k in range(TASKS)
+    )
+    tracks = {f"track-{k}": {"title": f"Track {k}"} for k in range(5)}
+    suite = Suite.model_validate(
+        {"name": "large-v0", "replicates": REPLICATES, "tasks": tasks, "tracks": tracks}
+    )
+    rng = np.random.default_rng(0)
+    rounds = tuple(np.unique(np.geomspace(1, HORIZON, CHECKPOINTS).astype(int)).tolist())
+    growth = np.sqrt(np.array(rounds) / HORIZON)
+    spec, found, size = agent_spec("lin-ucb"), [], REPLICATES // blocks
+    for k in range(rows):
+        task, budget = suite.tasks[k % TASKS], BUDGETS[k // TASKS % len(BUDGETS)]
+        agent = k // TASKS // len(BUDGETS)
+        run = AgentRun.of(
+            spec, f"agent-{agent}", None if budget is None else Budget.zcdp(budget), {}
+        )
+        guarantee = None
+        if budget is not None:
+            curve = Composition.of(GaussianEvent(sigma=(0.5 / budget) ** 0.5, sensitivity=1.0))
+            guarantee = Guarantee("joint", "user-round", curve=curve).to_dict()
+        level = 50 + 10 * agent + (0 if budget is None else 40 / budget**0.5)
+        for block in range(blocks):
+            cell = Cell(
+                suite=suite.name,
+                protocol=suite.protocol,
+                task=task,
+                seed=0,
+                agent=run,
+                checkpoints=rounds,
+                start=block * size,
+                stop=(block + 1) * size,
+            )
+            regret = growth * rng.normal(level, 0.1 * level, (size, 1))
+            timing = Timing(size * HORIZON, 1.0, 0.5, 0.5, 1)
+            found.append(CellResult(cell, regret, 6000 - regret, guarantee, timing))
+    return suite, found
+
+
+def read(page: Path) -> dict[str, float] | None:
+    """Opens a page in headless Chromium and types into its search."""
+    binary, service = shutil.which("chromium"), shutil.which("chromedriver")
+    try:
+        from selenium import webdriver
+    except ImportError:
+        return None
+    if binary is None or service is None:
+        return None
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options, webdriver.ChromeService(service))
+    try:
+        driver.set_window_size(1400, 900)
+        driver.get(page.absolute().as_uri())
+        ready, paint, took = driver.execute_async_script(READER)
+        nodes = driver.execute_script("return document.querySelectorAll('*').length")
+    finally:
+        driver.quit()
+    return {
+        "interactive_s": ready / 1000,
+        "first_paint_s": paint / 1000,
+        "search_median_s": float(np.median(took)) / 1000,
+        "search_worst_s": max(took) / 1000,
+        "nodes": nodes,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--blocks", type=int, default=5)
+    parser.add_argument("--page", type=Path)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    found: dict[str, object] = {}
+    if asked.page is None:
+        from rich.console import Console
+
+        from dpb_gym import report
+
+        suite, cells = results(asked.rows, asked.blocks)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start, used = time.perf_counter(), time.process_time()
+        data = to_leaderboard(suite, collect(cells), created="2026-01-01", version="0")
+        rows = time.perf_counter()
+        report.table(data, console=Console(file=io.StringIO(), width=140))
+        table = time.perf_counter()
+        asked.page = Path(tempfile.mkdtemp()) / "leaderboard.html"
+        report.html(data, asked.page)
+        end = time.perf_counter()
+        found = {
+            "cells": len(cells),
+            "rows": sum(len(task.rows) for task in data.tasks),
+            "rows_s": rows - start,
+            "table_s": table - rows,
+            "page_s": end - table,
+            "total_s": end - start,
+            "processor_s": time.process_time() - used,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "cells_in_memory_mb": before / 1024,
+        }
+    found["page_mb"] = asked.page.stat().st_size / 1e6
+    found["browser"] = read(asked.page)
+    text = json.dumps(found, indent=2)
+    print(text)
+    if asked.json is not None:
+        asked.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

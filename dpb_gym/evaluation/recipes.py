@@ -1,0 +1,107 @@
+"""Recipes: parameters of an agent and what they were tuned on, as YAML files."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.agent import agent_spec, check_parameters
+from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.evaluation.filesystem import write_file
+from dpb_gym.evaluation.yamlfile import parse_yaml
+
+
+def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
+    """Writes a recipe, replacing an older one whole.
+
+    Raises:
+        ResultError: If it cannot be written.
+    """
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    text = yaml.dump(dict(data), Dumper=Dumper, sort_keys=False, width=96, default_flow_style=None)
+    write_file(path, f"# {comment}\n{text}".encode())
+
+
+def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Reads a recipe: the agent's registered name and its parameters.
+
+    Raises:
+        ParameterError: If it cannot be read, is not a recipe, or names a parameter that the
+            agent does not have.
+        UnknownNameError: If the agent is not registered.
+
+    Example:
+        >>> from dpb_gym import evaluate
+        >>> name, params = load_recipe("agents/recipes/one-pass-linear.yaml")  # doctest: +SKIP
+        >>> evaluate("DPB/Recommendation-v0", [(name, None, params)])  # doctest: +SKIP
+    """
+    try:
+        data = parse_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"{path}: cannot read the recipe: {error}") from None
+    agent = data.get("agent") if isinstance(data, dict) else None
+    params = data.get("parameters") if isinstance(data, dict) else None
+    if not isinstance(agent, str) or not isinstance(params, dict):
+        raise ParameterError(f"{path}: a recipe names an agent and its parameters")
+    spec = agent_spec(agent)
+    check_parameters(agent, spec.load(), params)
+    return agent, params
+
+
+def effort(name: str, params: Mapping[str, Any]) -> str:
+    """Says how the parameters of an agent were chosen, empty if that is not known.
+
+    The recipe of an agent lies in the folder ``recipes`` in or beside the package that
+    brings the agent, under the agent's registered name.
+
+    Args:
+        name: Registered name.
+        params: Parameters over the agent's defaults.
+    """
+    return _effort(name, json.dumps(params, sort_keys=True, default=str))
+
+
+@functools.lru_cache(maxsize=1024)
+def _effort(name: str, params: str) -> str:
+    given = json.loads(params)
+    try:
+        spec = agent_spec(name)
+        maker = spec.load()
+    except DPBError:
+        return ""
+    defaults = {
+        key: parameter.default
+        for key, parameter in inspect.signature(maker).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    recipe = _recipe(name, spec.entry_point.split(":")[0].split(".")[0])
+    tuned = recipe.get("tuned_on")
+    chosen = {**defaults, **spec.params, **given}
+    if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
+        first, last = tuned.get("seeds", (1, 0))
+        seeds = f" on {last - first + 1} seeds" if last >= first else ""
+        return f"best of {tuned['points']} points{seeds}" if "points" in tuned else f"tuned{seeds}"
+    return "default parameters" if given.items() <= spec.params.items() else ""
+
+
+def _recipe(name: str, package: str) -> dict[str, Any]:
+    found = importlib.util.find_spec(package)
+    for place in (found and found.submodule_search_locations) or ():
+        for folder in (Path(place), Path(place).parent):
+            path = folder / "recipes" / f"{name}.yaml"
+            if path.is_file():
+                data = parse_yaml(path.read_text(encoding="utf-8"))
+                if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
+                    return data
+    return {}
