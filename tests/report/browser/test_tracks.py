@@ -148,8 +148,9 @@ def test_a_full_arena_fits_and_names_do_not_overlap(opened, arena, width, dark):
         "const d = document.documentElement; return [d.scrollWidth, d.clientWidth]"
     )
     assert inner <= outer == width
-    assert len(page.all(".canvas")) > 9
-    for chart in range(9):
+    count = len(page.all(".canvas"))
+    assert count >= 6
+    for chart in range(count):
         places = page.execute_script(
             "return [...document.querySelectorAll('.canvas')[arguments[0]]"
             ".querySelectorAll('text.end')].map(t => +t.getAttribute('y'))",
