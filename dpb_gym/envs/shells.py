@@ -17,7 +17,7 @@ from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.observations import Observations, lane
 from dpb_gym.envs.rendering import MODES, Screen, draw
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
-from dpb_gym.problems.base import Array, Instance, Outcome, Problem
+from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import check_seed
 
@@ -40,9 +40,10 @@ class Core:
         self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
         self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
         self.instance: Instance | None = None
+        self.response = kind_of(self.problem.kind).response
         self._render_mode = render_mode
         shown = 0 if render_mode is None else count
-        self._screens = [Screen(self.problem, i) for i in range(shown)]
+        self.screens = [Screen(self.problem, i) for i in range(shown)]
 
     def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
         """Starts the episodes of the given lanes."""
@@ -51,15 +52,15 @@ class Core:
         else:
             for i in lanes:
                 self.instance.restart(i, seeds[i], episodes[i])
-        if self._screens:
+        if self.screens:
             for i in lanes:
-                self._screens[i].show(self.instance.context())
+                self.screens[i].show(self.instance.context())
 
     def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
         """The responses to the problem's actions; screens show them but where `ignored`."""
         assert self.instance is not None
         outcome = self.instance.respond(action)
-        for i, screen in enumerate(self._screens):
+        for i, screen in enumerate(self.screens):
             if ignored is None or not ignored[i]:
                 regret = float(outcome.regret[i])
                 screen.show(self.instance.context(), action, outcome.feedback, regret)
@@ -72,7 +73,7 @@ class Core:
                 "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
             )
             return None
-        return draw(self._screens, self._render_mode)
+        return draw(self.screens, self._render_mode)
 
     def observe(self) -> Any:
         assert self.instance is not None
@@ -83,9 +84,8 @@ class Core:
         assert self.instance is not None
         feedback = outcome.feedback
         infos: dict[str, Array] = {"t": self.instance.t.copy()}
-        response = kind_of(self.problem.kind).response
-        if response is not None:
-            infos[response] = getattr(feedback, response)
+        if self.response is not None:
+            infos[self.response] = getattr(feedback, self.response)
         if feedback.observed is not None:
             infos["observed"] = feedback.observed
         infos["expected_reward"] = outcome.expected.copy()
@@ -125,6 +125,9 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self.action_space = self.core.actions.space
         self._episode = -1
         self._done = True
+        self._t = 0
+        self._ahead: Ahead | None = None
+        self._observations: Any = None
 
     @property
     def problem(self) -> Problem:
@@ -145,8 +148,16 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         self._episode = 0 if seed is not None else self._episode + 1
         self.core.start([0], [int(self.np_random_seed)], [self._episode])
-        self._done = False
-        return lane(self.core.observe(), 0), {"t": 0}
+        self._done, self._t = False, 1
+        return self._observe(self.core.instance), {"t": 0}  # type: ignore[arg-type]
+
+    def _observe(self, instance: Instance) -> Any:
+        """The current customer, encoded together with those prepared ahead."""
+        ahead = instance.ahead(self._t)
+        if ahead is not self._ahead:
+            self._ahead = ahead
+            self._observations = self.core.observations.encode(ahead.context)
+        return lane(self._observations, self._t - ahead.first)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Plays one round.
@@ -157,15 +168,32 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             HorizonExceeded: If the episode is over.
         """
         core = self.core
-        if self._done or core.instance is None:
+        instance = core.instance
+        if self._done or instance is None:
             raise HorizonExceeded("the episode is over: call reset() before step()")
-        outcome = core.respond(core.actions.decode(action))
-        info = {k: v[0].item() for k, v in core.infos(outcome).items()}
-        self._done = info["t"] >= core.problem.horizon
-        if not self._done:
-            core.instance.advance()
-        observation = lane(core.observe(), 0)
-        return observation, float(outcome.feedback.reward[0]), False, self._done, info
+        decoded = core.actions.decode(action)
+        round_, t = instance.round(), self._t
+        feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
+        mean = expected.item()
+        ahead = instance.ahead(t)
+        best = ahead.values[t - ahead.first]
+        regret = best - mean if best > mean else 0.0
+        info: dict[str, Any] = {"t": t}
+        if core.response is not None:
+            answer = getattr(feedback, core.response)
+            info[core.response] = answer.item() if answer.ndim == 1 else answer[0]
+        if feedback.observed is not None:
+            info["observed"] = seen = feedback.observed.item()
+            regret = regret if seen else 0.0
+        info["expected_reward"], info["oracle_reward"], info["regret"] = mean, best, regret
+        for screen in core.screens:
+            screen.show(round_.context, decoded, feedback, regret)
+        if t < core.problem.horizon:
+            instance.advance()
+            self._t = t + 1
+        else:
+            self._done = True
+        return self._observe(instance), feedback.reward.item(), False, self._done, info
 
     def render(self) -> Any:
         """The last round, or the customer who waits, as `render_mode` says."""

@@ -3,6 +3,7 @@ running replicates."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from dpb_gym.problems.rounds import (
     ProblemInfo,
     Round,
 )
-from dpb_gym.streams import Stream, block_rounds, check_seed, generator
+from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
     "Array",
@@ -162,6 +163,57 @@ def _fill_response(
     rng.random(out=out)
 
 
+class Ahead:
+    """Coming rounds of one replicate, made at once, with their best actions.
+
+    Rounds take the place of replicates: nothing in a round depends on the batch.
+
+    Args:
+        problem: The problem.
+        hidden: Of the one replicate.
+        drawn: Fields of the rounds, along the first axis.
+        first: The first round.
+
+    Attributes:
+        end: The round after the last one.
+        context: The contexts of all rounds.
+        best: Best actions and their expected rewards.
+        values: The same expected rewards, as Python floats.
+    """
+
+    def __init__(
+        self, problem: Problem, hidden: Hidden, drawn: Mapping[str, Array], first: int
+    ) -> None:
+        n = len(drawn["response"])
+        rows = {
+            name: np.repeat(value, n, axis=0)
+            if n * value.nbytes <= BLOCK_BYTES
+            else np.broadcast_to(value, (n, *value.shape[1:]))
+            for name, value in hidden.items()
+        }
+        made = problem.make_round(rows, drawn, np.arange(first, first + n))
+        made = made._replace(uniform=drawn["response"])
+        self.first, self.end = first, first + n
+        self.context, self._uniform, self._secret = made
+        self.best = problem.best_action(rows, made)
+        self.values: list[float] = self.best[1].tolist()
+
+    def round(self, t: int) -> Round:
+        """Round t as a batch of one."""
+        i = t - self.first
+        row = slice(i, i + 1)
+        _, features, revenues, arms, users = self.context
+        context = Context(
+            t,
+            features[row],
+            None if revenues is None else revenues[row],
+            None if arms is None else arms[row],
+            None if users is None else users[row],
+        )
+        secret = {name: value[row] for name, value in self._secret.items()} if self._secret else {}
+        return Round(context, self._uniform[row], secret)
+
+
 class Instance:
     """B running replicates of a problem.
 
@@ -207,6 +259,10 @@ class Instance:
         self._round: Round | None = None
         self._best: tuple[Array, Array] | None = None
         self._synced = True
+        self.alone = B == 1
+        shape = kind_of(problem.info.kind).feature_shape(problem.info)
+        self._most_ahead = max(1, min(self._rounds, BLOCK_BYTES // (4 * math.prod(shape))))
+        self._ahead: Ahead | None = None
         for i in range(B):
             self._begin(i)
 
@@ -229,7 +285,7 @@ class Instance:
         self._start[i] = 0
         self._cursor[i] = 0
         self._refill(i)
-        self._round = self._best = None
+        self._round = self._best = self._ahead = None
 
     def _refill(self, i: int) -> None:
         lane = {name: value[i] for name, value in self.hidden.items()}
@@ -254,6 +310,10 @@ class Instance:
     def round(self) -> Round:
         """Returns the current round."""
         if self._round is None:
+            if self.alone:
+                t = int(self.t[0])
+                self._round = self.ahead(t).round(t)
+                return self._round
             if self._synced:
                 drawn = {k: v[self._cursor[0]] for k, v in self._block.items()}
             else:
@@ -263,13 +323,30 @@ class Instance:
             self._round = made._replace(uniform=drawn["response"])
         return self._round
 
+    def ahead(self, t: int) -> Ahead:
+        """The prepared rounds of a single replicate, the current round t among them."""
+        found = self._ahead
+        if found is None or t >= found.end:
+            at = int(self._cursor[0])
+            # few at first: an episode may be short
+            n = 4 if found is None else 2 * len(found.values)
+            n = min(n, self._most_ahead, self._rounds - at, self.problem.horizon - t + 1)
+            drawn = {k: v[at : at + n, 0] for k, v in self._block.items()}
+            found = self._ahead = Ahead(self.problem, self.hidden, drawn, t)
+        return found
+
     def context(self) -> Context:
         """Returns what policies may see of the current round."""
         return self.round().context
 
     def oracle(self) -> tuple[Array, Array]:
         """Returns an optimal action and its expected reward ``(B,)``."""
-        if self._best is None:
+        if self._best is None and self.alone:
+            t = int(self.t[0])
+            ahead = self.ahead(t)
+            i = t - ahead.first
+            self._best = ahead.best[0][i : i + 1], ahead.best[1][i : i + 1]
+        elif self._best is None:
             self._best = self.problem.best_action(self.hidden, self.round())
         return self._best
 
@@ -299,6 +376,13 @@ class Instance:
         Raises:
             HorizonExceeded: If a replicate is past its horizon already.
         """
+        if self.alone and lanes is None and self.t[0] < self.problem.horizon:
+            self._round = self._best = None
+            self.t[0] += 1
+            self._cursor[0] += 1
+            if self._cursor[0] == self._rounds:
+                self._refill(0)
+            return
         moving = slice(None) if lanes is None else lanes
         in_step = self._synced and lanes is None
         last = self.t[0] if in_step else self.t[moving].max(initial=0)

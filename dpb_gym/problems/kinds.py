@@ -275,8 +275,11 @@ def action_array(
     if result.shape != shape:
         raise ActionError(f"{what} must have shape {shape}, got {result.shape}")
     masked = isinstance(result, np.ma.MaskedArray)
-    if masked or result.dtype.kind not in ("iu" if integral else "iuf") + "b" * bits:
+    kind = result.dtype.kind
+    if masked or not (kind in "iu" or (kind == "f" and not integral) or (kind == "b" and bits)):
         found = "a masked array" if masked else f"dtype {result.dtype}"
         raise ActionError(f"{what} must be {'integers' if integral else 'numbers'}, got {found}")
-    with np.errstate(over="ignore"):
+    if result.dtype.itemsize <= 8:
         return np.asarray(result, np.int64 if integral else np.float64, order="C")
+    with np.errstate(over="ignore"):
+        return np.asarray(result, np.float64, order="C")

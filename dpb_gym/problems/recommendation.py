@@ -175,7 +175,9 @@ class RecommendationProblem(Problem):
         if "arms" in drawn:
             arms = np.ascontiguousarray(drawn["arms"])
             features = np.empty((*arms.shape, self.dim), np.float32)
-            kernels.recommendation.gather(hidden["arms"], arms, features)
+            pool = hidden["arms"]
+            # one pool for all rows, where they are rounds of one replicate
+            kernels.recommendation.gather(pool if pool.strides[0] else pool[:1], arms, features)
         else:
             if "features" in drawn:
                 features = drawn["features"]

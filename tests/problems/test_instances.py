@@ -137,3 +137,36 @@ def test_context_never_holds_hidden_state():
         context = problem.instance([0]).context()
         assert set(Context._fields) == {"t", "features", "revenues", "arms", "users"}
         assert not any(hasattr(context, name) for name in ("theta", "rewards"))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs"),
+    [
+        ("DPB/Recommendation-v0", {"n_arms": 30_000, "dim": 20}),  # a pool beyond the block's size
+        ("DPB/Recommendation-v0", {"users_per_horizon": 9, "user_order": "shuffled"}),
+        ("DPB/RecommendationRankDeficient-v0", {"block_rounds": 7}),
+        ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "dim": 2, "revenues": "random"}),
+        ("DPB/Pricing-v0", {"customers": "drifting", "demand": "gaussian"}),
+        ("DPB/MovieLensReplay-v0", {"dim": 5, "protocol": "replay"}),
+    ],
+)
+def test_rounds_prepared_ahead_are_the_rounds_of_a_batch(env_id, kwargs):
+    """One replicate is played from rounds made at once; to the last round, bit for bit."""
+    problem = make_problem(env_id, horizon=700, **kwargs)
+    alone, batch = problem.instance([3]), problem.instance([2, 3])
+    for t in range(1, 701):
+        one, two = alone.context(), batch.context()
+        assert one.t == two.t == t
+        for a, b in zip(one[1:], two[1:]):
+            assert a is None or np.array_equal(a[0], b[1])
+        action = batch.oracle()[0]
+        assert np.array_equal(alone.oracle()[0][0], action[1])
+        if t % 50 == 1:
+            action = np.zeros_like(action)
+        ours, theirs = alone.respond(action[1:]), batch.respond(action)
+        for a, b in zip((*ours.feedback, *ours[1:]), (*theirs.feedback, *theirs[1:])):
+            assert a is None or a[0] == b[1]
+        if t < 700:
+            alone.advance(), batch.advance()
+    with pytest.raises(HorizonExceeded):
+        alone.advance()
