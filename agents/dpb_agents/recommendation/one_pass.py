@@ -1,83 +1,55 @@
-"""One-pass private least squares for recommendation."""
+"""One-pass private least squares for recommendation with public contexts."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents.common.one_pass import MECHANISMS, Design
-from dpb_agents.recommendation.one_pass_learners import (
-    ExactLearner,
-    Learner,
-    PrivateLearner,
-    PublicLearner,
-    Setting,
-)
-from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-from dpb_gym import kernels, validation
+from dpb_agents import kernels as zoo
+from dpb_gym import validation
 from dpb_gym.agent import Agent, register_agent
-from dpb_gym.errors import AgentError, ParameterError
-from dpb_gym.privacy import ContributionCap
+from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
-
-NOTIONS = {"reward": "central", "user-rewards": "central", "user-round": "joint", "user": "joint"}
+    from dpb_gym.privacy import Curator, Schedule, WeightedSum
 
 
-@register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
-class OnePassLinear(Agent):
-    """One-pass private least squares: greedy on the posterior mean given noisy sums.
+class OnePass(Agent):
+    """Greedy on the posterior mean of a linear model, given noisy running sums of the records.
 
-    Every round enters running sums once; they are released with Gaussian noise at rounds that
-    grow geometrically, with precisions that minimise a model of the regret (`planned`). theta,
-    with the rewards' level, is the posterior mean given all releases, a Gaussian prior and
-    the known noise; the agent plays the largest <x, theta>, and the first candidate until the
-    first release. Proofs: docs/agents/one-pass-linear.md.
-
-    What is protected is chosen by `unit`, all replace-one, of users or rounds against whoever
-    sees the recommendations:
-
-    * ``"reward"``: the reward of one round, central (every recommendation may be seen).
-      Contexts, which items were recommended, and in rejection replay which rounds were
-      accepted, count as public and are **not** protected.
-    * ``"user-rewards"``: the rewards of all rounds of one user, central; likewise.
-    * ``"user-round"``: context and reward of one round, joint (every recommendation but her
-      own).
-    * ``"user"``: contexts and rewards of all rounds of one user, joint; which rounds are hers
-      is public.
-
-    A user counts with her first `max_rounds_per_user` rounds. Without a budget the sums are
-    exact and theta is renewed every round.
+    A reward r in a range of length w around c follows r = c + level + <x, theta> + e. theta and
+    the level have independent normal priors: theta has mean `prior_mean` and variance
+    ``(norm w / 2)^2 / d`` per coordinate, the level mean 0 and the variance of one
+    coordinate. Every record enters once, at rounds that grow geometrically the sums are released
+    with Gaussian noise, and until the first release the agent plays the prior's mean (the first
+    candidate, if that is 0). Without a budget the sums are exact.
 
     Args:
-        unit: See above.
-        max_rounds_per_user: k, for the user units; by default what the problem declares.
-        norm: Prior size of theta in units of half the reward's range: theta has prior
-            variance ``(norm range / 2)^2 / d`` per coordinate. With features in the unit ball
-            and rewards that never leave their range, a linear model has norm at most 1.
-        intercept: Value of the constant feature in what is released, which tells the rewards'
-            level, > 0; by default 0.15 with public and 0.5 with private contexts, where the
-            noise in the mean of x, which the level multiplies, falls with it.
-        curvature: With private contexts: budget of x x' relative to that of the rewards; up
-            to 1/8 it is free.
+        norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
+            With features in the unit ball and rewards that never leave their range a linear
+            model has norm at most 1.
+        prior_mean: What is publicly known of theta, ``(d,)``, in units of the reward; None: 0.
+        intercept: Value of the constant feature in what is released, > 0.
+        contrast: Share of the mean of the round's candidates that is subtracted from the
+            features in what is released, in [0, 1].
         start: Earliest first release, in rounds.
-        mechanism: ``"planned"``: see above; ``"weighted"``: the same sums with noise that
-            grows like t^decay; or a continual sum, see `Design`.
-        first: See `Design`.
-        ratio: See `Design`.
-        decay: See `Design`; not used by ``"planned"``.
-        every: See `Design`.
+        first: Round of the first release, in units of the round at which the noise is as large
+            as the prior's theta.
+        ratio: Factor between two releases' rounds, > 1.
+        anytime: Spread the releases over every horizon up to 10^9, for which a round counts
+            1 / t, instead of the problem's own.
 
     Attributes:
+        theta: Posterior mean of the slopes and the level, ``(B, d + 1)``.
+        releaser: Takes the raw records; the policy reads its releases only.
 
     Raises:
-        ParameterError: If a parameter is out of range, the problem's rewards are not bounded,
-            or users are to be protected that nobody bounds or identifies.
+        ParameterError: If a parameter is out of range, or rewards are not bounded.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -87,36 +59,24 @@ class OnePassLinear(Agent):
 
     def __init__(
         self,
-        unit: str = "reward",
-        max_rounds_per_user: int | None = None,
-        norm: float = 1.0,
-        intercept: float | None = None,
-        curvature: float = 0.125,
-        start: int = 20,
-        mechanism: str = "planned",
-        first: float = 0.07,
-        ratio: float = 1.1,
-        decay: float = 1.25,
-        every: int = 100,
+        norm: float,
+        prior_mean: Any,
+        intercept: float,
+        contrast: float,
+        start: int,
+        first: float,
+        ratio: float,
+        anytime: bool,
     ) -> None:
-        self.unit = validation.choice("unit", unit, tuple(NOTIONS))
-        self.max_rounds_per_user = (
-            None
-            if max_rounds_per_user is None
-            else validation.integer("max_rounds_per_user", max_rounds_per_user, 1)
-        )
         self.norm = validation.real("norm", norm, 0.0, open_low=True)
-        if intercept is None:
-            intercept = 0.5 if NOTIONS[self.unit] == "joint" else 0.15
+        self.prior_mean = prior_mean
         self.intercept = validation.real("intercept", intercept, 0.0, open_low=True)
-        self.curvature = validation.real("curvature", curvature, 0.0, open_low=True)
+        self.contrast = validation.real("contrast", contrast, 0.0, 1.0)
         self.start = validation.integer("start", start, 1)
-        self.mechanism = validation.choice("mechanism", mechanism, ("planned", *MECHANISMS))
-        kind = "weighted" if mechanism == "planned" else mechanism
-        self.design = Design(kind, first, ratio, decay, every)
-        self.protects = (NOTIONS[self.unit], self.unit)
-        self._learner: Learner
-        self._cap: ContributionCap | None = None
+        self.first = validation.real("first", first, 0.0, open_low=True)
+        self.ratio = validation.real("ratio", ratio, 1.0, open_low=True)
+        self.anytime = validation.flag("anytime", anytime)
+        self.releaser: WeightedSum
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
@@ -124,52 +84,219 @@ class OnePassLinear(Agent):
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
-        setting = Setting(
-            problem,
-            streams.replicates,
-            self.norm,
-            self.intercept,
-            self.start,
-            self.design,
-            self.mechanism == "planned",
-        )
-        self._all = np.ones(streams.replicates, bool)
-        self._cap = None
-        if not curator.private:
-            self._learner = ExactLearner(setting, curator)
-            return
-        k = self._most_rounds(problem)
-        if NOTIONS[self.unit] == "joint":
-            if k is not None:
-                self._cap = ContributionCap(k, streams.replicates)
-            self._learner = PrivateLearner(setting, self.curvature, curator, k)
-            return
-        users = None if k is None else LifetimeWeights(streams.replicates, problem.dim + 1, k)
-        self._learner = PublicLearner(setting, curator, users)
+        B, d = streams.replicates, problem.dim
+        self.problem = problem
+        self._middle, self._range = 0.5 * (low + high), high - low
+        self._mean = np.zeros(d + 1)
+        if self.prior_mean is not None:
+            self._mean[:d] = validation.array("prior_mean", self.prior_mean, shape=(d,))
+        # the variance of a reward is at most this
+        self._spread = (0.5 * self._range) ** 2
+        self._variance = (0.5 * self.norm * self._range) ** 2 / d
+        self.theta = np.repeat(self._mean[None], B, axis=0)
+        self._phi, self._directions = np.empty((B, d + 1)), np.empty((B, d + 1))
+        self._centre, self._total = np.zeros((B, d)), np.zeros((B, d + 1))
+        self._all = np.ones(B, bool)
+        self._batches = 0
+        self._open(curator)
 
-    def _most_rounds(self, problem: ProblemInfo) -> int | None:
-        if self.unit not in ("user", "user-rewards"):
-            return None
-        k = self.max_rounds_per_user or problem.max_interactions
-        if k is None:
-            raise ParameterError(
-                f"unit={self.unit!r} needs max_rounds_per_user, the most rounds of a user that "
-                "may be learnt from: this problem declares none"
-            )
-        return k
+    @abstractmethod
+    def _open(self, curator: Curator) -> None:
+        """Makes the releaser."""
 
-    @property
-    def theta(self) -> Array:
-        """The newest estimate, from releases only: slopes and level, ``(B, d + 1)``."""
-        return self._learner.theta
+    @abstractmethod
+    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        """Hands the round's record to the releaser; rewards are less the middle of their range."""
+
+    @abstractmethod
+    def _renew(self, batch: int) -> None:
+        """Renews theta from the release that closed a batch, the first of which is 0."""
 
     def act(self, context: Context) -> Array:
-        action = np.empty(len(self._all), np.int64)
-        kernels.one_pass_linear.best_candidates(context.features, self._learner.theta, action)
+        action = np.empty(len(self.theta), np.int64)
+        zoo.one_pass_linear.best_candidates(context.features, self.theta, action)
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        if self._cap is not None:
-            observed = self._cap.admit(context.users, observed)
-        self._learner.learn(context, action, feedback, observed)
+        bad = zoo.one_pass_linear.directions(
+            context.features,
+            action,
+            observed,
+            self._centre,
+            self.contrast,
+            self.intercept,
+            self._phi,
+            self._directions,
+            self._total,
+        )
+        if bad:
+            raise ActionError(
+                f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
+                f"0..{context.features.shape[1] - 1}"
+            )
+        self._learn(context, feedback.reward - self._middle, observed)
+        ends, batch = self.releaser.schedule.ends, self._batches
+        if batch < len(ends) and self.releaser.rounds == ends[batch]:
+            self._batches += 1
+            self._renew(batch)
+
+    def _plan(self, sigma: float) -> Schedule:
+        """When to release, and what batches weigh.
+
+        Args:
+            sigma: Standard deviation of a release's noise in a coordinate of the sum of rewards
+                times directions; 0: exact.
+        """
+        from dpb_gym.privacy import Schedule
+
+        horizon = 10**9 if self.anytime else self.problem.horizon
+        if sigma == 0.0:
+            # exact sums may be released often: nothing is spent
+            fine = Schedule.geometric(horizon, self.start, self.ratio**0.2, 0.0)
+            return Schedule.unweighted(fine.ends)
+        # a round tells a coordinate of theta so much, roughly
+        rate = 1.0 / self.problem.dim
+        if self.problem.partial_feedback:
+            rate /= self.problem.n_candidates or 1
+        noise = sigma / rate
+        first = max(self.start, self.first * noise / math.sqrt(self._variance))
+        return planned(
+            Schedule.geometric(horizon, first, self.ratio, 1.0),
+            horizon,
+            noise=noise,
+            spread=self._spread / rate,
+            prior=self._variance,
+            anytime=self.anytime,
+        )
+
+
+@register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
+class OnePassLinear(OnePass):
+    """`OnePass` where only rewards are private, contexts and actions are public.
+
+    Central privacy of one reward, replace-one: every recommendation may be seen. Contexts, which
+    items were recommended, and in rejection replay which rounds were accepted, are not protected.
+
+    A reward multiplies a public unit vector v, so its sensitivity is its range, whatever the
+    features' scale. What theta is then follows from the public sums of v [x; 1]' and v v' of
+    every batch: a Kalman filter on (theta, level, weighted sum) is its exact posterior for normal
+    rewards, however the information is spread over batches and directions. Proofs:
+    docs/agents/one-pass-linear.md.
+
+    Args:
+        norm: See `OnePass`.
+        prior_mean: See `OnePass`.
+        intercept: See `OnePass`.
+        contrast: See `OnePass`.
+        start: See `OnePass`.
+        first: See `OnePass`.
+        ratio: See `OnePass`.
+        anytime: See `OnePass`.
+        centring: Share of the mean of the last batch that is subtracted besides, in [0, 1], so
+            that the rewards' level, which multiplies the sum of what is released, hardly enters.
+    """
+
+    def __init__(
+        self,
+        norm: float = 1.0,
+        prior_mean: Any = None,
+        intercept: float = 0.15,
+        contrast: float = 0.25,
+        start: int = 20,
+        first: float = 0.07,
+        ratio: float = 1.1,
+        anytime: bool = False,
+        centring: float = 0.5,
+    ) -> None:
+        super().__init__(norm, prior_mean, intercept, contrast, start, first, ratio, anytime)
+        self.centring = validation.real("centring", centring, 0.0, 1.0)
+
+    def _open(self, curator: Curator) -> None:
+        B, n = self.theta.shape
+        half = 0.5 * self._range
+        self.releaser = curator.weighted_sum(
+            n,
+            reward=(-half, half),
+            sensitivity=self._range * self._reach(),
+            schedule=self._plan,
+            what="running reward sums",
+        )
+        self._state = np.zeros((B, 2 * n))
+        self._state[:, :n] = self._mean
+        self._covariance = np.zeros((B, 2 * n, 2 * n))
+        self._covariance[:, range(n), range(n)] = self._variance
+        self._gram, self._own = np.zeros((B, n, n)), np.zeros((B, n, n))
+
+    def _reach(self) -> float:
+        """Most that what is protected moves the sums, in units of the reward's range."""
+        return 1.0
+
+    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        self.releaser.add(reward, self._directions)
+        zoo.one_pass_linear.add_products(self._directions, self._phi, self._gram)
+        zoo.one_pass_linear.add_products(self._directions, self._directions, self._own)
+
+    def _renew(self, batch: int) -> None:
+        # exact sums count as all but exact, which keeps the filter's matrices invertible
+        noise = max(self.releaser.noise_std, 1e-3 * self._range)
+        zoo.one_pass_linear.filter_step(
+            self._state,
+            self._covariance,
+            self._gram,
+            self._own,
+            float(self.releaser.schedule.weights[batch]),
+            self._spread,
+            self.releaser.value,
+            noise**2,
+        )
+        self.theta = self._state[:, : self.theta.shape[1]].copy()
+        # the first batch was chosen without theta: its mean says nothing of later ones
+        if batch:
+            count = np.maximum(self._total[:, -1:], 1.0)
+            self._centre = self.centring * self._total[:, :-1] / count
+        self._gram[:] = 0.0
+        self._own[:] = 0.0
+        self._total[:] = 0.0
+
+
+def planned(
+    start: Schedule, horizon: int, *, noise: float, spread: float, prior: float, anytime: bool
+) -> Schedule:
+    """Release weights that minimise a model of the greedy policy's regret.
+
+    Among all mechanisms that release linear combinations of batches with independent Gaussian
+    noise, those of a `Schedule` suffice: every stationary point of the model has rank one (proof
+    in docs/agents/one-pass-linear.md). What remains are the releases' precisions a_i. With
+    b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to the
+    variance v_k = noise^2 / P_k + spread / t_k, P_k = sum_{i <= k} a_i^2 (sum_{j <= i} b_j n_j)^2,
+    and a greedy policy earns about rho_k = (prior / (prior + v_k))^(1/2) of what can be earned.
+    The a_i maximise the sum of rho_k over all rounds, by a fixed-point iteration
+    a_i <- lambda_i q_i, q_i = a_i sum_{j <= i} b_j n_j, lambda_i = sum_{k >= i} d rho_k / d P_k.
+    Everything in it is public.
+
+    Args:
+        start: When to release, and where to begin.
+        horizon: T.
+        noise: Standard deviation of one release's noise in a coordinate of the sum, in units of
+            one round's information about a coordinate of theta.
+        spread: Variance of one round's own randomness in the same units.
+        prior: Prior variance of a coordinate of theta.
+        anytime: Round t counts 1 / t.
+    """
+    from dpb_gym.privacy import Schedule
+
+    ends, sizes, scales = start.ends, start.sizes, start.scales.copy()
+    # at least one round: a release may fall on the very last one
+    rounds = np.maximum(np.diff(ends, append=horizon), 1) / (ends if anytime else 1)
+    for _ in range(100):  # enough for six digits of the model's regret
+        weights = 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1])
+        signal = scales * np.cumsum(weights * sizes)
+        precision = np.cumsum(signal**2)
+        variance = noise**2 / precision + spread / ends
+        share = np.sqrt(prior / (prior + variance))
+        gain = share / (prior + variance) * (noise / precision) ** 2 * rounds
+        scales = np.cumsum(gain[::-1])[::-1] * signal
+        # late releases may count for nothing; their noise must stay finite
+        scales = np.maximum(scales / scales.max(), 1e-6)
+    return Schedule(ends, 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1]), scales)

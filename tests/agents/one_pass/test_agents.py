@@ -53,22 +53,19 @@ def play(agent, problem, seeds, rounds, spy=None):
     return np.array(actions), regret
 
 
-CONTINUAL = [("one-pass-linear", {"mechanism": m}) for m in ("weighted", "blt", "binary-tree")]
-
-
-@pytest.mark.parametrize(("name", "params"), [(name, {}) for name in NAMES] + CONTINUAL)
-def test_the_ledger_spends_the_budget_and_no_more(name, params):
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ledger_spends_the_budget_and_no_more(name):
     notion, unit = {
         "one-pass-mnl": ("joint", "user-round"),
         "one-pass-pricing": ("anticipating", "user-round"),
         "one-pass-linear": ("central", "reward"),
     }[name]
     problem = problem_of(name, 400)
-    zcdp = begin(name, problem, [0, 1], Budget.zcdp(0.3), **params)
+    zcdp = begin(name, problem, [0, 1], Budget.zcdp(0.3))
     assert (zcdp.curator.guarantee.notion, zcdp.curator.guarantee.unit) == (notion, unit)
     assert zcdp.curator.guarantee.relation == "replace-one"
     assert 0.3 * (1 - 1e-6) <= zcdp.curator.guarantee.rho <= 0.3 * (1 + 1e-9)
-    approx = begin(name, problem, [0, 1], Budget.approx(1.0, 1e-5), **params)
+    approx = begin(name, problem, [0, 1], Budget.approx(1.0, 1e-5))
     # all releases are Gaussian, so the conversion is exact
     assert 1 - 1e-6 <= approx.curator.guarantee.epsilon(1e-5) <= 1 + 1e-9
     before = str(approx.curator.guarantee)
@@ -181,7 +178,7 @@ def test_parameters_and_problems_are_checked(name):
         "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}, {"rare": 2.0}],
         "one-pass-linear": [{"every": 0}, {"start": 0}, {"mechanism": "none"}],
     }[name]
-    for bad in ({"ratio": 1.0}, {"first": 0.0}, {"decay": -1.0}, {"norm": math.nan}, *own):
+    for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
     other = problem_of(NAMES[NAMES.index(name) - 1], 30)

@@ -11,27 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpb_gym
-from dpb_agents.recommendation.one_pass_filter import RewardFilter
-from dpb_agents.recommendation.one_pass_learners import joint_weights
-from dpb_agents.recommendation.one_pass_schedule import planned
+from dpb_agents.kernels import one_pass_linear
+from dpb_agents.recommendation.one_pass import planned
+from dpb_agents.recommendation.one_pass_joint import joint_weights
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
 from dpb_gym.agent import make_agent
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.kernels import one_pass_linear
 from dpb_gym.privacy import Budget, Schedule, WeightedSum
 from dpb_gym.streams import AgentStreams
 
 SMALL = {"dim": 5, "n_arms": 20}
 USERS = {"interactions_per_user": 4, "user_order": "shuffled"}
-UNITS = {"reward": "central", "user-rewards": "central", "user-round": "joint", "user": "joint"}
+NAMES = {
+    "one-pass-linear": ("central", "reward"),
+    "one-pass-linear-user-rewards": ("central", "user-rewards"),
+    "one-pass-linear-joint": ("joint", "user-round"),
+    "one-pass-linear-user": ("joint", "user"),
+}
 
 
 def problem_of(horizon, **kwargs):
     return dpb_gym.make_problem("DPB/Recommendation-v0", horizon=horizon, **{**SMALL, **kwargs})
 
 
-def begin(problem, seeds, budget, **params):
-    agent = make_agent("one-pass-linear", **params)
+def begin(problem, seeds, budget, name="one-pass-linear", **params):
+    agent = make_agent(name, **params)
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     return agent
 
@@ -58,26 +62,51 @@ def play(agent, problem, seeds, rounds, change=None):
 # ------------------------------------------------------------------ exact and noisy twins
 
 
-def test_without_budget_is_ridge_regression():
-    problem = problem_of(130)
-    agent = begin(problem, [3], None, start=10)
-    instance = problem.instance([3])
-    X, y = [], []
-    for t in range(125):
+def chosen_records(problem, agent, seed, rounds):
+    """Plays one replicate; the rows [x; 1] of what was chosen, unit directions and rewards."""
+    instance = problem.instance([seed])
+    phi, z, r = [], [], []
+    for t in range(rounds):
         context = instance.context()
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         agent.observe(context, action, feedback)
-        X.append(np.append(context.features[0, action[0]].astype(float), 1.0))
-        y.append(feedback.reward[0] - 0.5)
-        assert t >= 9 or not agent.theta.any()
-        instance.advance()
-    X = np.array(X)
-    # prior: (1/2)^2 / d per coefficient, a level uniform on [0, 1]
-    prior = np.append(np.full(5, 0.25 / 5), 1 / 12)
-    wanted = np.linalg.solve(X.T @ X + np.diag(0.25 / prior), X.T @ np.array(y))
-    # the twin's coefficients belong to [x; 1] / sqrt(2)
-    np.testing.assert_allclose(agent.theta[0] * math.sqrt(0.5), wanted, rtol=1e-6, atol=1e-9)
+        x = context.features[0].astype(float)
+        x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+        own = x[action[0]] - agent.contrast * x.mean(0)
+        phi.append(np.append(x[action[0]], 1.0))
+        own = np.append(own / np.linalg.norm(own), agent.intercept)
+        z.append(own / np.linalg.norm(own))
+        r.append(feedback.reward[0] - 0.5)
+        if t < rounds - 1:
+            instance.advance()
+    return np.array(phi), np.array(z), np.array(r)
+
+
+def test_without_budget_it_is_the_posterior_given_exact_sums():
+    """theta from the sums of r z of every batch, which are all but exact."""
+    problem = problem_of(130)
+    agent = begin(problem, [3], None, start=10, centring=0.0)
+    phi, z, r = chosen_records(problem, agent, 3, 130)
+    ends = agent.releaser.schedule.ends
+    parts = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
+    batches = [(z[part], phi[part]) for part in parts]
+    sums = list(np.cumsum([z[part].T @ r[part] for part in parts], axis=0))
+    # each coefficient, the level too, has the prior variance (1/2)^2 / d
+    k = len(ends)
+    wanted = gaussian_posterior(np.full(6, 0.05), batches, [1.0] * k, sums, [1e-3] * k, 0.25)
+    np.testing.assert_allclose(agent.theta[0], wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_the_prior_mean_is_played_and_then_corrected():
+    problem = problem_of(300)
+    known = problem.instance([2]).hidden["theta"][0]
+    for name in NAMES:
+        agent = begin(problem_of(300, **USERS), [2], Budget.zcdp(1.0), name, prior_mean=known)
+        np.testing.assert_array_equal(agent.theta[0, :-1], known)
+        assert agent.theta[0, -1] == 0.0
+    with pytest.raises(ParameterError, match="prior_mean must have shape"):
+        begin(problem, [2], None, prior_mean=[1.0])
 
 
 def gaussian_posterior(prior, batches, weights, releases, stds, spread):
@@ -96,29 +125,29 @@ def gaussian_posterior(prior, batches, weights, releases, stds, spread):
     return cross.T @ np.linalg.solve(cov, np.concatenate(releases))
 
 
-@pytest.mark.parametrize("independent", [True, False])
-def test_the_filter_is_the_posterior_given_all_releases(independent):
+def test_the_filter_is_the_posterior_given_all_releases():
     rng = np.random.default_rng(0)
     n = m = 4
     prior = np.array([0.5, 0.1, 0.2, 1.0])
-    filter_ = RewardFilter(1, prior, m, 0.3, independent=independent)
+    mean, covariance = np.zeros((1, n + m)), np.zeros((1, n + m, n + m))
+    covariance[0, range(n), range(n)] = prior
     batches, weights, stds, releases = [], [0.7, 0.9, 1.3], [1.0, 2.0, 0.5], []
     for k in range(3):
         z, phi = rng.normal(size=(6, m)), rng.normal(size=(6, n))
         batches.append((z, phi))
         releases.append(rng.normal(size=m) * 3)
-        filter_.gram[0] += z.T @ phi
-        filter_.own[0] += z.T @ z
-        weight = weights[k] if independent else 1.0
-        found = filter_.take(releases[k][None], weight, stds[k])[0]
-        if independent:
-            wanted = gaussian_posterior(
-                prior, batches, weights[: k + 1], releases, stds[: k + 1], 0.3
-            )
-        else:
-            whole = [tuple(np.concatenate(parts) for parts in zip(*batches))]
-            wanted = gaussian_posterior(prior, whole, [1.0], releases[k:], stds[k : k + 1], 0.3)
-        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
+        one_pass_linear.filter_step(
+            mean,
+            covariance,
+            (z.T @ phi)[None],
+            (z.T @ z)[None],
+            weights[k],
+            0.3,
+            releases[k][None],
+            stds[k] ** 2,
+        )
+        wanted = gaussian_posterior(prior, batches, weights[: k + 1], releases, stds[: k + 1], 0.3)
+        np.testing.assert_allclose(mean[0, :n], wanted, rtol=1e-8, atol=1e-10)
 
 
 def test_ample_budget_and_no_budget_agree():
@@ -131,16 +160,16 @@ def test_ample_budget_and_no_budget_agree():
     theta = problem.instance(seeds).hidden["theta"]
     for estimate in (ample.theta[:, :-1], exact.theta[:, :-1]):
         cosine = (estimate * theta).sum(1) / np.linalg.norm(estimate, axis=1) / 2.0
-        assert (cosine > 0.9).all()
+        # greedy play leaves some directions to chance
+        assert cosine.mean() > 0.95 and cosine.min() > 0.8
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_replicate_does_not_depend_on_its_batch(unit):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_replicate_does_not_depend_on_its_batch(name):
     problem = problem_of(150, **USERS)
-    params = {"unit": unit, "first": 0.01}
     seeds = [5, 6, 7, 8]
-    whole = begin(problem, seeds, Budget.zcdp(5.0), **params)
-    alone = begin(problem, [7], Budget.zcdp(5.0), **params)
+    whole = begin(problem, seeds, Budget.zcdp(5.0), name, first=0.01)
+    alone = begin(problem, [7], Budget.zcdp(5.0), name, first=0.01)
     np.testing.assert_array_equal(
         play(whole, problem, seeds, 150)[1][:, 2], play(alone, problem, [7], 150)[1][:, 0]
     )
@@ -166,7 +195,7 @@ def model_regret(schedule, horizon, noise, spread, prior):
 @pytest.mark.parametrize("noise", [5.0, 100.0])
 def test_the_plan_is_a_minimum_and_spends_everybodys_budget(noise):
     arguments = {"noise": noise, "spread": 5.0, "prior": 0.0125}
-    plan = planned(4000, 40, 1.2, **arguments)
+    plan = planned(Schedule.geometric(4000, 40, 1.2, 1.0), 4000, anytime=False, **arguments)
     k = len(plan.ends)
     for j in range(k):
         cost = plan.weights[j] ** 2 * (plan.scales[j:] ** 2).sum()
@@ -183,48 +212,67 @@ def test_the_plan_is_a_minimum_and_spends_everybodys_budget(noise):
 
 
 def test_a_short_horizon_has_a_plan():
-    assert planned(2, 20, 1.1, noise=1.0, spread=1.0, prior=1.0).ends.tolist() == [2]
+    agent = begin(problem_of(2), [0], Budget.zcdp(1.0))
+    assert agent.releaser.schedule.ends.tolist() == [2]
+
+
+def test_a_plan_for_any_horizon_does_not_depend_on_it():
+    short, long = (begin(problem_of(T), [0], Budget.zcdp(1.0), anytime=True) for T in (200, 900))
+    np.testing.assert_array_equal(short.releaser.schedule.scales, long.releaser.schedule.scales)
+    assert short.releaser.schedule.ends[-1] > 1e8
+    assert short.curator.guarantee.rho == pytest.approx(1.0)
 
 
 # ------------------------------------------------------------------ sensitivities
 
 
-def test_public_directions_are_unit_vectors():
+def direction(x, others=(), contrast=0.0, intercept=0.35):
+    features = np.array([[x, *others]], np.float32)
+    phi, z, total = (np.zeros((1, len(x) + 1)) for _ in range(3))
+    centre = np.zeros((1, len(x)))
+    chosen, seen = np.zeros(1, np.int64), np.ones(1, bool)
+    args = (features, chosen, seen, centre, contrast, intercept, phi, z, total)
+    assert one_pass_linear.directions(*args) == 0
+    return z[0]
+
+
+def test_directions_are_unit_vectors_whatever_the_features_scale():
     rng = np.random.default_rng(0)
-    features = (rng.normal(size=(50, 3, 4)) * rng.choice([1e-8, 0.3, 5], (50, 1, 1))).astype("f4")
-    phi, out = np.empty((50, 5)), np.empty((50, 5))
+    scale = rng.choice([1e-8, 0.3, 5], (50, 1, 1))
+    features = (rng.normal(size=(50, 3, 4)) * scale).astype("f4")
+    phi, out, total = np.empty((50, 5)), np.empty((50, 5)), np.zeros((50, 5))
     observed = rng.random(50) < 0.7
-    centre = rng.normal(size=(50, 4)) * 0.2
     action = rng.integers(0, 3, 50)
-    args = (features, action, observed, centre, 0.15, phi, out)
-    assert one_pass_linear.centred_directions(*args) == 0
-    norms = np.linalg.norm(out, axis=1)
-    np.testing.assert_allclose(norms[observed], 1.0, rtol=1e-12)
+    centre = rng.normal(size=(50, 4)) * 0.2
+    args = (features, action, observed, centre, 0.5, 0.15, phi, out, total)
+    assert one_pass_linear.directions(*args) == 0
+    np.testing.assert_allclose(np.linalg.norm(out[observed], axis=1), 1.0, rtol=1e-12)
     assert not out[~observed].any() and not phi[~observed].any()
     assert (np.linalg.norm(phi[:, :4], axis=1) <= 1 + 1e-12).all()
+    x = features[np.arange(50), action].astype(float)
+    everyone = features.astype(float)
+    for a in (x, everyone):
+        a /= np.maximum(1.0, np.linalg.norm(a, axis=-1, keepdims=True))
+    own = x - 0.5 * everyone.mean(1)
+    np.testing.assert_allclose(total[:, :4], own * observed[:, None], rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(total[:, 4], observed)
+    own -= centre
+    wanted = own / np.linalg.norm(own, axis=1, keepdims=True) / math.sqrt(1 + 0.15**2)
+    np.testing.assert_allclose(out[observed, :4], wanted[observed], rtol=1e-6, atol=1e-12)
+    assert not direction([0.0, 0.0]).any()
     action[7] = 3
-    assert one_pass_linear.centred_directions(*args) == 8
+    assert one_pass_linear.directions(*args) == 8
 
 
-def joint_row(x, reward, curvature, intercept=0.15, low=0.0, high=1.0):
-    d = len(x)
-    n = d + 1
+def joint_row(v, reward, curvature):
+    n = len(v)
     rows = np.empty((1, n * (n + 1) // 2 + n))
-    one_pass_linear.joint_rows(
-        x[None, None].astype(np.float32),
-        np.zeros(1, np.int64),
-        np.array([reward]),
-        np.ones(1, bool),
-        0.5 * (low + high),
-        high - low,
-        intercept,
-        joint_weights(curvature),
-        rows,
-    )
+    response = np.clip([reward], -0.5, 0.5)
+    one_pass_linear.joint_rows(v[None], response, joint_weights(curvature), rows)
     return rows[0]
 
 
-vectors = st.lists(st.floats(-2, 2), min_size=3, max_size=3).map(np.array)
+vectors = st.lists(st.floats(-2, 2, width=32), min_size=3, max_size=3)
 
 
 @settings(max_examples=200, deadline=None)
@@ -233,36 +281,50 @@ vectors = st.lists(st.floats(-2, 2), min_size=3, max_size=3).map(np.array)
     y=vectors,
     r=st.floats(-3, 4),
     s=st.floats(-3, 4),
-    q=st.sampled_from([0.05, 0.125, 0.3, 2.0]),
+    q=st.sampled_from([0.05, 0.125, 0.2, 2.0]),
 )
 def test_replacing_a_private_round_moves_its_row_by_at_most_1(x, y, r, s, q):
-    gap = np.linalg.norm(joint_row(x, r, q) - joint_row(y, s, q))
-    assert gap <= 1 + 1e-9
-    assert np.linalg.norm(joint_row(x, r, q)) <= 1 + 1e-9  # an unobserved round is a row of 0
+    one, other = joint_row(direction(x), r, q), joint_row(direction(y), s, q)
+    assert np.linalg.norm(one - other) <= 1 + 1e-9
+    assert np.linalg.norm(one) <= 1 + 1e-9  # an unobserved round is a row of 0
 
 
-@pytest.mark.parametrize("curvature", [0.01, 0.125, 0.4, 3.0])
-def test_a_search_attains_the_joint_sensitivity(curvature):
-    """Unit vectors at every angle, extreme rewards: the bound is attained and not exceeded."""
+@pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 0.4, 3.0])
+@pytest.mark.parametrize("dim", [2, 3, 8])
+def test_a_search_for_the_worst_pair_of_records_finds_the_bound(curvature, dim):
+    """Hill climbing from random pairs of directions, rewards and lengths up to 1."""
+    rng = np.random.default_rng(dim)
+
+    def gap(pair):
+        rows = [
+            joint_row(v[:-1] / max(1.0, np.linalg.norm(v[:-1])), v[-1], curvature) for v in pair
+        ]
+        return float(np.linalg.norm(rows[0] - rows[1]))
+
     worst = 0.0
-    for angle in np.linspace(0, np.pi, 721):
-        x, y = np.array([1.0, 0.0]), np.array([math.cos(angle), math.sin(angle)])
-        for r, s in itertools.product((0.0, 1.0), repeat=2):
-            rows = [joint_row(v, a, curvature, intercept=1e-6) for v, a in ((x, r), (y, s))]
-            worst = max(worst, float(np.linalg.norm(rows[0] - rows[1])))
-    assert worst == pytest.approx(1.0, abs=1e-4)
-    assert worst <= 1 + 1e-6
+    for _ in range(6):
+        pair = rng.normal(size=(2, dim + 1))
+        best, step = gap(pair), 1.0
+        for _ in range(600):
+            trial = pair + step * rng.normal(size=pair.shape)
+            found = gap(trial)
+            if found > best:
+                pair, best = trial, found
+            else:
+                step = max(step * 0.98, 1e-4)
+        worst = max(worst, best)
+    assert worst == pytest.approx(1.0, abs=2e-3)
+    assert worst <= 1 + 1e-9
 
 
 def test_joint_rows_hold_the_record():
-    x, r = np.array([0.3, -0.4]), 0.9
-    v = np.append(x.astype(np.float32), 0.15) / math.sqrt(1 + 0.15**2)
+    v = direction([0.3, -0.4])
+    np.testing.assert_allclose(v * math.sqrt(1 + 0.35**2), [0.6, -0.8, 0.35], rtol=1e-6)
     w = joint_weights(0.125)
     H = np.outer(v, v)
     half = [H[0, 0], *(math.sqrt(2) * H[0, 1:]), H[1, 1], math.sqrt(2) * H[1, 2], H[2, 2]]
     wanted = np.concatenate([w[0] * np.array(half), w[1] * 0.4 * v])
-    np.testing.assert_allclose(joint_row(x, r, 0.125), wanted, atol=1e-7)
-    np.testing.assert_allclose(joint_row(x, 9.0, 0.125, low=8.0, high=10.0)[-3:], 0.0, atol=1e-12)
+    np.testing.assert_allclose(joint_row(v, 0.4, 0.125), wanted, atol=1e-12)
 
 
 def stacked(schedule, directions, rounds):
@@ -301,7 +363,8 @@ def test_all_rewards_of_a_user_stay_within_the_reach(kind, consecutive):
         kept.append(row[0])
     kept = np.array(kept)
     assert not kept[k:].any()
-    schedule = planned(400, 20, 1.3, noise=30.0, spread=5.0, prior=0.01)
+    start = Schedule.geometric(400, 20, 1.3, 1.0)
+    schedule = planned(start, 400, noise=30.0, spread=5.0, prior=0.01, anytime=False)
     last = int(schedule.ends[-1])
     rounds = np.arange(30, 30 + k) if consecutive else np.linspace(1, last, k).astype(int)
     effect = stacked(schedule, kept[:k], rounds)
@@ -316,20 +379,19 @@ def test_all_rewards_of_a_user_stay_within_the_reach(kind, consecutive):
         assert weights.reach < k
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_units_state_and_spend_what_was_asked(unit):
+@pytest.mark.parametrize("name", NAMES)
+def test_agents_state_and_spend_what_was_asked(name):
     problem = problem_of(200, **USERS)
-    agent = begin(problem, [0, 1], Budget.approx(1.0, 1e-5), unit=unit)
-    guarantee = agent.guarantee
-    assert (guarantee.notion, guarantee.unit) == (UNITS[unit], unit)
+    agent = begin(problem, [0, 1], Budget.approx(1.0, 1e-5), name)
+    guarantee = agent.curator.guarantee
+    assert (guarantee.notion, guarantee.unit) == NAMES[name]
     assert 1 - 1e-6 <= guarantee.epsilon(1e-5) <= 1 + 1e-9
     reach = {"reward": 1.0, "user-round": 1.0, "user": 4.0}
-    event = agent.releaser.event
-    wanted = reach.get(unit, math.sqrt(4 * (1 + 3 / math.sqrt(6))))
-    assert event.sensitivity == pytest.approx(wanted)
+    wanted = reach.get(guarantee.unit, math.sqrt(4 * (1 + 3 / math.sqrt(6))))
+    assert agent.releaser.sensitivity == pytest.approx(wanted)
     before = str(guarantee)
     play(agent, problem, [0, 1], 200)
-    assert str(agent.guarantee) == before == str(agent.ledger.guarantee)
+    assert str(agent.curator.guarantee) == before
 
 
 class Spy:
@@ -338,19 +400,22 @@ class Spy:
     def __init__(self, inner):
         self.inner, self.records = inner, []
 
-    def add(self, records, directions=None):
-        rows = records if directions is None else records[:, None] * directions
+    def add(self, records, along=None):
+        rows = records if along is None else records[:, None] * along
         self.records.append(np.array(rows))
-        self.inner.add(records, directions)
+        self.inner.add(records, along)
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
 
-@pytest.mark.parametrize("unit", ["user", "user-rewards"])
-def test_a_user_counts_with_her_first_rounds_only(unit):
+PER_USER = ["one-pass-linear-user", "one-pass-linear-user-rewards"]
+
+
+@pytest.mark.parametrize("name", PER_USER)
+def test_a_user_counts_with_her_first_rounds_only(name):
     problem = problem_of(120, **USERS)
-    agent = begin(problem, [0], Budget.zcdp(1.0), unit=unit, max_rounds_per_user=2)
+    agent = begin(problem, [0], Budget.zcdp(1.0), name, max_rounds_per_user=2)
     spy = Spy(agent.releaser)
     agent.releaser = spy
     instance = problem.instance([0])
@@ -366,28 +431,28 @@ def test_a_user_counts_with_her_first_rounds_only(unit):
             instance.advance()
 
 
-def test_users_must_be_bounded_and_identified():
+@pytest.mark.parametrize("name", PER_USER)
+def test_users_must_be_bounded_and_identified(name):
     anonymous = problem_of(50)
-    for unit in ("user", "user-rewards"):
-        with pytest.raises(ParameterError, match="max_rounds_per_user"):
-            begin(anonymous, [0], Budget.zcdp(1.0), unit=unit)
-        agent = begin(anonymous, [0], Budget.zcdp(1.0), unit=unit, max_rounds_per_user=3)
-        with pytest.raises(ParameterError, match="identifies users"):
-            play(agent, anonymous, [0], 1)
-    for bad in (
-        {"unit": "round"},
-        {"curvature": 0.0},
-        {"intercept": 0.0},
-        {"max_rounds_per_user": 0},
-    ):
+    with pytest.raises(ParameterError, match="max_rounds_per_user"):
+        begin(anonymous, [0], Budget.zcdp(1.0), name)
+    agent = begin(anonymous, [0], Budget.zcdp(1.0), name, max_rounds_per_user=3)
+    with pytest.raises(ParameterError, match="identifies users"):
+        play(agent, anonymous, [0], 1)
+    with pytest.raises(ParameterError, match="max_rounds_per_user"):
+        make_agent(name, max_rounds_per_user=0)
+
+
+def test_parameters_are_checked():
+    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"contrast": 1.5}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
-            make_agent("one-pass-linear", **bad)
+            make_agent("one-pass-linear-joint", **bad)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_an_impossible_action_is_refused(unit):
+@pytest.mark.parametrize("name", NAMES)
+def test_an_impossible_action_is_refused(name):
     problem = problem_of(50, **USERS)
-    agent = begin(problem, [0, 1], Budget.zcdp(1.0), unit=unit)
+    agent = begin(problem, [0, 1], Budget.zcdp(1.0), name)
     instance = problem.instance([0, 1])
     context = instance.context()
     feedback = instance.respond(agent.act(context)).feedback
@@ -399,22 +464,6 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
     """With the releases held fixed, other contexts and rewards change no later action."""
     problem = problem_of(300)
     seeds = [4, 5]
-
-    class Fixed:
-        event = clipped_count = None
-
-        def __init__(self, releases):
-            self.rounds, self.releases = 0, releases
-
-        def add(self, records, directions=None):
-            self.rounds += 1
-
-        def release(self):
-            return self.releases[self.rounds - 1][0]
-
-        @property
-        def noise_std(self):
-            return self.releases[self.rounds - 1][1]
 
     def run(agent, scramble):
         rng = np.random.default_rng(0)
@@ -428,28 +477,37 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
                 context = context._replace(features=rng.permuted(context.features, axis=-1))
                 feedback = feedback._replace(reward=rng.random(2))
             agent.observe(context, action, feedback)
-            releases.append((agent.releaser.release(), agent.releaser.noise_std))
+            releases.append(agent.releaser.value.copy())
             if t < 299:
                 instance.advance()
         return np.array(actions), releases
 
-    first = begin(problem, seeds, Budget.zcdp(5.0), unit="user-round")
+    first = begin(problem, seeds, Budget.zcdp(5.0), "one-pass-linear-joint")
     actions, releases = run(first, scramble=False)
     assert first.theta.any()
-    second = begin(problem, seeds, Budget.zcdp(5.0), unit="user-round")
-    second.releaser = Fixed(releases)
+
+    class Fixed(type(first.releaser)):
+        def add(self, records, along=None):
+            self.intake.rounds += 1
+
+        @property
+        def value(self):
+            return releases[self.rounds - 1]
+
+    second = begin(problem, seeds, Budget.zcdp(5.0), "one-pass-linear-joint")
+    second.releaser.__class__ = Fixed
     np.testing.assert_array_equal(run(second, scramble=True)[0], actions)
 
 
 # ------------------------------------------------------------------ how it fares
 
 
-def test_every_unit_learns():
+def test_every_agent_learns():
     rounds, seeds = 3000, range(1_000_500, 1_000_516)
     problem = problem_of(rounds, **USERS)
     chance = play(make_begun("random", problem, seeds), problem, seeds, rounds)[0]
-    for unit in UNITS:
-        agent = begin(problem, seeds, Budget.zcdp(2.0), unit=unit)
+    for name in NAMES:
+        agent = begin(problem, seeds, Budget.zcdp(2.0), name)
         gap = chance - play(agent, problem, seeds, rounds)[0]
         assert gap.mean() > 4 * gap.std(ddof=1) / math.sqrt(len(gap))
 
@@ -460,8 +518,10 @@ def make_begun(name, problem, seeds):
     return agent
 
 
-@pytest.mark.parametrize(("unit", "share"), [("reward", 1.25), ("user-round", 2.5)])
-def test_rewards_need_not_be_centred(unit, share):
+@pytest.mark.parametrize(
+    ("name", "share"), [("one-pass-linear", 1.6), ("one-pass-linear-joint", 2.5)]
+)
+def test_rewards_need_not_be_centred(name, share):
     """Expected rewards squeezed around a level far off the middle are learned from all the same.
 
     With private contexts the level multiplies the noise in the mean of x, so it costs more.
@@ -471,7 +531,7 @@ def test_rewards_need_not_be_centred(unit, share):
     budget = Budget.zcdp(1.0)
 
     def run(level):
-        agent = begin(problem, seeds, budget, unit=unit)
+        agent = begin(problem, seeds, budget, name)
 
         def change(outcome):
             return level + 0.3 * (outcome.expected - 0.5)
@@ -490,6 +550,6 @@ def test_the_releaser_is_a_weighted_sum_that_ships():
     problem = problem_of(100)
     agent = begin(problem, [0], Budget.zcdp(1.0))
     assert isinstance(agent.releaser, WeightedSum)
-    assert agent.clipped_count.tolist() == [0]
+    assert agent.releaser.clipped_count.tolist() == [0]
     play(agent, problem, [0], 100, change=lambda outcome: outcome.expected + 1.0)
-    assert agent.clipped_count[0] > 50
+    assert agent.releaser.clipped_count[0] > 50

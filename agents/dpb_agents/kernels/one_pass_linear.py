@@ -1,0 +1,360 @@
+"""Kernels of one-pass least squares: choices, records, posterior means.
+
+Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
+Features are moved into the unit ball, x / max(1, |x|), as they are read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
+
+ROOT2 = np.sqrt(2.0)
+
+
+@jit
+def _add_clipped(features, b, k, weight, out):
+    """out += weight x / max(1, |x|)."""
+    square = 0.0
+    for j in range(out.shape[0]):
+        x = np.float64(features[b, k, j])
+        square += x * x
+    if square > 1.0:
+        weight /= np.sqrt(square)
+    for j in range(out.shape[0]):
+        out[j] += weight * np.float64(features[b, k, j])
+
+
+@jit
+def best_candidates(features, theta, action):
+    """argmax_k <x_k, theta>; ties to the lower index. features ``(B, m, d)``, theta ``(B, d)``."""
+    B, m, d = features.shape
+    x = np.empty(d)
+    for b in range(B):
+        best = -np.inf
+        action[b] = 0
+        for k in range(m):
+            x[:] = 0.0
+            _add_clipped(features, b, k, 1.0, x)
+            s = 0.0
+            for j in range(d):
+                s += x[j] * theta[b, j]
+            if s > best:
+                best = s
+                action[b] = k
+
+
+@jit
+def directions(features, action, observed, centre, contrast, intercept, phi, out, total):
+    """What a round's reward is regressed on, and the unit vector that it multiplies.
+
+    phi[b] = [x; 1] for the chosen x. With y = x - contrast xbar, xbar the mean of the round's
+    candidates, and z = y - centre, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). Both
+    are 0 where nothing was observed, out[b] also if z = 0.
+
+    Args:
+        features: ``(B, m, d)``.
+        action: ``(B,)``, the chosen candidates.
+        observed: ``(B,)``.
+        centre: ``(B, d)``.
+        contrast: Of xbar.
+        intercept: Value of the constant feature.
+        phi: Output ``(B, d + 1)``.
+        out: Output ``(B, d + 1)``.
+        total: ``(B, d + 1)``, gains [y; 1].
+
+    Returns:
+        0, or 1 + the first replicate whose action is out of range.
+    """
+    B, m, d = features.shape
+    for b in range(B):
+        if action[b] < 0 or action[b] >= m:
+            return b + 1
+    stretch = 1.0 + intercept * intercept
+    for b in range(B):
+        x, z = phi[b], out[b]
+        x[:] = 0.0
+        z[:] = 0.0
+        if not observed[b]:
+            continue
+        _add_clipped(features, b, action[b], 1.0, x[:d])
+        x[d] = 1.0
+        for k in range(m):
+            _add_clipped(features, b, k, -contrast / m, z[:d])
+        square = 0.0
+        for j in range(d):
+            z[j] += x[j]
+            total[b, j] += z[j]
+            z[j] -= centre[b, j]
+            square += z[j] * z[j]
+        total[b, d] += 1.0
+        # NaN goes on to the releaser, which refuses it
+        if square == 0.0:
+            continue
+        for j in range(d):
+            z[j] /= np.sqrt(square * stretch)
+        z[d] = intercept / np.sqrt(stretch)
+    return 0
+
+
+@jit
+def joint_rows(directions, response, weights, rows):
+    """Rows of private rounds: the isometric half of v v', and the response times v.
+
+    Args:
+        directions: v, ``(B, n)``.
+        response: ``(B,)``.
+        weights: Of the half and of the response.
+        rows: Output ``(B, n (n + 1) / 2 + n)``.
+    """
+    B, n = directions.shape
+    for b in range(B):
+        v, row = directions[b], rows[b]
+        column = 0
+        for j in range(n):
+            x = weights[0] * v[j]
+            row[column] = x * v[j]
+            for k in range(j + 1, n):
+                row[column + k - j] = ROOT2 * x * v[k]
+            column += n - j
+            row[n * (n + 1) // 2 + j] = weights[1] * response[b] * v[j]
+
+
+@jit
+def add_products(left, right, out):
+    """out[b] += left[b] right[b]'."""
+    B, m = left.shape
+    for b in range(B):
+        for i in range(m):
+            for j in range(right.shape[1]):
+                out[b, i, j] += left[b, i] * right[b, j]
+
+
+@jit
+def _product(left, right):
+    out = np.zeros((left.shape[0], right.shape[1]))
+    for i in range(left.shape[0]):
+        for k in range(left.shape[1]):
+            x = left[i, k]
+            for j in range(right.shape[1]):
+                out[i, j] += x * right[k, j]
+    return out
+
+
+@jit
+def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
+    """One step of the Kalman filter on (theta, S), S the weighted sum of rewards times z.
+
+    A batch adds weight * sum (<phi, theta> + e) z to S, Var e = spread; then the state is
+    conditioned on release = S + N(0, noise I).
+
+    Args:
+        mean: ``(B, n + m)``, in place.
+        covariance: ``(B, n + m, n + m)``, in place, exactly symmetric.
+        gram: Sum of z phi' over the batch, ``(B, m, n)``.
+        own: Sum of z z', ``(B, m, m)``.
+        weight: Of the batch.
+        spread: Variance of a reward.
+        release: ``(B, m)``.
+        noise: Variance of the release, > 0.
+    """
+    B, m, n = gram.shape
+    lower, gain, error = np.empty((m, m)), np.empty((m, n + m)), np.empty(m)
+    for b in range(B):
+        c, centre = covariance[b], mean[b]
+        g = weight * gram[b]
+        moved = _product(g, c[:n])
+        inner = _product(moved[:, :n], g.T.copy())
+        for i in range(m):
+            for k in range(n):
+                centre[n + i] += g[i, k] * centre[k]
+            for j in range(n):
+                c[n + i, j] += moved[i, j]
+                c[j, n + i] = c[n + i, j]
+            for j in range(i + 1):
+                c[n + i, n + j] += moved[i, n + j] + moved[j, n + i] + inner[i, j]
+                c[n + i, n + j] += weight * weight * spread * own[b, i, j]
+                c[n + j, n + i] = c[n + i, n + j]
+        for i in range(m):
+            lower[i] = c[n + i, n:]
+            lower[i, i] += noise
+        cholesky_one(lower, lower)
+        for i in range(m):
+            error[i] = release[b, i] - centre[n + i]
+            gain[i] = c[n + i]
+            for k in range(i):
+                error[i] -= lower[i, k] * error[k]
+                for j in range(n + m):
+                    gain[i, j] -= lower[i, k] * gain[k, j]
+            error[i] /= lower[i, i]
+            for j in range(n + m):
+                gain[i, j] /= lower[i, i]
+        for i in range(m):
+            for r in range(n + m):
+                centre[r] += error[i] * gain[i, r]
+                for j in range(n + m):
+                    c[r, j] -= gain[i, r] * gain[i, j]
+
+
+@jit
+def shrunken_curvature(half, share, noise, intercept, out):
+    """Estimates H = sum v v' over t rounds, v = [z; b] / sqrt(1 + b^2), |z| = 1, from a noisy half.
+
+    The trace and the constant's entry of H are public. The cross term c of slopes and constant
+    is shrunk by its expected noise, d noise^2 / 2, and obeys Cauchy-Schwarz; the deviation D of
+    the Schur complement from an isotropic matrix is shrunk likewise, by (d (d + 1) / 2 - 1)
+    noise^2 (positive-part James-Stein); then the complement is made positive semidefinite.
+
+    Args:
+        half: Isometric half of H plus N(0, noise^2), ``(n (n + 1) / 2,)``.
+        share: Number of rounds with a record.
+        noise: Standard deviation.
+        intercept: b > 0.
+        out: Output ``(n, n)``.
+
+    Returns:
+        The part of the noise's variance that the shrinkage of D left in it.
+    """
+    n = out.shape[0]
+    d = n - 1
+    column = 0
+    for j in range(n):
+        out[j, j] = half[column]
+        for k in range(j + 1, n):
+            out[j, k] = half[column + k - j] / ROOT2
+            out[k, j] = out[j, k]
+        column += n - j
+    trace = share / (1.0 + intercept * intercept)
+    level = share - trace
+    square = 0.0
+    for j in range(d):
+        square += out[d, j] * out[d, j]
+    kept = 0.0
+    if square > 0.0:
+        kept = max(0.0, 1.0 - 0.5 * d * noise * noise / square)
+        kept = min(kept, np.sqrt(level * trace / square))
+    cross = kept * out[d, :d]
+    slopes = out[:d, :d].copy()
+    rest, middle = trace, 0.0
+    for j in range(d):
+        for k in range(d):
+            slopes[j, k] -= cross[j] * cross[k] / level
+        rest -= cross[j] * cross[j] / level
+        middle += slopes[j, j] / d
+    deviation = 0.0
+    for j in range(d):
+        slopes[j, j] -= middle
+        for k in range(d):
+            deviation += slopes[j, k] * slopes[j, k]
+    left = 0.0
+    if deviation > 0.0:
+        left = max(0.0, 1.0 - (0.5 * d * (d + 1) - 1.0) * noise * noise / deviation)
+    slopes *= left
+    for j in range(d):
+        slopes[j, j] += rest / d
+    if not cholesky_one(slopes, np.empty((d, d))):
+        values, vectors = np.empty(d), np.empty((d, d))
+        eigh_one(slopes, values, vectors)
+        slopes = _product(vectors * np.maximum(values, 0.0), vectors.T.copy())
+    for j in range(d):
+        for k in range(j + 1):
+            out[j, k] = slopes[j, k] + cross[j] * cross[k] / level
+            out[k, j] = out[j, k]
+        out[d, j] = cross[j]
+        out[j, d] = cross[j]
+    out[d, d] = level
+    return left
+
+
+@jit
+def joint_posterior(
+    halves, responses, shares, noise, spread, curvature_noise, response_noise, mean, prior, b, out
+):
+    """Posterior means of t given noisy sums of v v' and of the responses <v, t> + e times v.
+
+    With H from `shrunken_curvature`, u = H t + e, t ~ N(mean, prior) and
+    e ~ N(0, spread H + s^2 I), s^2 the noise of u and what is left of H's, times t:
+    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean).
+
+    Args:
+        halves: Isometric halves, ``(B, n (n + 1) / 2)``.
+        responses: u, ``(B, n)``.
+        shares: Numbers of rounds with a record, ``(B,)``.
+        noise: Standard deviation of `halves`.
+        spread: Variance of a response.
+        curvature_noise: Variance per coordinate of the whole noise of H times t.
+        response_noise: Variance per coordinate of u, > 0.
+        mean: ``(n,)``.
+        prior: ``(n, n)``.
+        b: Value of the constant feature.
+        out: Output ``(B, n)``.
+    """
+    B, n = out.shape
+    h, offset, solution = np.empty((n, n)), np.empty(n), np.empty(n)
+    for r in range(B):
+        left = shrunken_curvature(halves[r], shares[r], noise, b, h)
+        reached = _product(prior, h)
+        covariance = _product(h, reached)
+        for j in range(n):
+            offset[j] = responses[r, j]
+            for k in range(n):
+                covariance[j, k] += spread * h[j, k]
+                offset[j] -= h[j, k] * mean[k]
+            covariance[j, j] += response_noise + left * curvature_noise
+        cholesky_one(covariance, covariance)
+        solve_cholesky_one(covariance, offset, solution)
+        for j in range(n):
+            out[r, j] = mean[j]
+            for k in range(n):
+                out[r, j] += reached[j, k] * solution[k]
+
+
+@jit
+def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
+    """Scales each round's public direction so that its user stays within a lifetime bound.
+
+    With z_s the directions that user had before, the bound is on
+    sum_{s,t} |<z_s, z_t>|, which is at least ||sum_t c_t z_t||^2 for all |c_t| <= 1. Directions
+    that are not admitted become 0.
+
+    Args:
+        users: ``(B,)``, below counts.shape[1].
+        admitted: ``(B,)``.
+        bound: Largest sum, > 0.
+        counts: Rounds kept so far ``(B, U)``, updated.
+        spent: The sums so far ``(B, U)``, updated.
+        kept: Scaled directions ``(B, U, k, m)``, float32, updated.
+        directions: ``(B, m)``, in place.
+    """
+    B, m = directions.shape
+    for b in range(B):
+        u = users[b]
+        row = directions[b]
+        if not admitted[b]:
+            for j in range(m):
+                row[j] = 0.0
+            continue
+        square = 0.0
+        for j in range(m):
+            square += row[j] * row[j]
+        if not square < np.inf:
+            # the releaser refuses it
+            continue
+        cross = 0.0
+        for i in range(counts[b, u]):
+            s = 0.0
+            for j in range(m):
+                s += kept[b, u, i, j] * row[j]
+            cross += abs(s)
+        left = max(0.0, bound - spent[b, u])
+        # the largest w <= 1 with w^2 square + 2 w cross <= left
+        w = 1.0
+        if square + 2.0 * cross > left:
+            w = left / (cross + np.sqrt(cross * cross + square * left))
+        for j in range(m):
+            row[j] *= w
+            kept[b, u, counts[b, u], j] = row[j]
+        counts[b, u] += 1
+        spent[b, u] += w * (w * square + 2.0 * cross)

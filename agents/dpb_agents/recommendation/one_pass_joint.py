@@ -1,0 +1,140 @@
+"""One-pass private least squares for recommendation with private contexts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpb_agents import kernels as zoo
+from dpb_agents.recommendation.one_pass import OnePass
+from dpb_gym import validation
+from dpb_gym.agent import register_agent
+from dpb_gym.problems.base import Array, Context
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Curator
+
+
+@register_agent(
+    "one-pass-linear-joint", supports=["recommendation"], protects=("joint", "user-round")
+)
+class OnePassLinearJoint(OnePass):
+    """`OnePass` where contexts and rewards are private.
+
+    Joint privacy of one user's round, replace-one, against whoever sees every recommendation but
+    her own.
+
+    One row holds both: the isometric half of v v', times w_H, and the reward, scaled to
+    [-1/2, 1/2], times v and w_u. Two rows differ by at most 1, and up to w_H^2 = w_u^2 / 8 the
+    curvature costs the response nothing (docs/agents/one-pass-linear.md). theta is the posterior
+    mean given the releases, combined into one, with the curvature shrunk by its known noise.
+
+    Args:
+        norm: See `OnePass`.
+        prior_mean: See `OnePass`; its length is learnt.
+        intercept: See `OnePass`.
+        contrast: See `OnePass`.
+        start: See `OnePass`.
+        first: See `OnePass`.
+        ratio: See `OnePass`.
+        anytime: See `OnePass`.
+        curvature: w_H^2 / w_u^2, > 0.
+    """
+
+    def __init__(
+        self,
+        norm: float = 1.0,
+        prior_mean: Any = None,
+        intercept: float = 0.35,
+        contrast: float = 0.25,
+        start: int = 20,
+        first: float = 0.07,
+        ratio: float = 1.1,
+        anytime: bool = False,
+        curvature: float = 0.2,
+    ) -> None:
+        super().__init__(norm, prior_mean, intercept, contrast, start, first, ratio, anytime)
+        self.curvature = validation.real("curvature", curvature, 0.0, open_low=True)
+
+    def _open(self, curator: Curator) -> None:
+        B, n = self.theta.shape
+        d, b = n - 1, self.intercept
+        self._weights = joint_weights(self.curvature)
+        # rewards are <v, t>, t = scale [theta; level / b], in units of their range. |x| is at most
+        # 1 and slopes belong to x / |x|, so prior_mean is worth a factor between 0 and 1.
+        self._scale = np.append(np.ones(d), 1.0 / b) * math.sqrt(1.0 + b * b) / self._range
+        known = self._mean * self._scale
+        self._center = 0.5 * known
+        self._prior = np.diag(self._variance * self._scale**2) + np.outer(known, known) / 12.0
+        size = float(np.trace(self._prior[:d, :d]) + (self._center**2).sum())
+        # the noise of H is isometric, so a coordinate of it times t has this mean square
+        self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
+        unit_noise = math.sqrt(1.0 / float(self._weights[1]) ** 2 + self._bent)
+        self._unit_noise = unit_noise * math.sqrt(1.0 + b * b) * self._range
+        self.releaser = curator.weighted_sum(
+            n * (n + 1) // 2 + n,
+            sensitivity=self._reach(),
+            schedule=lambda sigma: self._plan(sigma * self._unit_noise),
+            what="running sums of curvature and response",
+        )
+        self._history: list[Array] = []
+        self._combinations = None
+        if curator.private:
+            schedule, sigma = self.releaser.schedule, self.releaser.sigma
+            self._combinations = schedule.best_weights(sigma * unit_noise, 0.25 / d)
+        self._rows = np.empty((B, n * (n + 1) // 2 + n))
+        self._recorded = np.zeros(B)
+
+    def _reach(self) -> float:
+        """Most that what is protected moves the sums."""
+        return 1.0
+
+    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        response = np.clip(reward / self._range, -0.5, 0.5)
+        zoo.one_pass_linear.joint_rows(self._directions, response, self._weights, self._rows)
+        self.releaser.add(self._rows)
+        # how many rounds yield a record is public but in rejection replay
+        if self.problem.partial_feedback:
+            self._recorded += 1.0 / (self.problem.n_candidates or 1)
+        else:
+            self._recorded += observed
+
+    def _renew(self, batch: int) -> None:
+        n = self.theta.shape[1]
+        sums, std, uneven = self.releaser.value, 0.0, 1.0
+        if self._combinations is not None:
+            self._history.append(sums)
+            weights = self._combinations.weights[batch]
+            sums = np.zeros_like(sums)
+            for weight, release in zip(weights, self._history):
+                sums += weight * release
+            std = self.releaser.sigma * float(self._combinations.std[batch])
+            uneven = float(self._combinations.uneven[batch])
+        curvature, response = (float(w) for w in self._weights)
+        rounds = float(self.releaser.rounds)
+        t = np.empty((len(sums), n))
+        zoo.one_pass_linear.joint_posterior(
+            np.ascontiguousarray(sums[:, :-n]) / curvature,
+            np.ascontiguousarray(sums[:, -n:]) / response,
+            self._recorded,
+            std / curvature,
+            0.25 * uneven,
+            std**2 * self._bent,
+            # exact sums count as all but exact, which keeps the matrices invertible
+            max((std / response) ** 2, 1e-6 * rounds),
+            self._center,
+            self._prior,
+            self.intercept,
+            t,
+        )
+        self.theta = t / self._scale
+
+
+def joint_weights(curvature: float) -> Array:
+    """(w_H, w_u) with w_H^2 = curvature w_u^2 and rows that differ by at most 1."""
+    most = 1.0
+    if curvature > 0.125:
+        most = 2.0 * curvature + 0.5 + 1.0 / (32.0 * curvature)
+    return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most)])
