@@ -8,12 +8,14 @@
 
 from dpb_data import synthetic
 from dpb_data.checking import CheckReport, FileCheck, check
+from dpb_data.choices import ChoiceTable, choices, load_choices
 from dpb_data.expedia import SearchLog, load_searches
 from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture
 from dpb_data.formats import FORMATS, RatingFormat
 from dpb_data.loading import load_ratings, ratings
+from dpb_data.logs import BanditLog, PriceTable, load_open_bandit, prices
 from dpb_data.places import cache_dir, find, path
 from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.table import RatingTable
@@ -21,25 +23,32 @@ from dpb_gym.errors import DataError
 
 __all__ = [
     "FORMATS",
+    "BanditLog",
     "CheckReport",
+    "ChoiceTable",
     "Counts",
     "DataError",
     "DataSet",
     "FileCheck",
     "HotelChoices",
+    "PriceTable",
     "RatingFormat",
     "RatingTable",
     "SearchLog",
     "cache_dir",
     "check",
+    "choices",
     "dataset",
     "datasets",
     "encode_searches",
     "fetch",
     "find",
+    "load_choices",
+    "load_open_bandit",
     "load_ratings",
     "load_searches",
     "path",
+    "prices",
     "ratings",
     "register_dataset",
     "synthetic",

@@ -12,7 +12,7 @@ from typing import Any
 from dpb_data.loading import claimed_dataset, load_with_counts
 from dpb_data.places import Source, existing_path
 from dpb_data.places import path as locate
-from dpb_data.registry import Counts, DataSet, find_dataset
+from dpb_data.registry import LOADERS, Counts, DataSet, find_dataset
 from dpb_gym.errors import DataError, MissingExtraError
 
 _MD5_LINE = re.compile(r"^([0-9a-f]{32})[ *]+(\S+)$", re.MULTILINE)
@@ -119,11 +119,11 @@ def check(name_or_path: str | os.PathLike[str]) -> CheckReport:
 
 def _check_other(known: DataSet) -> CheckReport:
     """Checks what is no rating table by loading it: every value, and how many searches."""
-    from dpb_data.expedia import load_searches
+    import dpb_data
 
     place = "" if known.generated else str(locate(known.name))
     try:
-        notes = (str(load_searches(known.name)),)
+        notes = (str(getattr(dpb_data, LOADERS[known.kind])(known.name)),)
     except DataError as error:
         return CheckReport(known.name, place, known.format, problems=(str(error),))
     return CheckReport(known.name, place, known.format, notes=notes)

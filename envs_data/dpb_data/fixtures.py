@@ -53,7 +53,12 @@ def write_fixture(
     fmt = rating_format(format)
     _require_scale(table, fmt)
     newline = "\r\n" if format == "ml-latest-small" else "\n"
-    files = _jester_files(table, fmt) if fmt.is_jester else _movielens_files(table, fmt, newline)
+    if fmt.name == "kuairec-csv":
+        files = _kuairec_files(table, fmt)
+    else:
+        files = (
+            _jester_files(table, fmt) if fmt.is_jester else _movielens_files(table, fmt, newline)
+        )
     place = Path(folder)
     if zipped:
         archive = place.with_name(place.name + ".zip")
@@ -130,6 +135,16 @@ def _title_lines(titles: dict[int, str], file: str) -> list[str]:
     writer.writerow(["movieId", "title", "genres"])
     writer.writerows([item, title, "Drama"] for item, title in titles.items())
     return buffer.getvalue().splitlines()
+
+
+def _kuairec_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
+    header = "user_id,video_id,play_duration,video_duration,time,date,timestamp,watch_ratio"
+    users, items = table.user_ids[table.users].tolist(), table.item_ids[table.items].tolist()
+    rows = [
+        f"{user},{item},{round(ratio * 10_000)},10000,,,,{ratio!r}"
+        for user, item, ratio in zip(users, items, table.ratings.tolist())
+    ]
+    return {fmt.file: _text([header, *rows], "\n", "ascii")}
 
 
 def _jester_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:

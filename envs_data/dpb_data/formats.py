@@ -79,6 +79,10 @@ FORMATS: dict[str, RatingFormat] = {
             "jester-xls", "Jester as published: the same matrix in an Excel 97 sheet",
             "jester-data-1.xls", "", None, None, (-10.0, 10.0),
         ),
+        RatingFormat(
+            "kuairec-csv", "KuaiRec: small_matrix.csv, header, watch ratios cut at 2",
+            "small_matrix.csv", ",", "user_id,video_id,play_duration", None, (0.0, 2.0),
+        ),
     )
 }  # fmt: skip
 FORMAT_ALIASES = dict.fromkeys(
@@ -118,9 +122,10 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
         return source, wanted or _sniff(source, source.main), source.main
     names = source.names()
     for fmt in FORMATS.values() if wanted is None else (wanted,):
-        if fmt.file in names and not fmt.is_jester:
-            found = fmt if fmt is wanted else _sniff(source, fmt.file)
-            return source, found, fmt.file
+        # KuaiRec's archive keeps its tables one folder deeper.
+        member = next((n for n in names if n in (fmt.file, f"data/{fmt.file}")), None)
+        if member is not None and not fmt.is_jester:
+            return source, fmt if fmt is wanted else _sniff(source, member), member
     matrices = [n for n in names if n.lower().endswith((".xls", ".csv", ".dat", ".data"))]
     if len(matrices) == 1:
         return source, wanted or _sniff(source, matrices[0]), matrices[0]
@@ -153,6 +158,8 @@ def _sniff(source: Source, member: str) -> RatingFormat:
     line = ",".join(fields)
     if fields[0] == "userId":
         return FORMATS["ml-csv"]
+    if fields[:2] == ["user_id", "video_id"]:
+        return FORMATS["kuairec-csv"]
     if "::" in line:
         return _whole_or_half_stars(source)
     if line.count("\t") == 3 or member == "u.data":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,14 @@ from dpb_gym.errors import DataError
 
 Array = NDArray[Any]
 
+MAX_LEVELS = 50
+NULLS = ("", "NULL", "NA")
+_PLAIN = ("integer", "number", "text")
+_FLAGS = {"1": 1, "true": 1, "1.0": 1, "0": 0, "false": 0, "0.0": 0}
+
 
 def take_columns(
-    source: Any, columns: Sequence[Column], *, nulls: Sequence[str] = ("", "NULL", "NA")
+    source: Any, columns: Sequence[Column], *, nulls: Sequence[str] = NULLS
 ) -> tuple[str, dict[str, Array]]:
     """Takes and checks columns by their names.
 
@@ -44,7 +50,10 @@ def take_columns(
         place = existing_path(source)
         name = place.name.split(".")[0]
         if place.suffix.lower() != ".parquet":
-            return name, _from_csv(Source(place), columns, nulls)
+            found = Source(place)
+            if found.main is None:
+                raise DataError(f"{place}: expected the path of a CSV or Parquet file")
+            return name, take_from_csv(found, found.main, columns, nulls)
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -82,19 +91,25 @@ def _require(columns: Sequence[Column], known: Sequence[str], where: str) -> lis
     return [column for column in columns if column.name in known]
 
 
-def _from_csv(source: Source, columns: Sequence[Column], nulls: Sequence[str]) -> dict[str, Array]:
-    if source.main is None:
-        raise DataError(f"{source.path}: expected the path of a CSV or Parquet file")
-    where = source.where(source.main)
-    raw = source.read(source.main)
+def take_from_csv(
+    source: Source,
+    member: str,
+    columns: Sequence[Column],
+    nulls: Sequence[str] = ("", "NULL", "NA"),
+) -> dict[str, Array]:
+    """Takes columns from a CSV member; see `take_columns`."""
+    where = source.where(member)
+    raw = source.read(member)
     line = first_line(raw, where)
     delimiter = max(",;\t", key=line.count)
     names = next(csv.reader([line], delimiter=delimiter))
     taken = _require(columns, names, where)
-    return read_columns(
-        raw, where, taken, [name or f"unnamed {i}" for i, name in enumerate(names)],
+    plain = [c if c.kind in _PLAIN else replace(c, kind="text") for c in taken]
+    read = read_columns(
+        raw, where, plain, [name or f"unnamed {i}" for i, name in enumerate(names)],
         delimiter=delimiter, nulls=nulls, quoted=True,
     )  # fmt: skip
+    return {c.name: _converted(read[c.name], c, where) for c in taken}
 
 
 def _from_frame(
@@ -110,38 +125,98 @@ def _checked(values: Array, column: Column, where: str) -> Array:
     """The values as the column's type, every one checked."""
     if values.ndim != 1 or not len(values):
         raise DataError(f"{where}: expected a column {column.name} with rows")
-    if column.kind == "text":
-        if values.dtype.kind in "iub":
-            return values.astype(np.int64)
-        if values.dtype.kind == "f" and np.array_equal(values, np.rint(values)):
-            return values.astype(np.int64)  # whole, and nothing missing
+    numbers = values.dtype.kind in "iubfM"
+    if column.kind in ("id", "any", "flag") and numbers:
+        whole = values.dtype.kind != "f" or np.array_equal(values, np.rint(values))
+        if column.kind == "flag":
+            column = replace(column, kind="integer", low=0.0, high=1.0)
+        elif column.kind == "any" or whole:
+            column = replace(column, kind="number" if column.kind == "any" else "integer")
+    if column.kind not in ("integer", "number"):
         objects = values.astype(object)
         missing = np.array([value is None or value != value for value in objects])
-        wrong = missing if not column.nullable else np.zeros(len(missing), np.bool_)
-        read: Array = np.array(
-            [None if gone else str(value) for value, gone in zip(objects, missing)], dtype=object
-        )
-    else:
-        if values.dtype.kind == "M":
-            values = values.astype("datetime64[s]").astype(np.int64)
-        try:
-            read = values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{where}: expected {column.name} to be {column.allowed} ({error})"
-            ) from error
-        wrong = column.wrong(read)
-        if column.kind == "integer":
-            wrong |= read != np.rint(read)
-            exact = values.dtype.kind in "iub"
-            with np.errstate(invalid="ignore"):
-                read = values.astype(np.int64) if exact else read.astype(np.int64)
-        elif column.nullable:
-            wrong &= ~np.isnan(read)
-    if wrong.any():
-        row = int(wrong.argmax())
+        if missing.any() and not column.nullable:
+            raise _refusal(column, where, values, missing)
+        text = [None if gone else str(v) for v, gone in zip(objects, missing)]
+        return _converted(np.array(text, dtype=object), column, where)
+    if values.dtype.kind == "M":
+        values = values.astype("datetime64[s]").astype(np.int64)
+    try:
+        read: Array = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"{where}: row {row}: expected {column.name} to be {column.allowed}, found "
-            f"{shorten(str(values[row]))}"
-        )
+            f"{where}: expected {column.name} to be {column.allowed} ({error})"
+        ) from error
+    wrong = column.wrong(read)
+    if column.nullable:
+        wrong &= ~np.isnan(read)
+    if column.kind == "integer":
+        wrong |= read != np.rint(read)
+    if wrong.any():
+        raise _refusal(column, where, values, wrong)
+    if column.kind == "integer":  # not by way of floats: ids may need all their digits
+        return values.astype(np.int64)
     return read
+
+
+def _converted(values: Array, column: Column, where: str) -> Array:
+    """Text as what the column's kind makes of it."""
+    if column.kind == "id":
+        whole = all(v.isascii() and v.isdigit() and len(v) < 19 for v in values)
+        return values.astype(np.int64) if whole else values
+    if column.kind == "flag":
+        found = np.array([_FLAGS.get(str(value).strip().lower(), -1) for value in values])
+        if (found < 0).any():
+            raise _refusal(column, where, values, found < 0)
+        return found
+    if column.kind == "any":
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError):
+            return values
+    return values
+
+
+def _refusal(column: Column, where: str, values: Array, wrong: Array) -> DataError:
+    row = int(wrong.argmax())
+    return DataError(
+        f"{where}: row {row}: expected {column.name} to be {column.allowed}, found "
+        f"{shorten(str(values[row]))}"
+    )
+
+
+def encode_features(columns: Mapping[str, Array], label: str) -> tuple[Array, tuple[str, ...]]:
+    """Numbers as they are, text as one 0/1 feature per level but the first.
+
+    Args:
+        columns: Numbers or text ``(n,)`` by name, at least one.
+        label: How messages name the table.
+
+    Returns:
+        Features ``(n, d)`` and their names, ``"fuel=gasoline"`` for a level.
+
+    Raises:
+        DataError: A value is missing or infinite, or text has more than 50 levels.
+    """
+    features: list[Array] = []
+    names: list[str] = []
+    for name, values in columns.items():
+        if values.dtype.kind in "iuf":
+            if not np.isfinite(values).all():
+                row = int((~np.isfinite(values)).argmax())
+                raise DataError(f"{label}: row {row}: expected {name} to be finite, found none")
+            features.append(values.astype(np.float64))
+            names.append(name)
+            continue
+        levels = sorted({str(value) for value in values})
+        if len(levels) == 1:
+            raise DataError(f"{label}: {name} is {levels[0]!r} in every row: leave it out")
+        if len(levels) > MAX_LEVELS:
+            raise DataError(
+                f"{label}: {name} is text with {len(levels)} values, more than {MAX_LEVELS}: leave "
+                "it out, or group them"
+            )
+        for level in levels[1:]:
+            features.append((values == level).astype(np.float64))
+            names.append(f"{name}={level}")
+    return np.ascontiguousarray(np.column_stack(features)), tuple(names)

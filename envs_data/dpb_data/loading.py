@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_data.formats import RatingFormat, detect
-from dpb_data.frames import take_columns
+from dpb_data.frames import take_columns, take_from_csv
 from dpb_data.jester import read_jester
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.places import path as locate
 from dpb_data.reading import Column, first_line, read_columns, shorten
 from dpb_data.registry import Counts, DataSet, find_dataset
-from dpb_data.table import RatingTable, first_duplicate, renumber
+from dpb_data.table import IntArray, RatingTable, first_duplicate, renumber
 from dpb_data.titles import read_titles
 from dpb_gym.errors import DataError, ParameterError
 
@@ -144,15 +143,15 @@ def ratings(
         )
     low, high = (float(bound) for bound in rating_range)
     columns = [
-        Column(user, kind="text"),
-        Column(item, kind="text"),
+        Column(user, kind="id"),
+        Column(item, kind="id"),
         Column(rating, low, high),
         *([Column(time, kind="integer")] if time is not None else []),
         *([Column(title, kind="text", nullable=True)] if title is not None else []),
     ]
     label, read = take_columns(source, columns)
-    items, item_ids = renumber(item, _as_ids(read[item]))
-    users, user_ids = renumber(user, _as_ids(read[user]))
+    items, item_ids = renumber(item, read[item])
+    users, user_ids = renumber(user, read[user])
     twice = first_duplicate(users, items, len(item_ids))
     if twice is not None:
         raise DataError(
@@ -181,14 +180,6 @@ def _from_mapping(arguments: Mapping[str, Any]) -> RatingTable:
         raise ParameterError(f"data: {error}") from None
 
 
-def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Ids as text, or as integers where all of them are."""
-    if values.dtype.kind == "i":
-        return values
-    plain = all(v.isascii() and v.isdigit() and len(v) < 19 for v in values)
-    return values.astype(np.int64) if plain else values
-
-
 def load_with_counts(
     source: str | os.PathLike[str], *, format: str | None = None, strict: bool = True
 ) -> tuple[Loaded, DataSet | None]:
@@ -211,7 +202,9 @@ def load_with_counts(
     opened, fmt, member = detect(Source(location), format)
     place = location.absolute()
     name = known.name if known else place.name if place.is_dir() else place.stem
-    if fmt.is_jester:
+    if fmt.name == "kuairec-csv":
+        table, titles = _read_kuairec(opened, fmt, member, name), None
+    elif fmt.is_jester:
         table, titles = read_jester(opened, fmt, member, name, strict=strict), None
     else:
         table, titles = _read_movielens(opened, fmt, member, name, strict)
@@ -251,6 +244,40 @@ def _check_u_info(source: Source, found: Counts) -> None:
             )
 
 
+def _read_kuairec(source: Source, fmt: RatingFormat, member: str, name: str) -> RatingTable:
+    """Reads KuaiRec's matrix; a rating is the watched share of a video, at most 2."""
+    where = source.where(member)
+    columns = [
+        Column("user_id", 0.0, _LARGEST_ID, kind="integer"),
+        Column("video_id", 0.0, _LARGEST_ID, kind="integer"),
+        Column("watch_ratio", 0.0),
+    ]
+    read = take_from_csv(source, member, columns)
+    users, user_ids = renumber("user_id", read["user_id"])
+    items, item_ids = renumber("video_id", read["video_id"])
+    _require_once(users, items, read["user_id"], read["video_id"], where, 1)
+    ratings = np.minimum(read["watch_ratio"], fmt.rating_range[1])
+    return RatingTable(name, users, items, ratings, None, fmt.rating_range, user_ids, item_ids)
+
+
+def _require_once(
+    users: IntArray,
+    items: IntArray,
+    user_ids: IntArray,
+    item_ids: IntArray,
+    where: str,
+    header: int,
+) -> None:
+    twice = first_duplicate(users, items, int(items.max()) + 1)
+    if twice is not None:
+        a, b = (row + 1 + header for row in twice)
+        raise DataError(
+            f"{where}: line {b}: expected each user to rate an item once, found user "
+            f"{user_ids[twice[0]]} rating item {item_ids[twice[0]]} "
+            f"already in line {a} (were two files joined?)"
+        )
+
+
 def _read_movielens(
     source: Source, fmt: RatingFormat, member: str, name: str, strict: bool
 ) -> tuple[RatingTable, int | None]:
@@ -281,14 +308,7 @@ def _read_movielens(
     del raw
     users, user_ids = renumber("userId", read["userId"])
     items, item_ids = renumber("movieId", read["movieId"])
-    twice = first_duplicate(users, items, len(item_ids))
-    if twice is not None:
-        a, b = (row + 1 + header for row in twice)
-        raise DataError(
-            f"{where}: line {b}: expected each user to rate an item once, found user "
-            f"{read['userId'][twice[0]]} rating item {read['movieId'][twice[0]]} "
-            f"already in line {a} (were two files joined?)"
-        )
+    _require_once(users, items, read["userId"], read["movieId"], where, header)
     titles, catalogue = None, None
     if fmt.titles in source.names():
         known = read_titles(source, fmt, strict=strict)

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from dpb_data.registry import DataSet, dataset, datasets, find_dataset
+from dpb_data.registry import LOADERS, DataSet, dataset, datasets, find_dataset
 from dpb_gym.errors import DataError, unknown_name
 
 DATA_VARIABLE = "DPB_DATA"
@@ -204,7 +204,7 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
     if known.generated:
         raise DataError(
             f"{known.name} is generated on the fly and has no files: "
-            f"load_{known.kind}({known.name!r})"
+            f"{LOADERS[known.kind]}({known.name!r})"
         )
     looked: list[str] = []
     if folder is not None:

@@ -31,7 +31,9 @@ class Column:
         low: Least value.
         high: Largest value; with a limit of infinity, infinity itself is refused.
         step: Values are multiples of it; None for any number.
-        kind: ``"integer"`` (int64), ``"number"`` (float64) or ``"text"`` (objects).
+        kind: ``"integer"`` (int64), ``"number"`` (float64) or ``"text"`` (objects). Only
+            `dpb_data.frames` knows ``"id"`` (int64 where all are whole numbers, else text),
+            ``"flag"`` (0 or 1, true or false) and ``"any"`` (numbers, else text).
         required: Whether every file must have it.
         nullable: Whether single values may be missing (NaN).
         also: One value outside the range that is allowed.
@@ -55,7 +57,8 @@ class Column:
         """What values may be, in words."""
         whole = self.kind == "integer" or self.step == 1.0
         text = "a whole number" if whole else f"a multiple of {self.step:g}" if self.step else ""
-        text = "some text" if self.kind == "text" else text or "a number"
+        other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value"}
+        text = other.get(self.kind) or text or "a number"
         if self.low > -math.inf:
             text += f" from {self.low:.16g}"
         if self.high < math.inf:

@@ -14,6 +14,15 @@ from typing import Any
 from dpb_data import synthetic
 from dpb_gym.errors import ParameterError, unknown_name
 
+LOADERS = {
+    "ratings": "load_ratings",
+    "searches": "load_searches",
+    "choices": "load_choices",
+    "logs": "load_open_bandit",
+    "prices": "prices",
+}
+"""Function of `dpb_data` that loads each kind of data set."""
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -60,8 +69,7 @@ class DataSet:
         terms: Licence in short.
         citation: What a publication that uses it cites.
         homepage: Where its publisher describes it.
-        kind: ``"ratings"`` for everything `load_ratings` reads, ``"searches"`` for what
-            `load_searches` reads.
+        kind: What it holds, a key of `LOADERS`.
         urls: Archives, each a complete copy, tried in turn by `fetch`.
         archive_sha256: SHA-256 of the archive; None where we have not verified one.
         sidecar: Suffix of a check-sum file that the publisher keeps beside the archive
@@ -205,6 +213,22 @@ def _synthetic_searches() -> Any:
     return synthetic_log()
 
 
+def _synthetic_choices() -> Any:
+    from dpb_data.choices import LAYOUTS, choices
+
+    long = LAYOUTS["mode-canada"]
+    return choices(
+        synthetic.mode_canada(), case=long.case, item=long.item, chosen=long.chosen,
+        features=long.features, name="synthetic-mode-canada",
+    )  # fmt: skip
+
+
+def _synthetic_bandit() -> Any:
+    from dpb_data.logs import read_open_bandit
+
+    return read_open_bandit(*synthetic.open_bandit(), "synthetic-open-bandit")
+
+
 for _name, _year, _format, _counts, _files, _aliases in _MOVIELENS:
     _stars = "half" if _format in ("ml-csv", "ml-10m") else "whole"
     register_dataset(
@@ -282,3 +306,33 @@ register_dataset(
         generate=_synthetic_searches,
     )
 )
+register_dataset(
+    DataSet(
+        "kuairec",
+        "KuaiRec, small matrix (2020): 4,676,570 watch ratios of 3,327 videos by 1,411 users",
+        "kuairec-csv",
+        "CC BY-SA 4.0.",
+        "Gao et al. 2022. KuaiRec: A Fully-observed Dataset and Insights for Evaluating "
+        "Recommender Systems. CIKM 2022. https://doi.org/10.1145/3511808.3557220",
+        homepage="https://kuairec.com",
+        counts=Counts(4_676_570, 1_411, 3_327),
+        aliases=("KuaiRec", "KuaiRec 2.0"),
+    )
+)
+register_dataset(
+    DataSet(
+        "synthetic-kuairec",
+        "Generated: watch ratios of 80 videos by 60 users, every pair observed",
+        *_OURS,
+        counts=Counts(4_800, 60, 80),
+        generate=synthetic.kuairec,
+    )
+)
+for _name, _kind, _what, _generate in (
+    ("synthetic-mode-canada", "choices", "600 travel mode choices, as ModeCanada",
+     _synthetic_choices),
+    ("synthetic-open-bandit", "logs", "3,000 logged rounds, as the Open Bandit Dataset",
+     _synthetic_bandit),
+    ("synthetic-loans", "prices", "4,000 quoted loan rates, accepted or not", synthetic.loans),
+):  # fmt: skip
+    register_dataset(DataSet(_name, f"Generated: {_what}", *_OURS, kind=_kind, generate=_generate))

@@ -182,3 +182,97 @@ def _title(index: int, rng: np.random.Generator) -> str:
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ParameterError(message)
+
+
+def kuairec(n_users: int = 60, n_items: int = 80, *, seed: int = 0) -> RatingTable:
+    """Generates a fully observed table of watch ratios, as KuaiRec's small matrix is.
+
+    Every user has watched every video; a rating is the watched share of its length, from 0 to 2
+    (longer is cut), log-normal about a low-rank taste.
+    """
+    _require(n_users >= 2 and n_items >= 2, f"need 2 users and items, not {n_users}, {n_items}")
+    rng = np.random.default_rng([seed, 4])
+    factors, taste, _ = _factors(rng, n_users, n_items, 4)
+    users, items = np.divmod(np.arange(n_users * n_items), n_items)
+    raw = 0.5 * _signal(factors, taste, users, items) + rng.normal(-0.3, 0.4, users.size)
+    ratings = np.round(np.clip(np.exp(raw), 0.0, 2.0), 6)
+    ids = np.cumsum(rng.integers(1, 9, n_items))
+    return RatingTable.from_columns(
+        "synthetic-kuairec", 14 + 3 * users, ids[items], ratings, rating_range=(0.0, 2.0)
+    )
+
+
+def mode_canada(n_sets: int = 600, *, seed: int = 0) -> dict[str, list[object]]:
+    """Generates travel mode choices with the columns of ModeCanada, one row per alternative."""
+    rng = np.random.default_rng([seed, 5])
+    weights = {"cost": -0.03, "ivt": -0.01, "ovt": -0.03, "freq": 0.05}
+    rows: list[list[object]] = []
+    for case in range(1, n_sets + 1):
+        modes = ["train", "air", "bus", "car"][4 - int(rng.integers(2, 5)) :]
+        about = np.column_stack(
+            [rng.uniform(20, 160, len(modes)), rng.uniform(50, 400, len(modes)),
+             rng.uniform(0, 120, len(modes)), rng.integers(0, 20, len(modes))]
+        ).round(2)  # fmt: skip
+        winner = int(np.argmax(about @ list(weights.values()) + rng.gumbel(size=len(modes))))
+        distance, income = int(rng.integers(80, 400)), int(rng.integers(1, 15)) * 5
+        rows += [
+            [case, mode, int(k == winner), distance, *about[k].tolist(), income, 0, len(modes)]
+            for k, mode in enumerate(modes)
+        ]
+    names = ("case", "alt", "choice", "dist", *weights, "income", "urban", "noalt")
+    return dict(zip(names, map(list, zip(*rows))))
+
+
+def loans(n: int = 4_000, *, seed: int = 0) -> dict[str, NDArray[np.generic]]:
+    """Generates quoted loan rates: columns price, bought, amount, term, score, channel.
+
+    Acceptance is a logistic demand curve: fewer accept at a higher rate, fewer still of those
+    with a good score, who have other offers.
+    """
+    rng = np.random.default_rng([seed, 6])
+    amount = np.round(rng.lognormal(9.8, 0.5, n), -2)
+    term = rng.choice(np.array([36, 48, 60, 72]), n)
+    score = np.clip(np.rint(rng.normal(720, 50, n)), 500, 850)
+    rate = np.clip(np.round(11.0 - 0.012 * (score - 500) + rng.normal(0, 1.5, n), 2), 2.5, 12.0)
+    channel = np.where(rng.random(n) < 0.3, "direct", "partner")
+    utility = 3.4 - 0.55 * rate - 0.004 * (score - 720) + 0.3 * (channel == "direct")
+    accepted = (rng.random(n) < 1.0 / (1.0 + np.exp(-utility))).astype(np.int64)
+    return {
+        "price": rate, "bought": accepted, "amount": amount, "term": term, "score": score,
+        "channel": channel,
+    }  # fmt: skip
+
+
+def open_bandit(
+    n: int = 3_000, n_items: int = 12, *, seed: int = 0
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Generates a log and its items with the columns of the Open Bandit Dataset.
+
+    The logging policy is random: every item at every position with probability 1 / n_items.
+    """
+    rng = np.random.default_rng([seed, 7])
+    quality = rng.normal(0.0, 1.0, n_items)
+    item = rng.integers(0, n_items, n)
+    affinity = (rng.random((n, n_items)) < 0.05).astype(np.float64)
+    rate = 1.0 / (1.0 + np.exp(2.8 - 0.6 * quality[item] - 1.5 * affinity[np.arange(n), item]))
+    stamps = np.datetime64("2019-11-24T00:00:03") + 7 * np.arange(n)
+    log = {
+        "timestamp": np.char.add(np.char.replace(stamps.astype(str), "T", " "), "+00:00"),
+        "item_id": item,
+        "position": rng.integers(1, 4, n),
+        "click": (rng.random(n) < rate).astype(np.int64),
+        "propensity_score": np.full(n, 1.0 / n_items),
+        **{f"user_feature_{k}": _codes(rng, n, 3 + k) for k in range(4)},
+        **{f"user-item_affinity_{k}": affinity[:, k] for k in range(n_items)},
+    }
+    items = {
+        "item_id": np.arange(n_items),
+        "item_feature_0": quality,
+        **{f"item_feature_{k}": _codes(rng, n_items, 2 + k) for k in range(1, 4)},
+    }
+    return log, items
+
+
+def _codes(rng: np.random.Generator, n: int, levels: int) -> NDArray[np.str_]:
+    """Hashed levels of a feature, as the data set publishes them."""
+    return np.array([f"{k:032x}" for k in range(levels)])[rng.integers(0, levels, n)]

@@ -132,8 +132,8 @@ def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str, expect
         ({"stars": [1, 2, 11]}, "frame: row 2: expected stars .* from 1 to 10, found '11'"),
         ({"stars": [1.0, np.nan, 2]}, "row 1: expected stars .* found 'nan'"),
         ({"stars": ["1", "x", "2"]}, "expected stars to be a number from 1 to 10"),
-        ({"who": ["a", None, "b"]}, "row 1: expected who to be some text, found 'None'"),
-        ({"who": [1.0, np.nan, 2]}, "row 1: expected who to be some text, found 'nan'"),
+        ({"who": ["a", None, "b"]}, "row 1: expected who to be some id, found 'None'"),
+        ({"who": [1.0, np.nan, 2]}, "row 1: expected who to be some id, found 'nan'"),
         ({"who": []}, "expected a column who with rows"),
     ],
 )

@@ -16,7 +16,8 @@ from dpb_gym.errors import DataError, ParameterError, UnknownNameError
 NAMES = [
     "ml-latest-small", "ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m",
     "jester-1", "jester-2", "jester-3", "synthetic-movielens", "synthetic-jester",
-    "expedia-personalized-sort", "synthetic-expedia",
+    "expedia-personalized-sort", "synthetic-expedia", "kuairec", "synthetic-kuairec",
+    "synthetic-mode-canada", "synthetic-open-bandit", "synthetic-loans",
 ]  # fmt: skip
 
 
@@ -26,7 +27,7 @@ def test_what_is_registered() -> None:
         assert known.description and known.terms and known.citation
         assert known.generated or known.homepage
         if known.kind == "ratings":
-            assert known.generated or (known.urls and known.counts.ratings)
+            assert known.generated or known.counts.ratings
             assert known.generated or known.format in dpb_data.FORMATS
         assert all(url.startswith("https://") for url in known.urls)
         assert all(len(digest) == 64 for digest in known.files.values())
