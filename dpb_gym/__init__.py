@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpb_gym.evaluation.audit import audit
     from dpb_gym.offline import evaluate_offline
     from dpb_gym.privacy import Budget, Guarantee
+    from dpb_gym.problems.kinds import Kind, register_kind
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ _HOMES = {
     "evaluation.audit": ("audit",),
     "offline": ("evaluate_offline",),
     "privacy": ("Budget", "Guarantee"),
+    "problems.kinds": ("Kind", "register_kind"),
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "AgentSpec",
     "Budget",
     "Guarantee",
+    "Kind",
     "Result",
     "SingleAgent",
     "__version__",
@@ -63,6 +66,7 @@ __all__ = [
     "make_problem",
     "register_agent",
     "register_environment",
+    "register_kind",
 ]
 
 

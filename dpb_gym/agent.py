@@ -25,13 +25,14 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, ParameterError, unknown_name
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
+from dpb_gym.problems.kinds import kind_of, kinds
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator
 
 ENTRY_POINT_GROUP = "dpb_gym.agents"
-KINDS = ("assortment", "pricing", "recommendation")
+ANY = "any"
 BUDGET_USES = ("never", "optional", "required")
 
 
@@ -184,25 +185,8 @@ class BatchedSingle(Agent):
         for i, copy in enumerate(self._copies):
             with self._blaming(i, "act"):
                 self._actions.append(copy.act(_lane(context, i)))
-        if self._problem.kind != "assortment":
-            shapes = [np.shape(action) for action in self._actions]
-            if any(shape not in ((), (1,)) for shape in shapes):
-                raise AgentError(
-                    f"{type(self._copies[0]).__name__}.act must return one number, got an array "
-                    f"of shape {max(shapes, key=len)}"
-                )
-            return np.asarray(self._actions).reshape(len(self._copies))
-        assert self._problem.capacity is not None
-        slates = np.full((len(self._copies), self._problem.capacity), -1, np.int64)
-        for i, action in enumerate(self._actions):
-            slate = np.asarray(action)
-            if slate.ndim != 1 or len(slate) > slates.shape[1] or slate.dtype.kind not in "iu":
-                raise AgentError(
-                    f"{type(self._copies[0]).__name__}.act must return at most "
-                    f"{slates.shape[1]} integer item indices, got {action!r}"
-                )
-            slates[i, : len(slate)] = slate
-        return slates
+        name = type(self._copies[0]).__name__
+        return kind_of(self._problem.kind).stack(self._problem, self._actions, name)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         for i, copy in enumerate(self._copies):
@@ -371,7 +355,8 @@ def register_agent(
 
     Args:
         name: Short, lower-case, hyphenated.
-        supports: Problem kinds among assortment, pricing, recommendation.
+        supports: Names of problem kinds (assortment, pricing, recommendation, or one of
+            `dpb_gym.register_kind`), or ``"any"`` for every kind there is.
         protects: Notion and unit of what the agent protects under a budget, e.g.
             ``("central", "reward")``; see `dpb_gym.Guarantee`. None: it takes no budget.
         budget: ``"optional"`` (the default with `protects`: without one its releasers are exact)
@@ -385,9 +370,10 @@ def register_agent(
     """
     if not name or name != name.lower() or any(c.isspace() or c == "_" for c in name):
         raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
-    kinds = (supports,) if isinstance(supports, str) else tuple(supports)
-    if not kinds or any(k not in KINDS for k in kinds):
-        raise AgentError(f"supports must name problems among {', '.join(KINDS)}, got {supports!r}")
+    named = (supports,) if isinstance(supports, str) else tuple(supports)
+    known = (*kinds(), ANY)
+    if not named or any(k not in known for k in named):
+        raise AgentError(f"supports must name problems among {', '.join(known)}, got {supports!r}")
     use = budget or ("never" if protects is None else "optional")
     if use not in BUDGET_USES:
         raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {budget!r}")
@@ -408,7 +394,7 @@ def register_agent(
         spec = AgentSpec(
             name=name,
             entry_point=f"{cls.__module__}:{cls.__qualname__}",
-            supports=kinds,
+            supports=named,
             budget=use,
             protects=protects,
             params=params,
@@ -447,7 +433,7 @@ def _discover() -> None:
 def agent_specs() -> dict[str, AgentSpec]:
     """Returns every registered agent by name, plug-ins included."""
     _discover()
-    return dict(sorted(_REGISTRY.items()))
+    return {name: agent_spec(name) for name in sorted(_REGISTRY)}
 
 
 def agent_spec(name: str, **params: Any) -> AgentSpec:
@@ -460,6 +446,8 @@ def agent_spec(name: str, **params: Any) -> AgentSpec:
     if name not in _REGISTRY:
         raise unknown_name("agent", name, _REGISTRY)
     spec = _REGISTRY[name]
+    if ANY in spec.supports:
+        spec = replace(spec, supports=kinds())
     return replace(spec, params={**spec.params, **params}) if params else spec
 
 

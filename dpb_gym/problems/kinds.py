@@ -82,14 +82,13 @@ class Kind(ABC):
             AgentError: If one of them has the wrong form; `agent` is named.
         """
         shape = self.action_shape(info)
-        size = int(np.prod(shape, dtype=np.int64))
-        wrong = [a for a in actions if np.shape(a) != shape and (shape or np.shape(a) != (1,))]
-        if wrong:
-            wanted = f"an array of shape {shape}" if shape else "one number"
-            raise AgentError(
-                f"{agent}.act must return {wanted}, got an array of shape {np.shape(wrong[0])}"
-            )
-        return np.asarray(actions).reshape((len(actions), *shape) if size != 1 else len(actions))
+        for action in actions:
+            if np.shape(action) != shape and (shape or np.shape(action) != (1,)):
+                wanted = f"an array of shape {shape}" if shape else "one number"
+                raise AgentError(
+                    f"{agent}.act must return {wanted}, got an array of shape {np.shape(action)}"
+                )
+        return np.array([np.reshape(action, shape) for action in actions])
 
     def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
         """What one replicate's round looked like; `action` is None before it is chosen.

@@ -170,3 +170,68 @@ def test_a_broken_plugin_warns_and_harms_nobody(tmp_path):
     done = run(tmp_path, code)
     assert done.stdout.strip() == "True"
     assert "could not load the agents of dpb_broken" in done.stderr and "boom" in done.stderr
+
+
+KIND = """
+import warnings
+import gymnasium as gym
+import numpy as np
+import dpb_gym, dpb_dummy
+from gymnasium.utils.env_checker import check_env
+from dpb_gym.feedback import PrivateResponse, RandomizedResponse
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gym.make("Dummy/Search-v0", horizon=5).unwrapped)
+    one = gym.make("Dummy/Search-v0", horizon=50, render_mode="ansi")
+    many = gym.make_vec("Dummy/Search-v0", num_envs=2, horizon=50)
+    one.reset(seed=4), many.reset(seed=4)
+    clicks = set()
+    for _ in range(50):
+        action = many.action_space.sample()
+        seen, all_seen = one.step(action[0]), many.step(action)
+        assert np.array_equal(seen[0], all_seen[0][0]) and seen[1] == all_seen[1][0]
+        assert seen[4]["choice"] == all_seen[4]["choice"][0]
+        clicks.add(seen[4]["choice"])
+    assert clicks == {-1, 0, 1, 2} and "vector 0" in one.render()
+
+    private = PrivateResponse(gym.make("Dummy/Search-v0"), RandomizedResponse(1.0, 4))
+    private.reset(seed=0)
+    assert private.step([0, 1, 2])[4]["choice"] in clicks
+
+    agents = ["dummy-ranker", "random", "oracle"]
+    result = {}
+    for workers in (1, 2):
+        r = dpb_gym.evaluate("Dummy/Search-v0", agents=agents, horizon=400, replicates=4,
+                             workers=workers, progress=False)
+        result[workers] = {a: r.final_regret(a) for a in agents}
+    assert all(np.array_equal(result[1][a], result[2][a]) for a in agents)
+    learned, chance, best = (result[1][a].mean() for a in agents)
+    assert best == 0.0 < learned < 0.5 * chance, (best, learned, chance)
+    try:
+        dpb_gym.evaluate("Dummy/Search-v0", agents=["lin-ucb"], horizon=9)
+    except dpb_gym.errors.AgentError as error:
+        assert "ranking" in str(error)
+    try:
+        dpb_gym.register_agent("nobody", supports=["rankings"])
+    except dpb_gym.errors.AgentError as error:
+        assert "ranking" in str(error)
+    print("played", sorted(s.name for s in dpb_gym.agent_specs().values()
+                           if "ranking" in s.supports))
+"""
+
+
+def test_a_new_kind_of_problem_needs_no_line_of_the_library(installed, tmp_path):
+    """Environment, vector, rendering, private feedback, yardsticks, workers: all ask the kind."""
+    script = tmp_path / "kind.py"
+    script.write_text(KIND)
+    path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "played ['dummy-ranker', 'oracle', 'random']"

@@ -9,7 +9,7 @@ from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInf
 from dpb_gym.streams import AgentStreams
 
 
-@register_agent("oracle", supports=["assortment", "pricing", "recommendation"], uses_oracle=True)
+@register_agent("oracle", supports="any", uses_oracle=True)
 class OraclePolicy(Agent):
     """Plays the best action in every round; it reads the environment's hidden state.
 

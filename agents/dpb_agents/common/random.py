@@ -9,7 +9,7 @@ from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams
 
 
-@register_agent("random", supports=["assortment", "pricing", "recommendation"])
+@register_agent("random", supports="any")
 class RandomPolicy(Agent):
     """Uniformly random slates of K items, prices or candidates; learns nothing.
 

@@ -52,6 +52,13 @@ def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
         problem: What is known of the problem.
         unit: What the claim protects.
     """
+    makers = {
+        "assortment": _assortment,
+        "pricing": _pricing,
+        "recommendation": _recommendation,
+    }
+    if problem.kind not in makers:
+        raise ParameterError(f"audits know worlds of {', '.join(makers)}, not of {problem.kind}")
     if unit in ("reward", "user-rewards"):
         low, high = response_range(problem)
         features = None
@@ -61,11 +68,6 @@ def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
             features = np.tile(_unit(problem.dim), (m, 1)).astype(np.float32)
         name = f"response {low:g} or {high:g}"
         return [Pair(name, World(features, low), World(features, high))]
-    makers = {
-        "assortment": _assortment,
-        "pricing": _pricing,
-        "recommendation": _recommendation,
-    }
     return makers[problem.kind](problem)
 
 

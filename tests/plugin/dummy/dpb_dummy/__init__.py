@@ -9,3 +9,6 @@ class First(dpb_gym.SingleAgent):
 
     def act(self, context):
         return 0 if self.problem.kind == "recommendation" else 0.5
+
+
+from dpb_dummy import ranking  # noqa: E402, F401
