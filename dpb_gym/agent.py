@@ -29,7 +29,7 @@ from dpb_gym.problems.kinds import kind_of, kinds
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Curator
+    from dpb_gym.privacy import Budget, Curator, NoiseSource
 
 ENTRY_POINT_GROUP = "dpb_gym.agents"
 ANY = "any"
@@ -57,7 +57,7 @@ class Agent(ABC):
         streams: AgentStreams,
         budget: Budget | None = None,
         *,
-        noise: str = "seeded",
+        noise: str | NoiseSource = "seeded",
     ) -> None:
         """Makes the curator, begins, and has the curator calibrate and charge every plan.
 
@@ -65,18 +65,25 @@ class Agent(ABC):
             problem: What is known of the problem.
             streams: Random streams of the replicates.
             budget: What may be spent; None: exact releases.
-            noise: ``"seeded"``, a simulation whose noise the seed reveals, or ``"system"``.
+            noise: ``"seeded"``, a simulation whose noise the seed reveals, or ``"system"``; or a
+                source of the caller's.
 
         Raises:
             BudgetError: If the agent makes no releaser although there is a budget.
         """
         from dpb_gym.privacy import Curator, NoiseSource
 
-        validation.choice("noise", noise, ("seeded", "system"))
+        if isinstance(noise, str):
+            validation.choice("noise", noise, ("seeded", "system"))
+        if budget is not None and self.protects is None:
+            raise AgentError(
+                f"{type(self).__name__} gets a budget but does not say what it protects: "
+                "register_agent(..., protects=('central', 'reward')), or set the attribute"
+            )
         self.curator = Curator(
             budget,
             self.protects or ("central", "reward"),
-            noise="system" if noise == "system" else NoiseSource(streams.noise),
+            noise=NoiseSource(streams.noise) if noise == "seeded" else noise,
             replicates=streams.replicates,
             horizon=problem.horizon,
         )
@@ -289,13 +296,7 @@ class AgentSpec:
             seeds: Seeds of the replicates.
             budget: What the agent may spend.
         """
-        arguments = dict(self.params)
-        with suppress(AgentError, TypeError, ValueError):  # agents made by a function of the user's
-            bound = inspect.signature(self.load()).bind(**self.params)
-            bound.apply_defaults()  # a parameter that is written out is the same agent
-            arguments = dict(bound.arguments)
-        parts = [self.name, arguments, str(budget)]
-        return AgentStreams(seeds, json.dumps(parts, sort_keys=True, default=repr))
+        return agent_streams(self.name, self.load(), self.params, budget, seeds)
 
     def make(self, **params: Any) -> Agent:
         """Makes the agent with `params` over the spec's own.
@@ -303,20 +304,60 @@ class AgentSpec:
         Raises:
             ParameterError: If a parameter is unknown or invalid.
         """
-        cls = self.load()
-        merged = {**self.params, **params}
-        check_parameters(self.name, cls, merged)
-        agent: Agent
-        if issubclass(cls, SingleAgent):
-            single = cls
-            protects = single(**merged).protects
-            agent = BatchedSingle(partial(single, **merged))
-            agent.protects = protects
-        else:
-            agent = cls(**merged)
-        if agent.protects is None:
-            agent.protects = self.protects
-        return agent
+        return build_agent(self.name, self.load(), {**self.params, **params}, self.protects)
+
+
+def build_agent(
+    name: str,
+    maker: Callable[..., Any],
+    params: Mapping[str, Any],
+    protects: tuple[str, str] | None = None,
+) -> Agent:
+    """Makes an agent, batched if it is written for one stream.
+
+    Args:
+        name: For messages.
+        maker: A class, or a function that makes an agent.
+        params: Keyword arguments.
+        protects: What it protects if it does not say so itself.
+
+    Raises:
+        ParameterError: If a parameter is unknown or invalid.
+        AgentError: If `maker` does not make an agent.
+    """
+    if inspect.isclass(maker):
+        check_parameters(name, maker, params)
+    made = maker(**params)
+    if isinstance(made, SingleAgent):
+        agent: Agent = BatchedSingle(partial(maker, **params))
+        agent.protects = made.protects
+    elif isinstance(made, Agent):
+        agent = made
+    else:
+        raise AgentError(
+            f"agent {name!r}: {maker!r} made a {type(made).__name__}, which derives neither from "
+            "Agent nor from SingleAgent"
+        )
+    if agent.protects is None:
+        agent.protects = protects
+    return agent
+
+
+def agent_streams(
+    name: str,
+    maker: Callable[..., Any],
+    params: Mapping[str, Any],
+    budget: Budget | None,
+    seeds: Sequence[int],
+) -> AgentStreams:
+    """The random streams of an agent: keyed by seed and by name, parameters and budget."""
+    arguments = dict(params)
+    with suppress(TypeError, ValueError):  # functions may not tell their parameters
+        bound = inspect.signature(maker).bind(**params)
+        bound.apply_defaults()  # a parameter that is written out is the same agent
+        arguments = dict(bound.arguments)
+    parts = [name, arguments, str(budget)]
+    return AgentStreams(seeds, json.dumps(parts, sort_keys=True, default=repr))
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:

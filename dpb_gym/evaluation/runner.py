@@ -97,7 +97,7 @@ def _begin(runner: _Runner, problem: Problem, instance: Instance) -> None:
     check_supported(run.spec, problem.info, run.budget)
     if run.spec.uses_oracle:
         runner.agent.attach(instance)
-    runner.agent.set_up(problem.info, run.spec.streams(instance.seeds, run.budget), run.budget)
+    runner.agent.set_up(problem.info, run.streams(instance.seeds), run.budget)
 
 
 def _rounds(

@@ -12,7 +12,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -35,10 +35,9 @@ from pydantic import (
 from dpb_gym.agent import (
     Agent,
     AgentSpec,
-    BatchedSingle,
-    SingleAgent,
     agent_spec,
-    check_parameters,
+    agent_streams,
+    build_agent,
 )
 from dpb_gym.envs.catalogue import ENVIRONMENTS, environment, make_problem
 from dpb_gym.errors import (
@@ -51,6 +50,7 @@ from dpb_gym.errors import (
 )
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
+from dpb_gym.streams import AgentStreams
 
 ALGORITHM_VERSION = 2
 """Raised whenever a change of the package changes any stored number."""
@@ -374,20 +374,12 @@ class AgentRun(Spec):
             ParameterError: If a parameter is unknown or invalid.
             AgentError: If the maker does not make an agent.
         """
-        maker, params = self.maker, self.params
-        if inspect.isclass(maker):
-            check_parameters(self.name, maker, params)
-            if issubclass(maker, SingleAgent):
-                return BatchedSingle(lambda: maker(**params))
-        made = maker(**params)
-        if isinstance(made, SingleAgent):
-            return BatchedSingle(lambda: maker(**params))
-        if isinstance(made, Agent):
-            return made
-        raise AgentError(
-            f"agent {self.label!r}: {maker!r} made a {type(made).__name__}, "
-            "which derives neither from Agent nor from SingleAgent"
-        )
+        protects = None if self.spec is None else self.spec.protects
+        return build_agent(self.label, self.maker, self.params, protects)
+
+    def streams(self, seeds: Sequence[int]) -> AgentStreams:
+        """The random streams of the agent on these replicates."""
+        return agent_streams(self.name, self.maker, self.params, self.budget, seeds)
 
 
 @lru_cache(maxsize=256)

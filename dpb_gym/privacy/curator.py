@@ -89,7 +89,7 @@ class Curator:
         self.releasers: list[Releaser] = []
         self._shares: list[float | None] = []
         self._sealed = False
-        self._parts: list[Curator] = []
+        self.parts: list[Curator] = []
 
     @property
     def private(self) -> bool:
@@ -181,7 +181,7 @@ class Curator:
         if self._sealed:
             return
         self._sealed = True
-        for part in self._parts:
+        for part in self.parts:
             part.seal()
         if self.budget is None:
             for releaser in self.releasers:
@@ -257,7 +257,7 @@ class Curator:
         if self.budget is None:
             return None
         self.seal()
-        parts = [part.guarantee for part in self._parts]
+        parts = [part.guarantee for part in self.parts]
         if parts and not self.releasers:
             return max(
                 (part for part in parts if part is not None),
@@ -288,7 +288,7 @@ class Curator:
         Its guarantee counts into this one's.
         """
         part = _SingleCurator(self, replicate)
-        self._parts.append(part)
+        self.parts.append(part)
         return part
 
 

@@ -63,9 +63,13 @@ class NoiseSource:
         """Standard normals of shape ``(B, *shape)``, row i drawn from generator i."""
         tail = (shape,) if isinstance(shape, int) else tuple(shape)
         out = np.empty((self.replicates, *tail))
-        for i, generator in enumerate(self.generators):
-            out[i] = generator.standard_normal(tail)
+        for i in range(self.replicates):
+            self.fill(i, out[i : i + 1])
         return out
+
+    def fill(self, replicate: int, out: FloatArray) -> None:
+        """Fills `out` with standard normals from the replicate's generator."""
+        self.generators[replicate].standard_normal(out=out)
 
     def uniform(self) -> FloatArray:
         """One uniform number on [0, 1) per replicate, ``(B,)``."""
@@ -83,10 +87,35 @@ class NoiseSource:
         """An independent noise source, its seeds drawn from these generators."""
         words = [generator.integers(0, 2**64, 4, dtype=np.uint64) for generator in self.generators]
         seeds = [np.random.SeedSequence([int(word) for word in row]) for row in words]
-        return NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in seeds])
+        return self._like([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in seeds])
+
+    def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
+        return NoiseSource(generators)
 
     def use_grid(self, intake: Intake) -> None:
         """Prepares noise on the intake's grid; continuous noise needs none."""
+
+
+class QuietNoise(NoiseSource):
+    """Noise of `factor` times the standard deviation that is charged: for audits of audits.
+
+    What is released with it has no guarantee; a run with it shows whether an audit would notice.
+
+    Args:
+        generators: See `NoiseSource`.
+        factor: Factor of the standard deviation.
+    """
+
+    def __init__(self, generators: Sequence[np.random.Generator], factor: float) -> None:
+        super().__init__(generators)
+        self.factor = factor
+
+    def fill(self, replicate: int, out: FloatArray) -> None:
+        super().fill(replicate, out)
+        out *= self.factor
+
+    def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
+        return QuietNoise(generators, self.factor)
 
 
 class SystemNoise(NoiseSource):
@@ -194,8 +223,8 @@ class NormalStream:
             if self._std:
                 self.block[:, 0] = self._source.gaussian(self._std, self.width)
             else:
-                for row, generator in zip(self.block, self._source.generators):
-                    generator.standard_normal(out=row)
+                for i, row in enumerate(self.block):
+                    self._source.fill(i, row)
             self.position = 0
         self.position += 1
         return self.position - 1
@@ -206,6 +235,6 @@ class NormalStream:
         rest = self.block[:, self.position :][:, :steps]
         out[:, : rest.shape[1]] = rest
         self.position += rest.shape[1]
-        for row, generator in zip(out, self._source.generators):
-            generator.standard_normal(out=row[rest.shape[1] :])
+        for i, row in enumerate(out):
+            self._source.fill(i, row[rest.shape[1] :])
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_agents.assortment.records import ChoiceMLE
@@ -59,6 +60,9 @@ class DPMNL(MNLPolicy):
         growth: Factor by which det V must grow between two updates.
         samples: Draws per round of rule ``"ts"``; by Oh & Iyengar's formula by default.
     """
+
+    # one MLE with all of its share, on enough records to be driven far
+    audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
+from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, Minimiser
 
@@ -130,3 +131,13 @@ class ChoiceMLE(Minimiser):
             self._norm,
         )
         return self._theta, self._norm
+
+    def derivatives(self, theta: Array) -> tuple[Array, Array]:
+        records, (B, d) = self.records, theta.shape
+        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        stored = (records.x, records.offered, records.chosen)
+        first, due = np.zeros(B, np.int64), np.ones(B, bool)
+        terms = (theta, loss, gradient, hessian)
+        kernels.mnl.add_choices(*stored, first, records.count, due, *terms)
+        lower = np.tril(hessian)
+        return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)

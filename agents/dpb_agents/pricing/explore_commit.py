@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class ExploreCommit(_Exact):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    # enough records to be driven far
+    audit_params: ClassVar[dict[str, Any]] = {"explore": 512}
 
     def __init__(
         self, explore: int | None = None, ridge: float = 1.0, demand_bound: float = 3.0

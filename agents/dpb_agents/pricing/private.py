@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,9 @@ class PrivatePricing(GLMPolicy):
     Raises:
         ParameterError: If a parameter is out of range, or belongs to the other calibration.
     """
+
+    # one MLE with all of its share, on enough records to be driven far
+    audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
 
     def __init__(
         self,

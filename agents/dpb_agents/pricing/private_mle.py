@@ -89,6 +89,15 @@ class PrivateMLE(Minimiser):
             self._search_sphere(int(b), ridge)
         return self._theta, self._norm
 
+    def derivatives(self, theta: Array) -> tuple[Array, Array]:
+        records, (B, d) = self.records, theta.shape
+        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        stored = (records.features, records.price, records.demand, records.unit, records.count)
+        known = (self._model, self._demand.zeta, np.ones(B, bool))
+        zoo.demand.add_demands(*stored, *known, theta, loss, gradient, hessian)
+        lower = np.tril(hessian)
+        return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
+
     def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
         records = self.records
         zoo.demand.newton(

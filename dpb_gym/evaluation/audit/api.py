@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,15 +12,15 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent, SingleAgent, agent_spec, check_supported
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.evaluation.audit.interference import interferes
 from dpb_gym.evaluation.audit.lockstep import Observed, play
-from dpb_gym.evaluation.audit.taps import is_releaser
 from dpb_gym.evaluation.audit.worlds import Pair, pairs_for
 from dpb_gym.evaluation.plan import read_agents
 from dpb_gym.evaluation.spec import AgentRun
-from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs
-from dpb_gym.privacy.audit.report import AuditReport
+from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
+from dpb_gym.privacy.audit.report import PASS, AuditReport
 from dpb_gym.problems.base import Problem
-from dpb_gym.streams import check_seed
+from dpb_gym.streams import AgentStreams, check_seed
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
@@ -34,6 +35,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 PILOT_RUNS = 16
 SHORTEST, LONGEST = 32, 2048
+CONTROL = 1.0 / 3.0  # of the noise: what an audit with power must notice
 
 
 def audit(
@@ -52,10 +54,12 @@ def audit(
     """Runs an agent on two neighbouring worlds and bounds its privacy loss from below.
 
     One customer (or all rounds of one user, if that is what is claimed) is exchanged; all
-    others, their contexts and their potential outcomes, are frozen. The attacker sees every
-    action but the target's own (in claims of notion ``"central"`` that one too), and what the
-    agent's releasers give out, or the message that the target sends. A linear discriminant
-    on all of that is the attack; see `docs/audit.md`.
+    others, their contexts and their potential outcomes, are frozen. The attack is the exact
+    likelihood ratio of everything that the curator's releasers give out; where their law is not
+    known, a linear discriminant on the actions, or on the message of a local claim. Then two
+    controls: the same run with other raw feedback and the releases held fixed must act the same,
+    and the same audit with a third of the noise must fail, or it has no power; see
+    `docs/audit.md`.
 
     Audit at a budget at which there is something to see (rho 0.5 to 2), not at the tiny one of
     a deployment: noise is calibrated by the same code.
@@ -65,7 +69,8 @@ def audit(
         budget: What the agent may spend; None for a non-private agent, which has no claim.
         runs: Runs in each world, at least 50; 2000 see a noise variance half as large as it
             should be.
-        params: Parameters of the agent.
+        params: Parameters of the agent, over those that its class names in ``audit_params``: the
+            same code at a size at which a few hundred rounds exercise all of it.
         env_id: Environment; by default a small one of the agent's kind.
         env_kwargs: Its parameters, over the small ones.
         horizon: Rounds; by default as few as the agent needs until every releaser has released.
@@ -75,7 +80,8 @@ def audit(
         confidence: Joint confidence of all bounds.
 
     Returns:
-        The report; ``report.verdict`` is ``"PASS"``, ``"FAIL"`` or ``"NO CLAIM"``.
+        The report; ``report.verdict`` is ``"PASS"``, ``"FAIL"``, ``"READS RAW DATA"``,
+        ``"NO POWER"`` or ``"NO CLAIM"``.
 
     Raises:
         UnknownNameError: If the agent or environment is not registered.
@@ -94,6 +100,11 @@ def audit(
     confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
     (run,) = read_agents([(agent, budget, dict(params or {}))], kind)
+    telling = {
+        k: v for k, v in getattr(run.maker, "audit_params", {}).items() if k not in run.params
+    }
+    if telling:
+        (run,) = read_agents([(agent, budget, {**telling, **(params or {})})], kind)
     if run.spec.uses_oracle:
         raise AgentError(f"agent {run.spec.name!r} sees the truth: there is nothing to audit")
     fixed = horizon if horizon is not None else kwargs.pop("horizon", None)
@@ -105,30 +116,47 @@ def audit(
 
     check_supported(run.spec, problem(fixed or SHORTEST).info, run.budget)
     rounds, chosen, targets = _pilot(run, problem, fixed, pair, seed)
-    observed = play(
-        run,
-        problem(rounds),
-        chosen,
-        targets,
-        runs=runs,
-        customers=seed,
-        first_seed=_seeds(seed, 1),
-    )
-    views = {"releases": observed.releases, "actions": observed.actions}
-    views = {name: view for name, view in views.items() if view.shape[1]}
-    return audit_outputs(
-        {name: view[:runs] for name, view in views.items()},
-        {name: view[runs:] for name, view in views.items()},
-        observed.guarantee,
-        subject=run.title if run.budget is None else f"{run.label} at {run.budget}",
-        confidence=confidence,
-        details={
-            "worlds": chosen.name,
-            "rounds": f"{rounds} of {small}, target in round {targets[0]}"
-            + (f" to {targets[-1]}" if len(targets) > 1 else ""),
-            "boundary": _boundary(observed),
-        },
-    )
+
+    def report(factor: float) -> AuditReport:
+        observed = play(
+            run,
+            problem(rounds),
+            chosen,
+            targets,
+            runs=runs,
+            customers=seed,
+            first_seed=_seeds(seed, 1),
+            factor=factor,
+        )
+        said: dict[str, Any] = {
+            "subject": run.title if run.budget is None else f"{run.label} at {run.budget}",
+            "confidence": confidence,
+            "details": {
+                "worlds": chosen.name,
+                "rounds": f"{rounds} of {small}, target in round {targets[0]}"
+                + (f" to {targets[-1]}" if len(targets) > 1 else ""),
+                "boundary": observed.boundary,
+            },
+        }
+        if observed.scores is not None and observed.guarantee is not None:
+            return audit_scores(
+                observed.scores[:runs], observed.scores[runs:], observed.guarantee, **said
+            )
+        return audit_outputs(
+            {name: view[:runs] for name, view in observed.views.items()},
+            {name: view[runs:] for name, view in observed.views.items()},
+            observed.guarantee,
+            **said,
+        )
+
+    found = report(1.0)
+    if found.verdict != PASS:
+        return found
+    raw = interferes(run, problem(rounds), _seeds(seed, 1))
+    if raw is not None:
+        details = {**found.details, "raw data": f"reach the action of round {raw}"}
+        return replace(found, interference=True, details=details)
+    return replace(found, control=report(CONTROL).verdict)
 
 
 def _setting(
@@ -173,23 +201,22 @@ def _pilot(
     candidates = [pair] if pair is not None else pairs_for(problem(rounds).info, unit)
     while True:
         targets = _targets(problem(rounds), unit, seed)
-        taps = trial(candidates[0], targets).taps
-        quiet = [tap for tap in taps if not tap.calls]
+        quiet = trial(candidates[0], targets).quiet
         if not quiet or fixed is not None or rounds >= LONGEST:
             break
         rounds *= 2
-    if len(candidates) == 1:
-        return rounds, candidates[0], targets
-    power = [_power(trial(candidate, targets)) for candidate in candidates]
-    return rounds, candidates[int(np.argmax(power))], targets
+    places = [targets] if len(targets) > 1 else [[t] for t in sorted({1, rounds // 8, rounds // 2})]
+    options = [(candidate, place) for candidate in candidates for place in places if place[0]]
+    if len(options) == 1:
+        return rounds, *options[0]
+    power = [_power(trial(*option)) for option in options]
+    return rounds, *options[int(np.argmax(power))]
 
 
 def _claim(run: AgentRun, problem: Problem, seed: int) -> Guarantee | None:
-    from dpb_gym.streams import AgentStreams
-
     agent = run.make()
-    agent.begin(problem.info, AgentStreams([_seeds(seed, 0)]), run.budget)
-    return agent.guarantee
+    agent.set_up(problem.info, AgentStreams([_seeds(seed, 0)]), run.budget)
+    return agent.curator.guarantee
 
 
 def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
@@ -209,25 +236,8 @@ def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
 
 
 def _power(observed: Observed) -> float:
-    """Sum of squared mu that the pair attains at the releasers that are known sums."""
-    total = 0.0
-    for tap in observed.taps:
-        found = tap.attained
-        if found is not None:
-            total += (tap.mu * min(1.0, found[0] / found[1])) ** 2
-    return total
-
-
-def _boundary(observed: Observed) -> str:
-    if not observed.taps:
-        return "no releaser found: actions only"
-    parts = []
-    for tap in observed.taps:
-        name = tap.name.rpartition(".")[2].lstrip("_")
-        found = tap.attained
-        share = "" if found is None else f", {100 * found[0] / found[1]:.0f}% of its sensitivity"
-        unit = "release" if is_releaser(tap.thing) else "message"
-        times = f"{tap.calls} {unit}{'' if tap.calls == 1 else 's'}"
-        kind = getattr(tap.thing, "kind", type(tap.thing).__name__)
-        parts.append(f"{name} ({kind}, {times}{share})")
-    return "; ".join(parts)
+    """How far apart the two worlds are: mean difference of the likelihood ratios."""
+    if observed.scores is None:
+        return 0.0
+    half = len(observed.scores) // 2
+    return float(np.nan_to_num(observed.scores[half:].mean() - observed.scores[:half].mean()))

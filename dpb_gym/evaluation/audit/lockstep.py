@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
-from dpb_gym.evaluation.audit.taps import MOST_TAPS, Gradient, Tap, boundary, spread
+from dpb_gym.agent import Agent
+from dpb_gym.evaluation.audit.transcript import MessageTap, Tap, can_tap, spread
 from dpb_gym.evaluation.audit.worlds import Pair, World, answer, check_pair
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import Guarantee
+from dpb_gym.privacy.noise import QuietNoise
+from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
 from dpb_gym.streams import AgentStreams
 
@@ -25,16 +29,19 @@ class Observed:
     """What the attacker sees of all runs, the first world's first.
 
     Attributes:
-        guarantee: What the agent claims at the end.
-        releases: Numbers at the privacy boundary ``(2 runs, p)``.
-        actions: Numbers of the actions ``(2 runs, q)``.
-        taps: The taps, for their statistics.
+        guarantee: What the agent's curator says; None without a budget.
+        scores: Log-likelihood ratio of all releases ``(2 runs,)``; None if some releaser's law
+            is not known here, or the claim is local.
+        views: Numbers of the actions and of messages ``(2 runs, q)``, by name.
+        quiet: Releasers that never released.
+        boundary: What was released, in words.
     """
 
     guarantee: Guarantee | None
-    releases: Array
-    actions: Array
-    taps: list[Tap]
+    scores: Array | None
+    views: dict[str, Array]
+    quiet: int
+    boundary: str
 
 
 def play(
@@ -46,6 +53,7 @@ def play(
     runs: int,
     customers: int,
     first_seed: int,
+    factor: float = 1.0,
 ) -> Observed:
     """Runs an agent on two neighbouring worlds, `runs` times each, as one batch.
 
@@ -56,32 +64,32 @@ def play(
         run: The agent and its budget.
         problem: The problem; its horizon is played to the end.
         pair: Who the target is in either world.
-        targets: Her rounds, ascending; the first of them is the agent's first sight of her.
+        targets: Her rounds, ascending.
         runs: Runs in each world.
         customers: Seed of the customers.
         first_seed: Seeds of the agent are this one and the following.
+        factor: Of the standard deviation of all noise; below 1 for a control that must fail.
     """
-    info = problem.info
     agent = run.make()
-    agent.begin(info, AgentStreams(range(first_seed, first_seed + 2 * runs)), run.budget)
-    things = boundary(agent)
-    taps = [Tap(name, thing, runs) for name, thing in things] if len(things) <= MOST_TAPS else []
+    streams = AgentStreams(range(first_seed, first_seed + 2 * runs), "audit")
+    agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
+    taps, messages = _taps(agent, runs, factor)
     instance = problem.instance([customers])
     check_pair(pair, instance.context().features.shape[1:])
     hidden = {name: np.repeat(value, 2 * runs, axis=0) for name, value in instance.hidden.items()}
     seen: list[Array] = []
-    history = _History(problem, runs)
-    for tap in taps:
-        tap.others_gradient = history.gradient
+    central = agent.curator.ledger.notion == "central"
     released_at = 0
+    flat = [tap for lane in taps for tap in lane]
     for t in range(1, problem.horizon + 1):
-        round_ = _tiled(instance.round(), 2 * runs)
+        drawn = _tiled(instance.round(), 2 * runs)
         target = t in targets
+        if target and flat:
+            _elsewhere(agent, flat, problem, pair, drawn, runs)
         worlds = (pair.first, pair.second) if target else _others(pair, t)
-        if worlds:
-            round_ = _exchanged(round_, worlds, runs)
-        for tap in taps:
-            tap.target = target
+        round_ = _exchanged(drawn, worlds, runs) if worlds else drawn
+        for message in messages:
+            message.target = target
         context = round_.context
         action = agent.act(context)
         checked = problem.check_action(action, 2 * runs)
@@ -89,54 +97,77 @@ def play(
             feedback = _answers(worlds, problem, context, checked, runs)
         else:
             feedback, _ = problem.respond(hidden, round_, checked)
-        if not target and any(tap.wants_gradient for tap in taps):
-            history.add(context, checked, feedback)
-        if not target or _sees_own_action(agent.guarantee):
-            seen.append(_numbers(info.kind, context, checked))
+        if not target or central:
+            seen.append(_numbers(problem.info.kind, context, checked))
         agent.observe(context, action, feedback)
-        if t == targets[-1]:
-            first, last = _target_loss(problem, context, checked, feedback, runs)
-            for tap in taps:
-                tap.aim(first, last)
-        if not released_at and any(tap.calls for tap in taps):
+        if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)
         if t < problem.horizon:
             instance.advance()
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
     actions = [late[i] for i in spread(len(late), MOST_ACTIONS)]
-    features = [tap.features() for tap in taps]
+    views = {"actions": np.concatenate(actions, axis=1)} if actions else {}
+    found = [part for message in messages for part in message.messages]
+    if found:
+        views["message"] = np.concatenate(found, axis=1)
+    known = flat and not messages and len(flat) == len(_releasers(agent))
+    scores = None
+    if known:
+        scores = sum(tap.score() for tap in taps[0])
+        if len(taps) > 1:
+            scores = np.concatenate([sum(tap.score() for tap in lane) for lane in taps])
     return Observed(
-        agent.guarantee,
-        np.concatenate([np.zeros((2 * runs, 0)), *features], axis=1),
-        np.concatenate(actions, axis=1),
-        taps,
+        agent.curator.guarantee,
+        scores,
+        views,
+        sum(not tap.releases for tap in taps[0]) if taps else 0,
+        _boundary(taps[0] if taps else [], messages),
     )
 
 
-class _History:
-    """Records of everybody but the target, which the attacker knows."""
-
-    def __init__(self, problem: Problem, runs: int) -> None:
-        self._problem, self._runs = problem, runs
-        self._records: list[tuple[Context, Array, Feedback]] = []
-
-    def add(self, context: Context, action: Array, feedback: Feedback) -> None:
-        """Keeps one round; contexts are the same in all replicates and kept once."""
-        one = _mapped(context, lambda value: value[:1].copy())
-        self._records.append((one, action, feedback))
-
-    def gradient(self, theta: Array) -> Array:
-        """Gradient of all losses at parameters ``(2 runs, d)``."""
-        total = np.zeros_like(theta)
-        for one, action, feedback in self._records:
-            context = _mapped(one, lambda value: np.repeat(value, 2 * self._runs, axis=0))
-            total += self._problem.loss(theta, context, action, feedback).gradient
-        return total
+def _releasers(agent: Agent) -> list[Releaser]:
+    curator = agent.curator
+    return [*curator.releasers, *(r for part in curator.parts for r in part.releasers)]
 
 
-def _sees_own_action(guarantee: Guarantee | None) -> bool:
-    """Whether the target's own action counts as output."""
-    return guarantee is not None and guarantee.notion == "central"
+def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list[MessageTap]]:
+    """Taps of the batch, or of each replicate of a `SingleAgent`; and those of messages."""
+    towards = np.concatenate([np.ones(runs), -np.ones(runs)])
+    curator = agent.curator
+    messages = [MessageTap(r, factor) for r in curator.releasers if hasattr(r, "send")]
+    taps = [[Tap(r, towards) for r in curator.releasers if can_tap(r)]]
+    if curator.parts:
+        taps = [
+            [Tap(r, towards[i : i + 1]) for r in part.releasers if can_tap(r)]
+            for i, part in enumerate(curator.parts)
+        ]
+    return [lane for lane in taps if lane], messages
+
+
+def _elsewhere(
+    agent: Agent, taps: list[Tap], problem: Problem, pair: Pair, drawn: Round, runs: int
+) -> None:
+    """Lets every releaser know the target's record in the other world of each run."""
+    worlds = (pair.second, pair.first)
+    round_ = _exchanged(drawn, worlds, runs)
+    for tap in taps:
+        tap.capturing = True
+    double = copy.deepcopy(agent)
+    action = double.act(round_.context)
+    checked = problem.check_action(action, 2 * runs)
+    double.observe(round_.context, action, _answers(worlds, problem, round_.context, checked, runs))
+    for tap in taps:
+        tap.capturing = False
+
+
+def _boundary(taps: list[Tap], messages: list[MessageTap]) -> str:
+    parts = [
+        f"{tap.releaser.what} ({type(tap.releaser).__name__}, {tap.releases} releases, "
+        f"mu {tap.mu:.3g})"
+        for tap in taps
+    ]
+    parts += [f"{m.releaser.what} ({len(m.messages)} of the target)" for m in messages]
+    return "; ".join(parts) or "no releaser found: actions only"
 
 
 def _others(pair: Pair, t: int) -> Worlds | None:
@@ -193,17 +224,3 @@ def _numbers(kind: str, context: Context, action: Array) -> Array:
     total = (features * offered[:, :, None]).sum(axis=1)
     places = (action * offered).sum(axis=1)
     return np.concatenate([places[:, None], total], axis=1, dtype=np.float64)
-
-
-def _target_loss(
-    problem: Problem, context: Context, action: Array, feedback: Feedback, runs: int
-) -> tuple[Gradient, Gradient]:
-    """Gradient of the target's loss at given parameters ``(runs, d)``, in either world."""
-
-    def part(rows: slice) -> Gradient:
-        frozen = _mapped(context, lambda value: value[rows].copy())
-        answers = _mapped(feedback, lambda value: value[rows].copy())
-        played = action[rows].copy()
-        return lambda theta: problem.loss(theta, frozen, played, answers).gradient
-
-    return part(slice(runs)), part(slice(runs, None))

@@ -66,8 +66,10 @@ def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
             # contexts are public: whatever is recommended, its features are e1
             m = problem.n_candidates or 1
             features = np.tile(_unit(problem.dim), (m, 1)).astype(np.float32)
-        name = f"response {low:g} or {high:g}"
-        return [Pair(name, World(features, low), World(features, high))]
+        name, pair = f"response {low:g} or {high:g}", (World(features, low), World(features, high))
+        quiet = World(None, low)
+        # sampling hides a record among others: here theirs are all zero
+        return [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
     return makers[problem.kind](problem)
 
 

@@ -11,19 +11,13 @@ import numpy as np
 
 from dpb_gym.privacy.audit.objective import audit_objective, hostile_choices, hostile_demand
 from dpb_gym.privacy.audit.report import AuditReport
-from dpb_gym.privacy.audit.sums import audit_sum
+from dpb_gym.privacy.audit.sums import MakeSum, audit_sum
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.calibration import calibrate_scale
-from dpb_gym.privacy.checks import positive
-from dpb_gym.privacy.events import PoissonGaussianEvent
-from dpb_gym.privacy.ledger import Ledger
-from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.objective import calibrate_objective
+from dpb_gym.privacy.curator import Curator
+from dpb_gym.privacy.objective import objective_plan
 from dpb_gym.privacy.papers import objective_cs, objective_csw
-from dpb_gym.privacy.releasers.base import Releaser
-from dpb_gym.privacy.releasers.bounds import PSDBall, Segment
-from dpb_gym.privacy.releasers.continual import ContinualSum
-from dpb_gym.privacy.releasers.gaussian import GaussianSum
+from dpb_gym.privacy.releasers.records import PSDBall
+from dpb_gym.privacy.releasers.sums import RunningSum
 
 Audit = Callable[..., AuditReport]
 ROUNDS = 16
@@ -51,76 +45,57 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
 
     Example:
         >>> audits = mechanism_audits(0.5)
-        >>> audits["Gaussian sum, vectors"](runs=500).verdict
+        >>> audits["batch sums, vectors"](runs=500).verdict
         'PASS'
     """
-    positive("rho", rho)
+    budget = Budget.zcdp(rho)
+
+    def sums(make: MakeSum, *worlds: Any, **options: Any) -> Audit:
+        return partial(audit_sum, make, *worlds, budget, **options)
+
+    rewards: dict[str, Any] = {"direction": _E1, "protects": ("central", "reward")}
     audits: dict[str, Audit] = {
-        "Gaussian sum, vectors": partial(audit_sum, _gaussian(rho, dim=2, clip=1.0), _E1, -_E1),
-        "Gaussian sum, rewards": partial(
-            audit_sum,
-            _gaussian(rho, dim=2, clip=Segment(0.0, 1.0), cumulative=True),
-            0.0,
-            1.0,
-            direction=_E1,
-            rounds=4,
-            ledger=partial(Ledger, notion="central", unit="reward"),
+        "batch sums, vectors": sums(lambda c: c.batch_sum(2, clip=1.0), _E1, -_E1),
+        "batch sums, rewards": sums(
+            lambda c: c.batch_sum(2, reward=(0.0, 1.0), cumulative=True), 0.0, 1.0,
+            rounds=4, **rewards,
         ),
-        f"Gaussian sum, Gram matrices of {CAPACITY} items": partial(
-            audit_sum,
-            _gaussian(rho, symmetric=2, clip=PSDBall(CAPACITY)),
-            *grams(CAPACITY),
+        f"batch sums, Gram matrices of {CAPACITY} items": sums(
+            lambda c: c.batch_sum(symmetric=2, clip=PSDBall(CAPACITY)), *grams(CAPACITY)
         ),
-        "Gaussian sum, Poisson-sampled rewards (q = 0.3)": _sampled(rho),
-    }
-    for mechanism in ("blt", "sqrt-toeplitz", "binary-tree"):
-        audits[f"continual sum, {mechanism}, vectors"] = partial(
-            audit_sum, _continual(mechanism, rho, dim=2, clip=1.0), _E1, -_E1, rounds=ROUNDS
+        "batch sums, Poisson-sampled rewards (q = 0.3)": partial(
+            audit_sum, lambda c: c.batch_sum(2, reward=(0.0, 1.0), sampling=0.3), 0.0, 1.0,
+            Budget.approx(4 * rho, 1e-5), **rewards,
+        ),
+    }  # fmt: skip
+    for name in ("blt", "sqrt-toeplitz", "binary-tree"):
+        audits[f"running sum, {name}, vectors"] = sums(
+            partial(_running, name, width=2, clip=1.0), _E1, -_E1, rounds=ROUNDS
         )
-        audits[f"continual sum, {mechanism}, Gram matrices of {CAPACITY} items"] = partial(
-            audit_sum,
-            _continual(mechanism, rho, symmetric=2, clip=PSDBall(CAPACITY)),
-            *grams(CAPACITY),
-            rounds=ROUNDS,
+        audits[f"running sum, {name}, Gram matrices of {CAPACITY} items"] = sums(
+            partial(_running, name, symmetric=2, clip=PSDBall(CAPACITY)),
+            *grams(CAPACITY), rounds=ROUNDS,
+        )  # fmt: skip
+    if importlib.util.find_spec("opendp") is not None:
+        audits["batch sums, vectors, system noise"] = sums(
+            lambda c: c.batch_sum(2, clip=1.0), _E1, -_E1, noise="system"
         )
-    audits |= _secure(rho) | _objectives(rho)
+        audits["running sum, binary-tree, vectors, system noise"] = sums(
+            partial(_running, "binary-tree", width=2, clip=1.0), _E1, -_E1,
+            rounds=ROUNDS, noise="system",
+        )  # fmt: skip
+    audits |= _objectives(rho)
     return {name: _named(name, audit) for name, audit in audits.items()}
 
 
-def _secure(rho: float) -> dict[str, Audit]:
-    """Sums with noise from the operating system's entropy, where OpenDP is installed."""
-    if importlib.util.find_spec("opendp") is None:
-        return {}
-
-    def one(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
-        return GaussianSum(
-            2, replicates, clip=1.0, rho=rho, noise="secure", ledger=ledger, horizon=1
-        )
-
-    def tree(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
-        return ContinualSum(
-            "binary-tree",
-            horizon=ROUNDS,
-            dim=2,
-            replicates=replicates,
-            clip=1.0,
-            rho=rho,
-            noise="secure",
-            ledger=ledger,
-        )
-
-    return {
-        "Gaussian sum, vectors, secure noise": partial(audit_sum, one, _E1, -_E1),
-        "continual sum, binary-tree, vectors, secure noise": partial(
-            audit_sum, tree, _E1, -_E1, rounds=ROUNDS
-        ),
-    }
+def _running(mechanism: str, curator: Curator, **shape: Any) -> RunningSum:
+    return RunningSum(curator, mechanism=mechanism, **shape)
 
 
 def _objectives(rho: float) -> dict[str, Audit]:
     choice: dict[str, Any] = {"dim": 2, "gradient_bound": 2.0, "curvature": 1.0}
     demand: dict[str, Any] = {"dim": 2, "gradient_bound": 4.0, "curvature": 4.0}
-    plan = partial(calibrate_objective, rho, records=RECORDS)
+    plan = partial(objective_plan, rho, records=RECORDS)
     nominal = {"epsilon": 4 * rho, "delta": 1e-5}
     csw = objective_csw(
         **nominal,
@@ -135,8 +110,8 @@ def _objectives(rho: float) -> dict[str, Audit]:
         "objective perturbation, choices, verified": partial(
             audit_objective, plan(**choice), hostile_choices()
         ),
-        "objective perturbation, choices, verified for all orders": partial(
-            audit_objective, plan(**choice, orders="all"), hostile_choices()
+        "objective perturbation, choices, verified for (epsilon, delta)": partial(
+            audit_objective, plan(**choice, every_order=False), hostile_choices()
         ),
         "objective perturbation, choices, zcdp": partial(
             audit_objective, plan(**choice, method="zcdp"), hostile_choices()
@@ -156,54 +131,5 @@ def _objectives(rho: float) -> dict[str, Audit]:
 def _named(name: str, audit: Audit) -> Audit:
     def run(*, runs: int = 2000, seed: int = 0) -> AuditReport:
         return audit(runs=runs, seed=seed, subject=name)
-
-    return run
-
-
-def _gaussian(rho: float, **kwargs: Any) -> Callable[[int, NoiseSource, Ledger], Releaser]:
-    def make(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
-        return GaussianSum(replicates=replicates, noise=noise, ledger=ledger, rho=rho, **kwargs)
-
-    return make
-
-
-def _continual(
-    mechanism: str, rho: float, **kwargs: Any
-) -> Callable[[int, NoiseSource, Ledger], Releaser]:
-    def make(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
-        return ContinualSum(
-            mechanism,
-            horizon=ROUNDS,
-            replicates=replicates,
-            noise=noise,
-            ledger=ledger,
-            rho=rho,
-            **kwargs,
-        )
-
-    return make
-
-
-def _sampled(rho: float, q: float = 0.3, delta: float = 1e-5) -> Audit:
-    """Rewards sampled at rate q, accounted exactly at an epsilon of 4 rho."""
-    budget = Budget.approx(4 * rho, delta)
-
-    def run(**kwargs: Any) -> AuditReport:
-        sigma = calibrate_scale(budget, lambda scale: [PoissonGaussianEvent(q, scale)])
-        event = PoissonGaussianEvent(q, sigma)
-
-        def make(replicates: int, noise: NoiseSource, ledger: Ledger) -> Releaser:
-            return GaussianSum(
-                2,
-                replicates,
-                clip=Segment(0.0, 1.0),
-                sigma=sigma,
-                event=event,
-                noise=noise,
-                ledger=ledger,
-            )
-
-        ledger = partial(Ledger, notion="central", unit="reward")
-        return audit_sum(make, 0.0, 1.0, direction=_E1, sample=q, ledger=ledger, **kwargs)
 
     return run

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.audit.bounds import (
     clopper_pearson_upper,
+    divergence_bound,
     epsilon_bound,
     gaussian_mu_bound,
     mu_bound,
@@ -47,18 +48,13 @@ class Claim:
         self.guarantee = guarantee
         self.mu: float | None = None
         self.rho: float | None = None
-        self.max_order = math.inf
         self.epsilons: dict[float, float | None] = dict.fromkeys(DELTAS)
         if guarantee is None or guarantee.curve is None:
             return
-        # Every alternative of a parallel composition must be Gaussian for one mu to say it all.
-        paths = guarantee.curve.alternatives()
-        mus = [[event.gaussian_mu for event in events] for events in paths]
-        if all(mu is not None for path in mus for mu in path):
-            self.mu = max(math.hypot(*(mu or 0.0 for mu in path)) for path in mus)
+        mus = [event.gaussian_mu for event in guarantee.curve.events]
+        if None not in mus:
+            self.mu = math.hypot(*(mu or 0.0 for mu in mus))
         self.rho = guarantee.rho
-        if guarantee.max_order is not None:
-            self.max_order = guarantee.max_order
         self.epsilons = {delta: _finite(guarantee.epsilon(delta)) for delta in DELTAS}
         pure = guarantee.epsilon(0.0)
         if math.isfinite(pure):
@@ -73,7 +69,7 @@ class Claim:
         """Every bound that two error rates give, next to the claim."""
         found = [
             Comparison("mu", float(mu_bound(fpr, fnr)), self.mu),
-            Comparison("rho", rho_bound(fpr, fnr, self.max_order), self.rho),
+            Comparison("rho", rho_bound(fpr, fnr), self.rho),
         ]
         found += [
             Comparison("eps", float(epsilon_bound(fpr, fnr, delta)), claim, delta)
@@ -91,7 +87,7 @@ class Claim:
             if claim is not None
         ]
         if self.rho is not None:
-            rhos = [rho_bound(a, b, self.max_order) for a, b in zip(fpr, fnr)]
+            rhos = [rho_bound(a, b) for a, b in zip(fpr, fnr)]
             ratios.append(np.array(rhos) / max(self.rho, SMALL))
         if not ratios:
             return mu_bound(fpr, fnr)
@@ -116,7 +112,8 @@ def audit_scores(
     """Audits a claim by one number per run, larger where the second world is likelier.
 
     30% of the runs choose the threshold, the others are counted. Both error rates get upper
-    Clopper-Pearson limits at a joint confidence of `confidence`, from which all bounds follow.
+    Clopper-Pearson limits, from which mu, rho and epsilon are bounded; beside them the scores'
+    divergence is bounded from below (`divergence_bound`). All hold together at `confidence`.
 
     Args:
         first: Scores of the runs in the first world, at least 50.
@@ -269,6 +266,18 @@ def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
     return 0.5 * float(values[k] + values[k + 1]), float(merit[k])
 
 
+def _shape(chosen: Pair) -> tuple[float, float]:
+    """Scale and cut of the score that promise the best bound on the divergence."""
+    finite = [np.nan_to_num(scores, posinf=1e6, neginf=-1e6) for scores in chosen]
+    spread = float(np.std(np.concatenate(finite))) or 1.0
+    options = [
+        (scale / spread, clip)
+        for scale in (0.25, 0.5, 1.0, 2.0, 4.0)
+        for clip in (1.0, 2.0, 3.0, 5.0)
+    ]
+    return max(options, key=lambda o: divergence_bound(*finite, 0.5, scale=o[0], clip=o[1]))
+
+
 def _evaluate(
     chosen: Pair,
     counted: Pair,
@@ -284,7 +293,10 @@ def _evaluate(
     threshold, _ = _threshold(chosen, claim)
     false_positives = int((counted[0] > threshold).sum())
     false_negatives = int((counted[1] <= threshold).sum())
-    level = 0.5 * (1 + confidence)
+    # half of the error for the two rates, half for the divergence
+    level = 1.0 - 0.25 * (1.0 - confidence)
+    scale, clip = _shape(chosen)
+    divergence = divergence_bound(*counted, 1.0 - 0.5 * (1.0 - confidence), scale=scale, clip=clip)
     fpr = float(clopper_pearson_upper(false_positives, evaluated, level))
     fnr = float(clopper_pearson_upper(false_negatives, evaluated, level))
     least = float(clopper_pearson_upper(0, evaluated, level))
@@ -298,7 +310,8 @@ def _evaluate(
         false_negatives=false_negatives,
         fpr_limit=fpr,
         fnr_limit=fnr,
-        comparisons=claim.compare(fpr, fnr),
+        # zCDP bounds the divergence of order 1 too
+        comparisons=(*claim.compare(fpr, fnr), Comparison("kl", divergence, claim.rho)),
         parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.gaussian else None,
         ceiling=float(mu_bound(least, least)),
         confidence=confidence,

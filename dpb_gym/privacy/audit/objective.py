@@ -20,11 +20,11 @@ import numpy as np
 from dpb_gym.privacy.audit.engine import EXACT, audit_scores
 from dpb_gym.privacy.audit.report import AuditReport
 from dpb_gym.privacy.checks import FloatArray, count
+from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
-from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective import ObjectivePerturbation
-from dpb_gym.privacy.releasers.minimiser import PerturbedMinimiser, minimise
+from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 
 ANGLE = 150.0
 FROZEN = 100_000
@@ -142,12 +142,11 @@ def audit_objective(
     """
     count("runs", runs)
     outputs, guarantee = [], claimed
-    for data, stream in zip(worlds, np.random.SeedSequence(seed).spawn(2)):
-        ledger = Ledger()
-        noise = NoiseSource(
-            [np.random.Generator(np.random.PCG64DXSM(s)) for s in stream.spawn(runs)]
-        )
-        releaser = PerturbedMinimiser(plan, runs, calls=1, noise=noise, ledger=ledger)
+    for world, data in enumerate(worlds):
+        noise = NoiseSource.from_seed([seed, world], runs)
+        curator = Curator("rho=1", ("joint", "user-round"), noise=noise)
+        curator.as_printed("audit of a plan")
+        releaser = LossMinimiser(curator, plan.dim, printed=plan)
 
         def loss(
             b: int, theta: FloatArray, data: ChoiceData = data
@@ -155,9 +154,9 @@ def audit_objective(
             value, gradient, hessian = data.derivatives(theta[None])
             return float(value[0]), gradient[0], hessian[0]
 
-        centre, _ = minimise(loss, np.zeros((1, plan.dim)), plan.ridge, plan.tolerance)
-        outputs.append(releaser.release(loss, start=np.repeat(centre, runs, axis=0)))
-        guarantee = ledger.guarantee if claimed is None else claimed
+        releaser.loss = loss
+        outputs.append(releaser.release())
+        guarantee = curator.guarantee if claimed is None else claimed
     scores = [
         worlds[1].log_density(theta, plan) - worlds[0].log_density(theta, plan) for theta in outputs
     ]

@@ -11,7 +11,8 @@ from typing import Any
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 
-PASS, FAIL, NO_CLAIM = "PASS", "FAIL", "NO CLAIM"
+PASS, FAIL, NO_CLAIM, NO_POWER = "PASS", "FAIL", "NO CLAIM", "NO POWER"
+READS_RAW = "READS RAW DATA"
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Comparison:
     """One lower bound against the same quantity of the claim.
 
     Attributes:
-        quantity: ``"mu"``, ``"rho"`` or ``"eps"``.
+        quantity: ``"mu"``, ``"rho"``, ``"eps"``, or ``"kl"``: the divergence of order 1.
         delta: For ``"eps"``: at which delta.
         bound: Lower bound on the real privacy loss.
         claim: What the guarantee says, `None` if it says nothing of this quantity.
@@ -64,6 +65,9 @@ class AuditReport:
             no part of the verdict.
         ceiling: Largest mu that an audit with so many runs can show.
         confidence: Joint confidence of all bounds.
+        control: Verdict of the same audit with all noise at one third of what it should be; None
+            if there was none. An audit that would not notice that says nothing.
+        interference: Whether an action changed when raw feedback did and releases did not.
         details: Anything else: the two worlds, how much of the sensitivity they attain.
     """
 
@@ -80,6 +84,8 @@ class AuditReport:
     parametric_mu: float | None = None
     ceiling: float = math.inf
     confidence: float = 0.95
+    control: str | None = None
+    interference: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -94,10 +100,15 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """``"PASS"``, ``"FAIL"``, or ``"NO CLAIM"`` for something non-private."""
+        """``"PASS"``; ``"FAIL"``; ``"READS RAW DATA"``; ``"NO POWER"`` if the audit would not
+        notice a third of the noise; ``"NO CLAIM"`` for something non-private."""
         if not self.private:
             return NO_CLAIM
-        return FAIL if self.violations else PASS
+        if self.interference:
+            return READS_RAW
+        if self.violations:
+            return FAIL
+        return PASS if self.control in (None, FAIL) else NO_POWER
 
     @property
     def passed(self) -> bool:
@@ -152,6 +163,8 @@ class AuditReport:
             f"  ceiling    mu = {self.ceiling:.3g}: more cannot be shown with so few runs; "
             f"all bounds hold with confidence {self.confidence:g}"
         )
+        if self.control is not None:
+            lines.append(f"  control    with a third of the noise: {self.control}")
         lines += [f"  {name:<10} {value}" for name, value in self.details.items()]
         return "\n".join(lines)
 
@@ -189,6 +202,8 @@ class AuditReport:
             "parametric_mu": _plain(self.parametric_mu),
             "ceiling": _plain(self.ceiling),
             "confidence": self.confidence,
+            "control": self.control,
+            "interference": self.interference,
             "details": dict(self.details),
         }
 
@@ -219,6 +234,8 @@ class AuditReport:
                 "fpr_limit",
                 "fnr_limit",
                 "confidence",
+                "control",
+                "interference",
                 "details",
             )
             return cls(

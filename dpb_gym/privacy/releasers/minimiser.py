@@ -153,6 +153,10 @@ class Minimiser(Releaser):
             Minimisers (B, d) and the gradient norms that are left (B,), where due.
         """
 
+    def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradients (B, d) and Hessians (B, d, d) of the records' loss at (B, d), for audits."""
+        raise ParameterError(f"{type(self).__name__} does not tell its derivatives")
+
 
 class LossMinimiser(Minimiser):
     """A `Minimiser` of any convex loss, given as a function; see `Curator.minimiser`.
@@ -173,6 +177,10 @@ class LossMinimiser(Minimiser):
                 self.loss, int(b), self._released[b].copy(), linear[b], ridge, tolerance
             )
         return points, norms
+
+    def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        found = [self.loss(b, point) for b, point in enumerate(theta)]
+        return np.stack([f[1] for f in found]), np.stack([f[2] for f in found])
 
 
 def _newton(

@@ -59,7 +59,7 @@ class DynamicSensitivity(RewardRival):
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.every * self._stretch
         releases = max(1, self._horizon // self._interval)
-        self._sums(bound, curator, "estimates from all rounds", split=releases, keep=releases)
+        self._sums(bound, curator, "estimates from all rounds", keep=releases)
         self._norm = np.full(len(self._theta), 1.0 / self.ridge)
         self._renew_norm = 1
 

@@ -80,7 +80,7 @@ class RewardSums(Sum):
         if self.keep is not None and (self.releases[due] >= self.keep).any():
             raise BudgetExceeded(f"all {self.keep} releases of a replicate are used up")
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
-            self._noise.generators[b].standard_normal(out=self._normals[b])
+            self._noise.fill(int(b), self._normals[b])
             self._cursor[b] = 0
         zoo.linear.release(
             self._total,

@@ -1,0 +1,121 @@
+"""Non-interference: with the releases held fixed, no raw record of the past reaches an action.
+
+That is the billboard lemma's premise. A run is repeated with the same contexts, random numbers and
+releases, but with other responses, and where contexts are protected too with other contexts in
+what the agent observes; its actions must stay the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.agent import Agent
+from dpb_gym.evaluation.spec import AgentRun
+from dpb_gym.problems.base import Array, Context, Feedback, Problem
+from dpb_gym.streams import AgentStreams
+
+REPLICATES = 8
+
+
+def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
+    """Round of the first action that raw data reach, None if there is none.
+
+    Args:
+        run: The agent and its budget.
+        problem: The problem; its horizon is played to the end.
+        seed: Seed of customers and agent.
+    """
+    seeds = range(seed, seed + REPLICATES)
+    first = _play(run, problem, seeds, None, None)
+    again = _play(run, problem, seeds, first, np.random.default_rng(seed))
+    for t, (one, other) in enumerate(zip(first.actions, again.actions), start=1):
+        if not np.array_equal(one, other):
+            return t
+    return None
+
+
+class _Record:
+    """Actions of a run, and what its releasers were given or sent."""
+
+    def __init__(self) -> None:
+        self.actions: list[Array] = []
+        self.calls: dict[tuple[int, str], list[Any]] = {}
+
+
+def _play(
+    run: AgentRun,
+    problem: Problem,
+    seeds: range,
+    fixed: _Record | None,
+    scramble: np.random.Generator | None,
+) -> _Record:
+    agent, record = run.make(), _Record()
+    agent.set_up(problem.info, AgentStreams(seeds, "audit"), run.budget)
+    for number, releaser in enumerate(_releasers(agent)):
+        for method in ("add", "send"):
+            if hasattr(releaser, method):
+                _hold(releaser, method, record, fixed, (number, method))
+    protects_contexts = agent.curator.unit in ("user-round", "user")
+    instance = problem.instance(list(seeds))
+    for t in range(1, problem.horizon + 1):
+        context = instance.context()
+        action = agent.act(context)
+        record.actions.append(np.array(action))
+        feedback = instance.respond(action).feedback
+        if scramble is not None:
+            feedback = _other(feedback, problem, context, action, scramble)
+            if protects_contexts:
+                order = scramble.permutation(len(seeds))
+                context = context._replace(features=context.features[order])
+        agent.observe(context, action, feedback)
+        if t < problem.horizon:
+            instance.advance()
+    return record
+
+
+def _releasers(agent: Agent) -> list[Any]:
+    return [*agent.curator.releasers, *(r for p in agent.curator.parts for r in p.releasers)]
+
+
+def _hold(
+    releaser: Any, method: str, record: _Record, fixed: _Record | None, key: tuple[int, str]
+) -> None:
+    """Keeps what goes into `add` or comes out of `send`; or uses again what was kept."""
+    original, kept = getattr(releaser, method), record.calls.setdefault(key, [])
+    held = None if fixed is None else iter(fixed.calls[key])
+
+    def listening(*args: Any, **kwargs: Any) -> Any:
+        if method == "send":
+            sent = original(*args, **kwargs) if held is None else next(held)
+            kept.append(sent)
+            return sent
+        if held is not None:
+            args, kwargs = next(held, (args, kwargs))
+        else:
+            args = tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in args)
+            kept.append((args, kwargs))
+        return original(*args, **kwargs)
+
+    setattr(releaser, method, listening)
+
+
+def _other(
+    feedback: Feedback, problem: Problem, context: Context, action: Array, rng: np.random.Generator
+) -> Feedback:
+    """A response that is possible for the action, and mostly another one."""
+    B, kind = len(feedback.reward), problem.info.kind
+    if kind == "pricing":
+        assert feedback.demand is not None
+        demand = 1.0 - feedback.demand if problem.info.demand == "logistic" else -feedback.demand
+        return feedback._replace(reward=np.asarray(action) * demand, demand=demand)
+    if kind == "assortment":
+        places = (np.asarray(action) >= 0).sum(axis=1)
+        choice = rng.integers(-1, places)
+        assert context.revenues is not None
+        item = np.asarray(action)[np.arange(B), np.maximum(choice, 0)]
+        revenue = context.revenues[np.arange(B), np.maximum(item, 0)]
+        return feedback._replace(reward=np.where(choice >= 0, revenue, 0.0), choice=choice)
+    low, high = problem.info.reward_range
+    return feedback._replace(reward=low + high - feedback.reward)

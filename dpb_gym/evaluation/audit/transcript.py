@@ -1,0 +1,252 @@
+"""The likelihood ratio of everything that an agent's releasers gave out.
+
+The attacker knows every record but the target's, both of the target's candidates, the noise's
+law, and all releases. For each releaser two exact twins are fed alongside: one with the records
+of the run, one with the target exchanged. The difference of their releases is what the noise has
+to hide; the noise itself is what was released less what the first twin says.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.feedback.mechanisms import NORMAL
+from dpb_gym.privacy import BatchSum, Minimiser, RunningSum, Sum, WeightedSum
+from dpb_gym.privacy.audit.sums import noise_matrix
+from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.problems.base import Array
+
+MOST_STEPS = 64  # of a running sum; later releases add little to what the first ones tell
+
+
+class Tap:
+    """Listens to one releaser of a batch of runs.
+
+    Args:
+        releaser: A releaser that has not ingested anything yet.
+        towards: +1 for runs in the first world, -1 for runs in the second, ``(B,)``.
+
+    Attributes:
+        capturing: While True, records are kept aside as those of the other world and nothing
+            reaches the releaser.
+        releases: How often it has released.
+    """
+
+    def __init__(self, releaser: Releaser, towards: Array) -> None:
+        self.releaser, self.towards = releaser, towards
+        self.capturing = False
+        self.releases = 0
+        self._captured: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._last: Any = None
+        self._steps: list[tuple[Array, Array, Any]] = []
+        self._minima: list[Array] = []
+        self._exact_rows: list[Array] = []
+        thing: Any = releaser
+        self._add = thing.add
+        self.twin, self.other = _exact(releaser), _exact(releaser)
+        # functions, which copies of the agent share, not methods, which they would copy
+        thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
+        if hasattr(releaser, "release"):
+            self._release = thing.release
+            thing.release = lambda *args, **kwargs: self._on_release(*args, **kwargs)
+
+    # ---------------------------------------------------------------- listening
+
+    def _on_add(self, *args: Any, **kwargs: Any) -> None:
+        if self.capturing:
+            self._captured = _copied(args), {k: _copied((v,))[0] for k, v in kwargs.items()}
+            return
+        there, named = self._captured or (args, kwargs)
+        self._captured = None
+        self.twin.add(*args, **kwargs)
+        self.other.add(*there, **named)
+        self._add(*args, **kwargs)
+        if isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
+            self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
+
+    def _moved(self) -> bool:
+        if isinstance(self.releaser, WeightedSum):
+            return self.releaser.releases > len(self._steps)
+        assert isinstance(self.releaser, RunningSum)
+        return self.releaser.rounds % self.releaser.every == 0 and len(self._steps) < MOST_STEPS
+
+    def _on_release(self, *args: Any, **kwargs: Any) -> Any:
+        if self.capturing:
+            return self._nothing() if self._last is None else self._last
+        if isinstance(self.releaser, Minimiser):
+            self._last = self._release(*args, **kwargs)
+            self._at_minimum(*args, **kwargs)
+            return self._last
+        exact, swapped = self.twin.release(*args, **kwargs), self.other.release(*args, **kwargs)
+        self._last = self._release(*args, **kwargs)
+        norm = kwargs.get("norm", args[2] if len(args) > 2 else None)
+        due = args[0] if args and np.asarray(args[0]).dtype == bool else None
+        size = np.ones(len(self.towards)) if norm is None else np.asarray(norm)
+        if due is not None:  # what is not due was given out before
+            size = np.where(due, size, np.inf)
+        self._keep(self._last, exact, swapped, size)
+        return self._last
+
+    def _nothing(self) -> Array:
+        releaser: Any = self.releaser
+        shape = (releaser.dim,) if isinstance(releaser, Minimiser) else releaser.shape.shape
+        return np.zeros((len(self.towards), *shape))
+
+    def _keep(self, released: Array, exact: Array, swapped: Array, size: Any) -> None:
+        self.releases += 1
+        self._steps.append((self._rows(released - exact), self._rows(swapped - exact), size))
+        if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
+            self._exact_rows.append(self._rows(exact))
+
+    def _rows(self, values: Array) -> Array:
+        """Isometric rows: the off-diagonal entries of symmetric matrices count twice."""
+        if values.ndim == 2:
+            return values
+        d = values.shape[1]
+        upper = np.triu_indices(d)
+        return values[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+
+    def _at_minimum(self, due: Any = None) -> None:
+        """Log-density ratio of perturbed minimisers: theta -> -(gradient + ridge theta)."""
+        assert isinstance(self.releaser, Minimiser)
+        plan, theta = self.releaser.plan, self.releaser.value
+        self.releases += 1
+        if plan is None:
+            return
+        values = []
+        for twin in (self.twin, self.other):
+            gradient, hessian = twin.derivatives(theta)
+            linear = gradient + plan.ridge * theta
+            bent = np.linalg.slogdet(hessian + plan.ridge * np.eye(plan.dim))[1]
+            values.append(bent - (linear**2).sum(axis=1) / (2 * plan.sigma**2))
+        asked = np.ones(len(self.towards), bool) if due is None else np.asarray(due)
+        self._minima.append(np.where(asked, values[1] - values[0], 0.0))
+
+    # ---------------------------------------------------------------- the score
+
+    def score(self) -> Array:
+        """Log-likelihood ratio of the second world against the first, ``(B,)``."""
+        return self.towards * self._against()
+
+    def _against(self) -> Array:
+        """Log-likelihood ratio of the other world against that of the run."""
+        if self._minima:
+            return np.asarray(np.sum(self._minima, axis=0))
+        if not self._steps:
+            return np.zeros(len(self.towards))
+        if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
+            return self._sampled()
+        noise, gap = self._whitened()
+        linear: Array = (noise * gap).sum(axis=(1, 2))
+        return linear - 0.5 * (gap * gap).sum(axis=(1, 2))
+
+    def _whitened(self) -> tuple[Array, Array]:
+        """Noise and gap in units of independent noise, ``(B, steps, width)``."""
+        noise = np.stack([step[0] for step in self._steps], axis=1)
+        gap = np.stack([step[1] for step in self._steps], axis=1)
+        releaser: Any = self.releaser
+        sigma = max(float(releaser.sigma), 1e-300)
+        if isinstance(releaser, RunningSum):
+            matrix = noise_matrix(releaser, noise.shape[1])
+            whiten = np.linalg.inv(np.linalg.cholesky(matrix @ matrix.T)) / sigma
+            noise, gap = (np.einsum("st,btw->bsw", whiten, part) for part in (noise, gap))
+        elif isinstance(releaser, WeightedSum):
+            scale = releaser.schedule.scales[: noise.shape[1], None] / sigma
+            noise, gap = noise * scale, gap * scale
+        else:
+            if isinstance(releaser, BatchSum) and releaser.cumulative:
+                noise, gap = (np.diff(part, axis=1, prepend=0.0) for part in (noise, gap))
+            size = np.stack([np.broadcast_to(s[2], len(self.towards)) for s in self._steps], axis=1)
+            scale = 1.0 / (sigma * size[:, :, None])
+            noise, gap = noise * scale, gap * scale
+        return noise, gap
+
+    def _sampled(self) -> Array:
+        """A record that enters by a secret bit, all others zero: mixtures of two normals."""
+        assert isinstance(self.releaser, BatchSum)
+        q, sigma = self.releaser.sampling, self.releaser.sigma
+        noise = np.stack([step[0] for step in self._steps], axis=1)
+        gap = np.stack([step[1] for step in self._steps], axis=1)
+        exact = np.stack(self._exact_rows, axis=1)
+        if self.releaser.cumulative:
+            noise, gap, exact = (np.diff(part, axis=1, prepend=0.0) for part in (noise, gap, exact))
+        seen = q * (noise + exact)
+        logs = []
+        for mean in (exact, exact + gap):
+            ratio = ((seen * mean).sum(axis=2) - 0.5 * (mean * mean).sum(axis=2)) / sigma**2
+            logs.append(np.logaddexp(math.log1p(-q), math.log(q) + ratio).sum(axis=1))
+        return np.asarray(logs[1] - logs[0])
+
+    @property
+    def mu(self) -> float:
+        """What the exchange moves, in units of the noise that is charged."""
+        return math.sqrt(max(0.0, -2.0 * float(self._against().mean())))
+
+
+class MessageTap:
+    """Keeps the target's message in local claims.
+
+    Args:
+        releaser: Sends the messages.
+        factor: Of the standard deviation of normal noise in them.
+    """
+
+    def __init__(self, releaser: Any, factor: float) -> None:
+        self.releaser = releaser
+        draw = releaser.numbers.next
+        if releaser.mechanism.numbers == NORMAL and factor != 1.0:
+            releaser.numbers.next = lambda: factor * draw()
+        self.target = False
+        self.messages: list[Array] = []
+        self._send = releaser.send
+        releaser.send = self._on_send
+
+    def _on_send(self, *args: Any, **kwargs: Any) -> Any:
+        sent = self._send(*args, **kwargs)
+        if self.target:
+            parts = [value.reshape(len(value), -1) for value in _arrays(sent)]
+            self.messages.append(np.concatenate(parts, axis=1).astype(np.float64))
+        return sent
+
+
+def _exact(releaser: Any) -> Any:
+    """The same releaser without noise, with records of its own."""
+    kept = {id(releaser.curator): releaser.curator}
+    for name in ("_noise", "_mechanism", "_bits", "_draws", "_normals"):
+        part = getattr(releaser, name, None)
+        kept[id(part)] = part
+    twin = copy.deepcopy(releaser, kept)
+    twin._sigma, twin._scale, twin._running = 0.0, 0.0, False
+    if isinstance(twin, BatchSum):
+        twin.sampling, twin._bits = 1.0, None
+    return twin
+
+
+def _copied(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(v.copy() if isinstance(v, np.ndarray) else v for v in values)
+
+
+def _arrays(value: Any) -> list[Array]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [array for item in value for array in _arrays(item)]
+    return []
+
+
+def can_tap(releaser: Releaser) -> bool:
+    """Whether the law of a releaser's output is known here."""
+    return isinstance(releaser, (Sum, Minimiser))
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` of the indices 0..count-1: the first ones, then ever sparser, the last."""
+    if count <= most:
+        return list(range(count))
+    first = most // 2
+    rest = np.geomspace(first + 1, count, most - first).round().astype(int) - 1
+    return sorted({*range(first), *rest.tolist()})
