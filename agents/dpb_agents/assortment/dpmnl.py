@@ -63,6 +63,7 @@ class DPMNL(MNLPolicy):
 
     # one MLE with all of its share, on enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
+    audit_horizon = 264
 
     def __init__(
         self,

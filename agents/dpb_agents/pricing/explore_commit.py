@@ -60,6 +60,7 @@ class ExploreCommit(_Exact):
 
     # enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 512}
+    audit_horizon = 514
 
     def __init__(
         self, explore: int | None = None, ridge: float = 1.0, demand_bound: float = 3.0

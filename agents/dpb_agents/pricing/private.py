@@ -80,6 +80,7 @@ class PrivatePricing(GLMPolicy):
 
     # one MLE with all of its share, on enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
+    audit_horizon = 1024
 
     def __init__(
         self,

@@ -107,7 +107,8 @@ def audit(
         (run,) = read_agents([(agent, budget, {**telling, **(params or {})})], kind)
     if run.spec.uses_oracle:
         raise AgentError(f"agent {run.spec.name!r} sees the truth: there is nothing to audit")
-    fixed = horizon if horizon is not None else kwargs.pop("horizon", None)
+    fixed = kwargs.pop("horizon", getattr(run.maker, "audit_horizon", None))
+    fixed = horizon if horizon is not None else fixed
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
 
