@@ -51,7 +51,7 @@ def plot(
     ax: Axes | None = None,
     agents: Iterable[str] | None = None,
     x: Scale = "log",
-    y: Scale = "linear",
+    y: Scale = "log",
 ) -> Figure:
     """Draws the cumulative pseudo-regret by round, one panel per task, with intervals as bands.
 
@@ -60,7 +60,7 @@ def plot(
         path: File to write; the suffix chooses among `FORMATS`. Folders are made.
         ax: Axes to draw a single task in, instead of a new figure.
         agents: Labels of the agents to draw; all by default.
-        x: Scale of the rounds.
+        x: Scale of the rounds; ``"log"`` shows the last two decades of them.
         y: Scale of the regret; on ``"log"``, points at or below 0 are left out.
 
     Returns:
@@ -189,6 +189,13 @@ class _Panel:
     table: Table
     lines: list[Line]
     scale: str = ""
+
+    @property
+    def first(self) -> float:
+        """Where a logarithmic axis begins: two decades before the horizon."""
+        rounds = [point[0] for line in self.lines for point in line.row.curve[-2:-1]]  # type: ignore[attr-defined]
+        horizon = self.table.source.horizon  # type: ignore[union-attr]
+        return max(1.0, min([horizon / 100, *rounds]))
 
     @property
     def agents(self) -> dict[str, Line]:
@@ -326,7 +333,7 @@ def _frame(axes: Axes, panel: _Panel, x: str, y: str) -> None:
     axes.set_xlabel(x, size=7.5, color=_MUTED, labelpad=2)
     axes.set_ylabel(y, size=7.5, color=_MUTED, labelpad=2)
     axes.tick_params(labelsize=7, colors=_MUTED, length=2.5, width=0.6)
-    axes.tick_params(which="minor", length=1.5, width=0.5, colors=_MUTED)
+    axes.tick_params(which="minor", length=1.5, width=0.5, colors=_MUTED, labelsize=7)
     axes.grid(True, color=_HAIR, linewidth=0.5)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
@@ -351,7 +358,8 @@ def _curves(axes: Axes, panel: _Panel, log_x: bool, log_y: bool) -> None:
     for line in reversed(panel.lines):
         row = line.row
         assert isinstance(row, Row)
-        points = [p for p in row.curve if (p[0] > 0 or not log_x) and (p[1] > 0 or not log_y)]
+        first = panel.first if log_x else 0
+        points = [p for p in row.curve if p[0] >= first and (p[1] > 0 or not log_y)]
         if not points:
             continue
         t, mean, low, high = zip(*points)
@@ -379,16 +387,15 @@ def _scale(axes: Axes, log_x: bool, log_y: bool) -> None:
     formatter = FuncFormatter(lambda value, _: tick(value))
     if log_x:
         axes.set_xscale("log")
-    else:
-        axes.xaxis.set_major_formatter(formatter)
+    axes.xaxis.set_major_formatter(formatter)
     if log_y:
         axes.set_yscale("log")
-    else:
-        axes.yaxis.set_major_formatter(formatter)
+        _few_minor(axes)
+    axes.yaxis.set_major_formatter(formatter)
 
 
 def _frontier(axes: Axes, panel: _Panel, log_y: bool) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     rival = panel.table.rival
     if rival is not None and (rival.loss.mean > 0 or not log_y):
@@ -421,11 +428,15 @@ def _frontier(axes: Axes, panel: _Panel, log_y: bool) -> None:
     if log_y:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-        low_end, high_end = axes.get_ylim()
-        if high_end < 100 * low_end:
-            axes.yaxis.set_minor_formatter(FuncFormatter(_few))
-        else:
-            axes.yaxis.set_minor_formatter(NullFormatter())
+        _few_minor(axes)
+
+
+def _few_minor(axes: Axes) -> None:
+    """Marks between powers of ten are named where there are few of these."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    low, high = axes.get_ylim()
+    axes.yaxis.set_minor_formatter(FuncFormatter(_few) if high < 100 * low else NullFormatter())
 
 
 def _few(value: float, _: object) -> str:

@@ -55,7 +55,7 @@ def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
             for name, top in (("a", 100.0), ("b", 100.0 * scale))
         )
         task = replace(make.task(), rows=rows)
-        plot(task, tmp_path / f"{scale}.png")
+        plot(task, tmp_path / f"{scale}.png", y="linear")
         image = pixels(tmp_path / f"{scale}.png")
         tops = []
         for agent in ("a", "b"):
@@ -71,7 +71,7 @@ def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
 
 def test_lines_and_bands_hold_the_curves(make):
     data = make.data()
-    figure = plot(data, x="linear")
+    figure = plot(data, x="linear", y="linear")
     assert [axes.get_title("left") for axes in figure.axes] == [task.task for task in data.tasks]
     for axes, task in zip(figure.axes, data.tasks):
         lines = {tuple(line.get_ydata()): line for line in axes.lines}
@@ -153,7 +153,7 @@ def test_empty_lone_crowded_and_extreme_data_are_drawn(make, tmp_path, logs):
 
 def test_agents_and_scales_are_chosen_and_misspellings_named(make):
     task = make.task()
-    figure = plot(task, agents=["DPMNL", "Oracle"], y="log")
+    figure = plot(task, agents=["DPMNL", "Oracle"])
     (axes,) = figure.axes
     rows = [row for row in task.rows if row.agent == "DPMNL"]
     assert len(axes.lines) == len(rows) and axes.get_xscale() == axes.get_yscale() == "log"

@@ -210,7 +210,7 @@ def test_the_first_screen_is_the_matrix_of_winners(make):
     for rho in ("0.1", "0.5", "1"):
         (win,) = [r for r in task.rows if r.key == f"One-pass MNL (rho={rho})"]
         assert f"{win.regret.mean / best:.1f}×" in matrix["text"]
-    assert (len(page.named("clear")), len(page.named("unsaid"))) == (1 + 1, 2)  # one in the legend
+    assert (len(page.named("clear")), len(page.named("unsaid"))) == (1 + 1, 2 + 1)  # and the legend
     assert f"Greedy MNL regret {number(best)}" in " ".join(matrix["text"].split())
 
 
