@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         SingleAgent,
         agent_spec,
         agent_specs,
+        list_agents,
         make_agent,
         register_agent,
     )
@@ -37,6 +38,7 @@ _HOMES = {
         "SingleAgent",
         "agent_spec",
         "agent_specs",
+        "list_agents",
         "make_agent",
         "register_agent",
     ),
@@ -62,6 +64,7 @@ __all__ = [
     "audit",
     "evaluate",
     "evaluate_offline",
+    "list_agents",
     "make_agent",
     "make_problem",
     "register_agent",

@@ -492,6 +492,26 @@ def agent_spec(name: str, **params: Any) -> AgentSpec:
     return replace(spec, params={**spec.params, **params}) if params else spec
 
 
+def list_agents() -> list[dict[str, Any]]:
+    """Lists every registered agent; a notebook shows the list as a table.
+
+    Returns:
+        Records with the agent's name, the problems it supports, whether it takes a privacy
+        budget (``"required"``, ``"optional"`` or ``"never"``) and what it is.
+    """
+    from dpb_gym.report.notebook import Listing
+
+    return Listing(
+        {
+            "name": spec.name,
+            "problems": list(spec.supports),
+            "budget": spec.budget,
+            "summary": spec.summary,
+        }
+        for spec in agent_specs().values()
+    )
+
+
 def make_agent(name: str, **params: Any) -> Agent:
     """Makes a registered agent.
 

@@ -42,18 +42,9 @@ def _envs() -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _agents() -> tuple[list[str], list[dict[str, Any]]]:
-    from dpb_gym.agent import agent_specs
+    from dpb_gym.agent import list_agents
 
-    records = [
-        {
-            "name": spec.name,
-            "problems": list(spec.supports),
-            "budget": spec.budget,
-            "summary": spec.summary,
-        }
-        for spec in agent_specs().values()
-    ]
-    return ["name", "problems", "budget", "summary"], records
+    return ["name", "problems", "budget", "summary"], list_agents()
 
 
 def _suites() -> tuple[list[str], list[dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,19 @@ class OfflineEvaluation:
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        from dpb_gym.report.notebook import grid
+
+        percent = f"{100 * self.level:g}%"
+        columns = ["estimator", "value", "std err", f"{percent} normal", f"{percent} bootstrap"]
+        rows = [
+            [e.name, f"{e.value:.4f}", f"{e.std_error:.4f}"]
+            + [f"[{low:.4f}, {high:.4f}]" for low, high in (e.normal, e.percentile)]
+            for e in self.estimates
+        ]
+        said = self.table().split("\n")[len(rows) + 1 :]
+        return grid(columns, rows) + "".join(f"<small>{escape(line)}</small><br>" for line in said)
 
 
 def evaluate_offline(

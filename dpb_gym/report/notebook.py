@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 from dpb_gym.report.model import LeaderboardData, TaskResult
 from dpb_gym.report.terminal import MOST
@@ -22,6 +23,27 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     """
     head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in columns)
     return _table(caption, head, "".join(_row([escape(text) for text in row]) for row in rows))
+
+
+class Listing(list[dict[str, Any]]):
+    """Records with the same keys each, shown as a table by a notebook and by `print`."""
+
+    def _texts(self) -> list[list[str]]:
+        return [
+            [", ".join(v) if isinstance(v, (list, tuple)) else str(v) for v in record.values()]
+            for record in self
+        ]
+
+    def _repr_html_(self) -> str:
+        return grid(list(self[0]) if self else [], self._texts())
+
+    def __str__(self) -> str:
+        rows = [list(self[0]) if self else [], *self._texts()]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return "\n".join(
+            "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
+            for row in rows
+        )
 
 
 def html_table(data: LeaderboardData | TaskResult) -> str:

@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"train_sb3.py": "stable_baselines3"}
 SMALL = {
     "audit_your_agent.py": ["--runs", "1000"],
+    "gallery.py": ["--horizon", "200", "--replicates", "3"],
     "local_privacy.py": ["--horizon", "500", "--replicates", "2"],
     "private_vs_nonprivate.py": ["--horizon", "500", "--replicates", "3"],
 }
@@ -55,7 +56,14 @@ def the_agent_sees_no_truth(out, folder):
     assert "regret" not in told.split("only the harness sees")[0]
 
 
+def a_gallery_is_hung(out, folder):
+    for name in ("curves", "frontier", "paired"):
+        assert (folder / "gallery" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert r"\begin{tabular}" in out
+
+
 CHECKS = {
+    "gallery.py": a_gallery_is_hung,
     "audit_your_agent.py": the_careless_agent_fails,
     "local_privacy.py": the_agent_sees_no_truth,
     "private_vs_nonprivate.py": a_picture_is_drawn,

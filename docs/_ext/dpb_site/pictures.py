@@ -1,4 +1,4 @@
-"""The picture on the first page, drawn by the example that it illustrates."""
+"""The pictures of the site, drawn by the examples that they illustrate."""
 
 from __future__ import annotations
 
@@ -7,23 +7,32 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAME = "private_vs_nonprivate"
-SIZE = ("--horizon", "5000", "--replicates", "16")
+# What an example writes, and how large it runs.
+PICTURES = {
+    "private_vs_nonprivate": (
+        "private_vs_nonprivate.png",
+        ("--horizon", "5000", "--replicates", "16"),
+    ),
+    "gallery": ("gallery", ()),
+}
 
 
 def draw(docs: Path, folder: Path) -> None:
-    """Draws the picture unless it is newer than the example.
+    """Draws the pictures that are not newer than their examples.
 
     Raises:
-        subprocess.CalledProcessError: If the example fails.
+        subprocess.CalledProcessError: If an example fails.
     """
-    script = docs.parent / "examples" / f"{NAME}.py"
-    picture = folder / f"{NAME}.png"
-    if picture.exists() and picture.stat().st_mtime > script.stat().st_mtime:
+    for name, (out, size) in PICTURES.items():
+        _draw(docs.parent / "examples" / f"{name}.py", folder / out, size)
+
+
+def _draw(script: Path, out: Path, size: tuple[str, ...]) -> None:
+    if out.exists() and out.stat().st_mtime > script.stat().st_mtime:
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        [sys.executable, str(script), *SIZE, "--out", str(picture)],
+        [sys.executable, str(script), *size, "--out", str(out)],
         check=True,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "MPLBACKEND": "Agg"},

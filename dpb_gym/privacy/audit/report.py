@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from dpb_gym.errors import ParameterError
@@ -167,6 +168,16 @@ class AuditReport:
             lines.append(f"  control    with a third of the noise: {self.control}")
         lines += [f"  {name:<10} {value}" for name, value in self.details.items()]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, *rest = str(self).split("\n")
+        rows = ""
+        for line in rest:
+            cells = (
+                f"<td style='text-align:left'>{escape(part)}</td>" for part in line.split(None, 1)
+            )
+            rows += f"<tr>{''.join(cells)}</tr>"
+        return f"<b>{escape(head)}</b><table>{rows}</table>"
 
     def _shown(self) -> list[Comparison]:
         """mu, rho, epsilon at the reporting delta, and whatever is violated."""
