@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> 
     a, b, c = board(suite, results).tasks[0].rows
     assert (a.accounting, b.accounting) == ("declared", "computed")
     assert [row.trust for row in (a, b, c)] == ["computed here", "stated by Eve", "recomputed here"]
-    assert a.tuning == "tuned on 100 seeds" and b.tuning == "default parameters"
+    assert re.fullmatch(r"tuned on \d+ seeds", a.tuning) and b.tuning == "default parameters"
     assert effort("zcdp-episodic", {"alpha": 0.1, "ridge": 100.0, "centre": True}).startswith(
         "best of 8 points on"
     )
