@@ -60,13 +60,17 @@ def _temporary() -> str:
     place = os.environ.get(PLACE)
     if not place:
         place = os.environ[PLACE] = tempfile.mkdtemp(prefix="dpb-gym-kernels-")
-        owner = os.getpid()
-        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(place, ignore_errors=True))
+        atexit.register(_clean, place, os.getpid())
         _warn("kernels are compiled anew for this run: no lasting place is writable")
     return place
 
 
-class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+def _clean(place: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     """The last resort: a directory of this run and its workers."""
 
     def __init__(self, function: Any, path: str) -> None:
@@ -77,11 +81,11 @@ class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator): 
         return self._path
 
 
-class _Files(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _Files(caching.CompileResultCacheImpl):
     _locator_classes = [*caching.CacheImpl._locator_classes, _Temporary]  # noqa: RUF012
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
+class _Cache(caching.FunctionCache):
     """numba's cache, which no damaged file and no full disk brings down."""
 
     _impl_class = _Files
