@@ -15,6 +15,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent, agent_spec, check_supported
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.portable import fill_normals
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams, BlockDraws
@@ -59,7 +60,7 @@ class Messages(Releaser):
 
 
 def _normals(rng: np.random.Generator, out: Array) -> None:
-    rng.standard_normal(out=out)
+    fill_normals(rng, out)
 
 
 def _uniforms(rng: np.random.Generator, out: Array) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym.errors import ParameterError, shown
+from dpb_gym.portable import fill_normals
 
 BLOCK_BYTES = 1 << 21
 MAX_BLOCK_ROUNDS = 512
@@ -111,7 +112,7 @@ class BlockDraws:
 
 
 def _fill_normals(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
-    rng.standard_normal(out=out)
+    fill_normals(rng, out)
 
 
 def _fill_uniforms(rng: np.random.Generator, out: NDArray[np.float64]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorWrapper
 
-from dpb_gym import kernels
+from dpb_gym import kernels, portable
 from dpb_gym.envs.observations import lane
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.mechanisms import NORMAL, LocalMechanism
@@ -106,7 +106,7 @@ class Layer:
         out = np.zeros((self._lanes, self.mechanism.width))
         for i in np.flatnonzero(lanes):
             if self.mechanism.numbers == NORMAL:
-                self._generators[i].standard_normal(out=out[i])
+                portable.fill_normals(self._generators[i], out[i])
             else:
                 self._generators[i].random(out=out[i])
         return out

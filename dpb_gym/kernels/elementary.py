@@ -6,16 +6,14 @@ divisions and square roots, each of which IEEE 754 prescribes to the last bit. E
 most 1 ulp (`exp`, `log`, `log1p`, `expm1`) or a few (the others). Coefficients come from
 ``benchmarks/fit_elementary.py``.
 
-Functions take and return one float, from Python and from other kernels; `each` goes over
-arrays.
+Functions take and return one float, from other kernels and, through `dpb_gym.portable`, from
+Python.
 """
 
 from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,23 +333,3 @@ def normals_of(uniforms, out):
     """`normal_of` at every entry of one-dimensional arrays."""
     for i in range(out.shape[0]):
         out[i] = normal_of(uniforms[i])
-
-
-def fill_normals(rng: np.random.Generator, out: NDArray[Any]) -> None:
-    """Fills a contiguous array with standard normals, one uniform for each.
-
-    NumPy's own depend on the machine's libm in the tails.
-    """
-    normals_of(rng.random(out.size), out.reshape(-1))
-
-
-def normals(rng: np.random.Generator, *shape: int) -> NDArray[np.float64]:
-    """Standard normals of a shape, see `fill_normals`."""
-    out = np.empty(shape)
-    fill_normals(rng, out)
-    return out
-
-
-def each(function: Callable[[float], float], x: NDArray[Any]) -> NDArray[np.float64]:
-    """A function of this module at every entry of a small array."""
-    return np.array([function(v) for v in np.ravel(x).tolist()]).reshape(np.shape(x))

@@ -355,3 +355,44 @@ def eigh(matrices):
 def eigvalsh(matrices):
     """Ascending eigenvalues ``(B, d)`` of symmetric matrices; the lower triangle is read."""
     return eigh(matrices)[0]
+
+
+@jit
+def compose(values, vectors):
+    """sum_i values[b, i] v v' over the columns v of vectors[b], ``(B, d, d)``."""
+    B, d = values.shape
+    out = np.zeros((B, d, d))
+    for b in range(B):
+        for i in range(d):
+            for j in range(d):
+                weighted = values[b, i] * vectors[b, j, i]
+                for k in range(j + 1):
+                    out[b, j, k] += weighted * vectors[b, k, i]
+        for j in range(d):
+            for k in range(j):
+                out[b, k, j] = out[b, j, k]
+    return out
+
+
+@jit
+def orthonormalise(columns):
+    """Makes the columns of ``(d, r)``, r <= d, orthonormal in place, by Gram-Schmidt done twice.
+
+    Each becomes its part outside the span of those before it, normalised: of independent
+    normal columns, a uniformly random frame.
+    """
+    d, r = columns.shape
+    for j in range(r):
+        for _ in range(2):
+            for k in range(j):
+                s = 0.0
+                for i in range(d):
+                    s += columns[i, k] * columns[i, j]
+                for i in range(d):
+                    columns[i, j] -= s * columns[i, k]
+            s = 0.0
+            for i in range(d):
+                s += columns[i, j] * columns[i, j]
+            root = np.sqrt(s)
+            for i in range(d):
+                columns[i, j] /= root

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.portable import erfcx, exp, expm1, log, log1p, log_normal_cdf, log_sum
 from dpb_gym.privacy.checks import FloatArray, positive
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import (
@@ -82,21 +83,19 @@ def gaussian_delta(mu: float, epsilon_: float) -> float:
     """Delta of mu-Gaussian differential privacy at epsilon (Balle & Wang 2018, Theorem 8)."""
     if mu == 0:
         return 0.0
-    from scipy.special import erfcx, log_ndtr
-
     near, far = mu / 2 - epsilon_ / mu, -mu / 2 - epsilon_ / mu
     if near < 0:  # difference of Mills ratios: no cancellation in the tail
         ratio = math.sqrt(math.pi / 2) * (erfcx(-near / math.sqrt(2)) - erfcx(-far / math.sqrt(2)))
-        return float(max(0.0, ratio * math.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)))
-    log_near = float(log_ndtr(near))
-    return math.exp(log_near) * -math.expm1(epsilon_ + float(log_ndtr(far)) - log_near)
+        return float(max(0.0, ratio * exp(-(near * near) / 2) / math.sqrt(2 * math.pi)))
+    log_near = log_normal_cdf(near)
+    return exp(log_near) * -expm1(epsilon_ + log_normal_cdf(far) - log_near)
 
 
 def gaussian_epsilon(mu: float, delta_: float) -> float:
     """Epsilon of mu-Gaussian differential privacy at delta, never below the exact value."""
     if mu == 0 or gaussian_delta(mu, 0.0) <= delta_:
         return 0.0
-    high = mu**2 / 2 + mu * math.sqrt(2 * math.log(1 / delta_)) + 1e-9
+    high = mu * mu / 2 + mu * math.sqrt(2 * log(1 / delta_)) + 1e-9
     return _first_at_most(lambda e: gaussian_delta(mu, e), delta_, 0.0, high)
 
 
@@ -164,8 +163,8 @@ def _delta_of(events: Sequence[Event], epsilon_: float) -> float:
         return gaussian_delta(math.hypot(*(mu for mu in mus if mu is not None)), epsilon_)
     if _epsilon(events, 1e-300) <= epsilon_:
         return 1e-300
-    log_delta = _first_at_most(lambda s: _epsilon(events, math.exp(s)), epsilon_, -690.0, -1e-12)
-    return math.exp(log_delta)
+    log_delta = _first_at_most(lambda s: _epsilon(events, exp(s)), epsilon_, -690.0, -1e-12)
+    return exp(log_delta)
 
 
 def _has_renyi(event: Event) -> bool:
@@ -207,19 +206,19 @@ def _symmetric_delta(event: PoissonGaussianEvent, epsilon_: float) -> float:
     c = q e^(-u^2/2). The pair is the one that `dp_accounting` uses under REPLACE_ONE;
     docs/agents/adaprivate.md proves it worst for records on a common line.
     """
-    from scipy.special import log_ndtr
-
     q, u = event.q, 0.5 * event.sensitivity / event.sigma
     if q == 1.0:
         return gaussian_delta(2.0 * u, epsilon_)
-    log_c = math.log(q) - 0.5 * u * u
+    log_c = log(q) - 0.5 * u * u
     log_b = -math.inf
     if epsilon_ > 0:
-        log_b = math.log1p(-q) + epsilon_ + math.log(-math.expm1(-epsilon_))
-    root = 0.5 * float(np.logaddexp(2.0 * log_b, math.log(4.0) + epsilon_ + 2.0 * log_c))
-    x = (float(np.logaddexp(log_b, root)) - math.log(2.0) - log_c) / u
-    above = (1 - q) * math.exp(log_ndtr(-x)) + q * math.exp(log_ndtr(u - x))
-    below = (1 - q) * math.exp(epsilon_ + log_ndtr(-x)) + q * math.exp(epsilon_ + log_ndtr(-u - x))
+        log_b = log1p(-q) + epsilon_ + log(-expm1(-epsilon_))
+    root = 0.5 * log_sum(log(4.0) + epsilon_ + 2.0 * log_c, 2.0 * log_b)
+    x = (log_sum(root, log_b) - log(2.0) - log_c) / u
+    above = (1 - q) * exp(log_normal_cdf(-x)) + q * exp(log_normal_cdf(u - x))
+    below = (1 - q) * exp(epsilon_ + log_normal_cdf(-x)) + q * exp(
+        epsilon_ + log_normal_cdf(-u - x)
+    )
     # the margin keeps rounding on the safe side
     return max(0.0, above - below) + 1e-13 * above
 
@@ -236,8 +235,8 @@ def _zero_out_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
         return 0.0
     inner = gaussian_epsilon(event.sensitivity / event.sigma, delta_ / event.q)
     if inner > 700:
-        return inner + math.log(event.q)
-    return math.log1p(event.q * math.expm1(inner))
+        return inner + log(event.q)
+    return log1p(event.q * expm1(inner))
 
 
 @functools.lru_cache(maxsize=256)
@@ -263,7 +262,7 @@ def _event_pld(event: Event) -> Any:
     if isinstance(event, LaplaceEvent):
         one = pld.from_laplace_mechanism(event.scale, sensitivity=event.sensitivity, **interval)
     elif isinstance(event, RandomizedResponseEvent):
-        uniform = event.categories / (math.exp(event.epsilon) + event.categories - 1)
+        uniform = event.categories / (exp(event.epsilon) + event.categories - 1)
         one = pld.from_randomized_response(uniform, event.categories, **interval)
     elif isinstance(event, PureEvent):
         one = pld.from_privacy_parameters(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dpb_gym import portable
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.checks import count, positive
@@ -96,19 +97,21 @@ def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
     if gaussian:
         from dpb_gym.privacy import accounting
 
-        return 0.5 * accounting.gaussian_mu(budget.epsilon, budget.delta) ** 2
+        mu = accounting.gaussian_mu(budget.epsilon, budget.delta)
+        return 0.5 * mu * mu
     return fit_rho(budget, lambda rho: [ZCDPEvent(rho)])
 
 
 def textbook_rho(epsilon: float, delta: float) -> float:
     """rho with ``epsilon = rho + 2 sqrt(rho log(1/delta))`` (Bun & Steinke 2016, Prop. 1.3)."""
-    log = math.log(1 / delta)
-    return float((math.sqrt(epsilon + log) - math.sqrt(log)) ** 2)
+    log = portable.log(1 / delta)
+    root = math.sqrt(epsilon + log) - math.sqrt(log)
+    return root * root
 
 
 def textbook_epsilon(rho: float, delta: float) -> float:
     """``rho + 2 sqrt(rho log(1/delta))``, the loose conversion that the papers use."""
-    return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    return rho + 2 * math.sqrt(rho * portable.log(1 / delta))
 
 
 def calibrate_scale(
@@ -191,9 +194,11 @@ def fit_rho(
     if budget.rho is not None:
         return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
-    guess = textbook_rho(budget.epsilon, budget.delta) ** -0.5
-    scale = calibrate_scale(budget, lambda s: events(s**-2.0), start=guess, tolerance=tolerance)
-    return float(scale**-2.0)
+    guess = 1.0 / math.sqrt(textbook_rho(budget.epsilon, budget.delta))
+    scale = calibrate_scale(
+        budget, lambda s: events(1.0 / (s * s)), start=guess, tolerance=tolerance
+    )
+    return 1.0 / (scale * scale)
 
 
 __all__ = [

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_gym import portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.checks import FloatArray, count, positive, probability
 
@@ -279,11 +280,11 @@ class ApproxEvent(Event):
 
 def randomized_response_rdp(epsilon: float, categories: int, orders: FloatArray) -> FloatArray:
     """Renyi divergence of k-ary randomized response at each order (exact)."""
-    log_keep = -math.log1p((categories - 1) * math.exp(-epsilon))
+    log_keep = -portable.log1p((categories - 1) * portable.exp(-epsilon))
     log_other = log_keep - epsilon
     a = orders
     total = np.logaddexp(a * log_keep + (1 - a) * log_other, a * log_other + (1 - a) * log_keep)
     if categories > 2:
-        total = np.logaddexp(total, math.log(categories - 2) + log_other)
+        total = np.logaddexp(total, portable.log(categories - 2) + log_other)
     divergence: FloatArray = np.maximum(total / (a - 1), 0.0)
     return divergence

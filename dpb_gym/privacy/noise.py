@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_gym.errors import MissingExtraError, ParameterError
+from dpb_gym.portable import fill_normals
 from dpb_gym.privacy.checks import FloatArray, count
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class NoiseSource:
 
     def fill(self, replicate: int, out: FloatArray) -> None:
         """Fills `out` with standard normals from the replicate's generator."""
-        self.generators[replicate].standard_normal(out=out)
+        fill_normals(self.generators[replicate], out)
 
     def uniform(self) -> FloatArray:
         """One uniform number on [0, 1) per replicate, ``(B,)``."""

@@ -73,7 +73,7 @@ class PerturbedObjectiveEvent(Event):
 
     def verified(self, orders: FloatArray) -> FloatArray:
         """The verified bound of one release; infinite beyond its orders."""
-        limit = min(1 + 1 / self.ratio, self.ratio**-2)
+        limit = min(1 + 1 / self.ratio, 1 / (self.ratio * self.ratio))
         inside = (orders < 1 + 1 / self.ratio) & (orders <= limit)
         a = np.where(inside, orders, 1.0 + 0.25 / (1 + self.ratio))
         return np.where(inside, self._slope * a + _curvature_term(self.ratio, a), math.inf)
@@ -89,7 +89,7 @@ class PerturbedObjectiveEvent(Event):
 
     @property
     def zcdp(self) -> float:
-        return self.count * (self._slope + _extra(self) + 0.5 * self.output_mu**2)
+        return self.count * (self._slope + _extra(self) + 0.5 * self.output_mu * self.output_mu)
 
 
 def _curvature_term(t: float, a: FloatArray) -> FloatArray:
@@ -107,7 +107,7 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
     hence never too small.
     """
     t, offset = event.ratio, event._offset
-    limit = min(1 / t, t**-2 - 1)
+    limit = min(1 / t, 1 / (t * t) - 1)
     if limit <= 0:
         return offset
     low, high = 0.0, limit * (1 - 1e-12)

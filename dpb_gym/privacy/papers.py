@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from dpb_gym import portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.checks import count, positive, probability
 from dpb_gym.privacy.events import PoissonGaussianEvent
@@ -56,7 +57,7 @@ def objective_cs(
     count("rank", rank)
     probability("q", q)
     return finish(
-        ridge=eigenvalue / math.expm1((1 - q) * rho / rank),
+        ridge=eigenvalue / portable.expm1((1 - q) * rho / rank),
         curvature=curvature,
         sigma=_sigma_all_orders(q * rho, count("dim", dim), gradient_bound),
         dim=dim,
@@ -98,7 +99,7 @@ def objective_cs_approx(
     positive("epsilon", epsilon)
     probability("delta", delta)
     probability("q", q)
-    log = math.log(2 / delta)
+    log = portable.log(2 / delta)
     radius = dim + 2 * math.sqrt(dim * log) + 2 * log
     spread = math.sqrt(radius) + math.sqrt(radius + 2 * q * epsilon)
     ridge = eigenvalue * count("rank", rank) / epsilon
@@ -144,7 +145,8 @@ def objective_csw(
     """
     positive("epsilon", epsilon)
     probability("delta", delta)
-    variance = gradient_constant**2 * (8 * math.log(2 / delta) + 4 * epsilon) / epsilon**2
+    variance = 8 * portable.log(2 / delta) + 4 * epsilon
+    variance *= gradient_constant * gradient_constant / (epsilon * epsilon)
     return finish(
         ridge=max(ridge, 2 * curvature_constant / epsilon),
         curvature=curvature,
@@ -186,7 +188,7 @@ def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussia
     """
     epsilon = positive("epsilon", epsilon)
     delta, q = probability("delta", delta), probability("q", q, one=True)
-    log = math.log(1 / delta)
+    log = portable.log(1 / delta)
     if epsilon <= log / (RU_ORDERS[-1] - 1):
         raise ParameterError(
             f"log(1/delta)/(order - 1) alone is {log / (RU_ORDERS[-1] - 1):.3g} at the largest of "
@@ -201,7 +203,7 @@ def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussia
 
 
 def _equation_3_6(q: float, sigma: float, order: int) -> float:
-    log_ratio = 0.5 * math.log(2 * q * q) - math.log(sigma)
-    logs = [0.0] + [math.log(math.comb(order, j)) + j * log_ratio for j in range(2, order + 1)]
+    log_ratio = 0.5 * portable.log(2 * q * q) - portable.log(sigma)
+    logs = [0.0] + [portable.log(math.comb(order, j)) + j * log_ratio for j in range(2, order + 1)]
     largest = max(logs)
-    return (largest + math.log(sum(math.exp(v - largest) for v in logs))) / (order - 1)
+    return (largest + portable.log(sum(portable.exp(v - largest) for v in logs))) / (order - 1)

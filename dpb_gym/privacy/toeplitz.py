@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym import portable
 from dpb_gym.privacy.checks import FloatArray, count
 
 BUFFERS = 5
@@ -45,7 +46,8 @@ def blt_sensitivity(theta: FloatArray, omega: FloatArray, steps: int) -> float:
     if steps == 1:
         return 1.0
     product = theta[:, None] * theta[None, :]
-    series = -np.expm1((steps - 1) * np.log(product)) / (1.0 - product)
+    grown = (steps - 1) * portable.each(portable.log, product)
+    series = -portable.each(portable.expm1, grown) / (1.0 - product)
     return math.sqrt(1.0 + float((omega[:, None] * omega[None, :] * series).sum()))
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
@@ -110,7 +110,8 @@ class AssortmentProblem(Problem):
         theta = rng.random(self.dim)
         hidden = {"theta": theta if self.theta is None else self.theta}
         if self.design == "low-rank":
-            basis = np.linalg.qr(rng.standard_normal((self.dim, self.rank)))[0]
+            basis = portable.normals(rng, (self.dim, self.rank))
+            kernels.linalg.orthonormalise(basis)
             hidden["basis"] = basis * np.sqrt(self.dim / self.rank)
         return hidden
 
@@ -137,10 +138,10 @@ class AssortmentProblem(Problem):
             rows *= np.float32(2.0)
             rows -= np.float32(1.0)
         elif self.design == "low-rank":
-            coefficients = rng.standard_normal((len(rows), self.rank), dtype=np.float32)
+            coefficients = portable.normals(rng, (len(rows), self.rank), np.float32)
             contexts.combine(coefficients, hidden["basis"], rows)
         else:
-            rng.standard_normal(out=rows, dtype=np.float32)
+            portable.fill_normals(rng, rows)
             if self.design == "sphere":
                 contexts.normalise(rows, contexts.SPHERE)
         rescale(rows, self.context_norm)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
@@ -114,13 +114,14 @@ class PricingProblem(Problem):
     def _drifting(self) -> Array:
         t = np.linspace(0.0, 1.0, self.horizon)[:, None]
         phase = np.arange(self.dim - 1)[None, :]
-        path = (2.0 * t - 1.0) * 0.7 + 0.3 * np.sin(2.0 * np.pi * 8.0 * t + phase)
+        angle = 2.0 * np.pi * 8.0 * t + phase
+        path = (2.0 * t - 1.0) * 0.7 + 0.3 * portable.each(kernels.elementary.sin, angle)
         return path.astype(np.float32)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         if self.theta is not None:
             return {"theta": self.theta}
-        theta = rng.standard_normal(self.dim)
+        theta = portable.normals(rng, self.dim)
         return {"theta": theta / np.sqrt(np.sum(theta * theta))}
 
     def fields(self) -> dict[str, Field]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
@@ -123,19 +123,20 @@ class RecommendationProblem(Problem):
         return REWARDS.index(self.reward)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
-        theta = rng.standard_normal(self.dim)
+        theta = portable.normals(rng, self.dim)
         theta *= 2.0 / np.sqrt(np.sum(theta * theta))
         hidden: Hidden = {"theta": theta if self.theta is None else self.theta}
         if self.design != "sphere":
-            hidden["basis"] = np.linalg.qr(rng.standard_normal((self.dim, self.dim)))[0]
+            hidden["basis"] = portable.normals(rng, (self.dim, self.dim))
+            kernels.linalg.orthonormalise(hidden["basis"])
         if not self.fresh:
             arms = np.empty((self.n_arms, self.dim), np.float32)
             if self.design == "low-rank":
-                coefficients = rng.standard_normal((self.n_arms, self.rank), dtype=np.float32)
+                coefficients = portable.normals(rng, (self.n_arms, self.rank), np.float32)
                 subspace = np.ascontiguousarray(hidden["basis"][:, : self.rank])
                 kernels.contexts.combine(coefficients, subspace, arms)
             else:
-                rng.standard_normal(out=arms, dtype=np.float32)
+                portable.fill_normals(rng, arms)
             kernels.contexts.normalise(arms, kernels.contexts.SPHERE)
             rescale(arms, self.context_norm)
             hidden["arms"] = arms
@@ -161,7 +162,7 @@ class RecommendationProblem(Problem):
     ) -> None:
         """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
-        rng.standard_normal(out=rows, dtype=np.float32)
+        portable.fill_normals(rng, rows)
         kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
         rescale(rows, self.context_norm)
 
@@ -249,4 +250,4 @@ def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionErro
 def _fill_normals(
     rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
 ) -> None:
-    rng.standard_normal(out=out, dtype=np.float32)
+    portable.fill_normals(rng, out)

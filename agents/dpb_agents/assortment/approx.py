@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dpb_agents.assortment.dpmnl import DPMNL, _Width
 from dpb_agents.assortment.policy import Releasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import (
@@ -161,15 +161,15 @@ class DPMNLApprox(DPMNL):
         epsilon, delta, calls = self.share * budget.epsilon, budget.delta / 2, self.max_updates
         if self.calibration == "paper":
             # Lemma S19, also where its condition epsilon < 1 is not met
-            one = epsilon / math.sqrt(8 * calls * math.log(1 / delta))
+            one = epsilon / math.sqrt(8 * calls * portable.log(1 / delta))
         else:
             one = advanced_composition(epsilon, calls, delta / 2)
         return Split(epsilon, one, delta / (2 * calls), budget.epsilon - epsilon, delta)
 
     def _gram_sigma(self, T: int, K: int) -> float:
         """sqrt(32 m K) log(4/delta) / epsilon, symmetrised as (N + N')/sqrt 2: diagonal sqrt 2."""
-        split, m = self._split(self._asked), 1 + math.ceil(math.log2(T))
-        noise = math.sqrt(32 * m * K) * math.log(4 / split.gram_delta) / split.gram_epsilon
+        split, m = self._split(self._asked), 1 + (T - 1).bit_length()
+        noise = math.sqrt(32 * m * K) * portable.log(4 / split.gram_delta) / split.gram_epsilon
         return noise * math.sqrt(2) * (1.0 if self.calibration == "paper" else math.sqrt(K))
 
     def _mle(self, T: int, K: int, d: int) -> ObjectivePerturbation:
@@ -200,7 +200,8 @@ class DPMNLApprox(DPMNL):
             mle = replace(mle, sigma=2 * mle.sigma, event=event)
         if self._rho is not None:
             # a record enters bit_length(T) nodes of the tree at distance sqrt(2) K
-            left = self._rho - T.bit_length() * (K / self._gram_sigma(T, K)) ** 2
+            sigma = self._gram_sigma(T, K)
+            left = self._rho - T.bit_length() * K * K / (sigma * sigma)
             mle = calibrated(self._eigenvalue(calibrated, left))
         return mle
 
@@ -230,9 +231,9 @@ def converted(budget: Budget, horizon: int, conversion: str) -> Budget:
     """The (epsilon, delta) budget of the benchmark; one given as such is returned as it is."""
     if budget.rho is None:
         return budget
-    delta = horizon**-2.0
+    delta = 1.0 / (horizon * horizon)
     if conversion == "paper":
-        return Budget.approx(budget.rho + 4 * budget.rho * math.log(horizon), delta)
+        return Budget.approx(budget.rho + 4 * budget.rho * portable.log(horizon), delta)
     return Budget.approx(textbook_epsilon(budget.rho, delta), delta)
 
 
@@ -250,7 +251,8 @@ def advanced_composition(epsilon: float, calls: int, slack: float) -> float:
     basic = epsilon / calls
 
     def total(one: float) -> float:
-        return one * math.sqrt(2 * calls * math.log(1 / slack)) + calls * one * math.expm1(one)
+        root = math.sqrt(2 * calls * portable.log(1 / slack))
+        return one * root + calls * one * portable.expm1(one)
 
     low, high = basic, max(2 * basic, 1.0)
     if total(basic) > epsilon:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_agents.assortment.records import ChoiceMLE
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
@@ -137,7 +137,7 @@ class DPMNL(MNLPolicy):
             return gram.noise_std_max * _lemma_s6(d, T)
         # isometric noise of standard deviation s: the norm's mean is at most s sqrt(2 d), and
         # it is 1-Lipschitz; 1/T^2 per round
-        return gram.noise_std_max * (math.sqrt(2 * d) + math.sqrt(4 * math.log(T)))
+        return gram.noise_std_max * (math.sqrt(2 * d) + math.sqrt(4 * portable.log(T)))
 
 
 class _Width:
@@ -154,20 +154,20 @@ class _Width:
     ) -> None:
         self.d, self.kappa = d, kappa
         ridge, sigma = (mle.ridge, mle.sigma) if mle is not None else (1.0, 0.0)
-        self.fixed = ridge / math.sqrt(K) + sigma * math.sqrt(4 * d * math.log(T) / K)
+        self.fixed = ridge / math.sqrt(K) + sigma * math.sqrt(4 * d * portable.log(T) / K)
         self.shifted = math.sqrt(3 * bound)
 
     def __call__(self, t: int) -> float:
-        statistical = math.sqrt(0.5 * self.d * math.log1p(t / self.d) + math.log(t))
+        statistical = math.sqrt(0.5 * self.d * portable.log1p(t / self.d) + portable.log(t))
         return (statistical + self.fixed) / self.kappa + self.shifted
 
 
 def _lemma_s6(d: int, T: int) -> float:
     """The factor of CS, Lemma S6; terms in log d vanish at d = 1."""
-    factor = 2 * math.sqrt(d) + 2 * math.sqrt(4 * math.log(T))
+    factor = 2 * math.sqrt(d) + 2 * math.sqrt(4 * portable.log(T))
     if d > 1:
-        log = math.log(d)
-        ratio = (log / d) ** (1 / 3)
-        factor += 2 * d ** (1 / 6) * log ** (1 / 3)
-        factor += 6 * (1 + ratio) * math.sqrt(log) / math.sqrt(math.log1p(ratio))
+        log = portable.log(d)
+        ratio = portable.power(log / d, 1 / 3)
+        factor += 2 * portable.power(d, 1 / 6) * portable.power(log, 1 / 3)
+        factor += 6 * (1 + ratio) * math.sqrt(log) / math.sqrt(portable.log1p(ratio))
     return factor

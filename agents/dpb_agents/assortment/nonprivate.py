@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_agents.assortment.records import ChoiceMLE
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import ProblemInfo
 
@@ -25,7 +25,7 @@ class Width:
 
     def __call__(self, t: int) -> float:
         d = self.dim
-        return math.sqrt(2 * d * math.log1p(t / d) + 2 * math.log(t)) / (2 * self.kappa)
+        return math.sqrt(2 * d * portable.log1p(t / d) + 2 * portable.log(t)) / (2 * self.kappa)
 
 
 class ExactMNL(MNLPolicy):

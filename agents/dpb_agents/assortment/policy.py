@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceMLE
-from dpb_gym import validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
@@ -132,7 +132,7 @@ class MNLPolicy(Agent):
         if context.t < self.explore:
             return
         self._refresh(known.gram.value)
-        due = self._logdet > self._updated_at + math.log(self.growth)
+        due = self._logdet > self._updated_at + portable.log(self.growth)
         if context.t == self.explore:
             due[:] = True
         if known.max_updates is not None:
@@ -149,24 +149,16 @@ class MNLPolicy(Agent):
         zoo.slates.roots(gram, shift, floor, *state)
         if self._ok.all():
             return
-        for b in np.flatnonzero(~self._ok):
-            gram[b] = _raise_eigenvalues(gram[b], floor - shift)
+        values, vectors = kernels.linalg.eigh(gram[~self._ok])
+        gram[~self._ok] = kernels.linalg.compose(np.maximum(values, floor - shift), vectors)
         zoo.slates.roots(gram, shift, 0.0, *state)
 
 
 def optimistic_samples(capacity: int) -> int:
     """Samples that make the best of them optimistic with constant probability (Oh &
     Iyengar 2019): ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))."""
-    miss = math.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi)))
-    return math.ceil(1.0 - math.log(capacity) / miss)
-
-
-def _raise_eigenvalues(matrix: Array, least: float) -> Array:
-    values, vectors = np.linalg.eigh(matrix)
-    raised: Array = np.zeros_like(matrix)
-    for value, vector in zip(values, vectors.T, strict=True):
-        raised += max(float(value), least) * np.multiply.outer(vector, vector)
-    return raised
+    miss = portable.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi)))
+    return math.ceil(1.0 - portable.log(capacity) / miss)
 
 
 def _uniform(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
@@ -174,4 +166,4 @@ def _uniform(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
 
 
 def _normal(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
-    rng.standard_normal(out=out)
+    portable.fill_normals(rng, out)

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.elementary import sigmoid
-from dpb_gym.kernels.pricing import LOGISTIC, intercept_slope
+from dpb_gym.kernels.pricing import LOGISTIC, expected_revenue, intercept_slope
 
 START_INTERVALS = 8
 STACK = START_INTERVALS + 64
@@ -176,3 +176,13 @@ def optimistic_prices(features, theta, inverse, model, zeta, gamma, tolerance, p
             tolerance,
             stack,
         )
+
+
+@jit
+def total_revenues(intercepts, slope, prices, model, zeta, out):
+    """out[i] = sum_j p f(a_j - slope p) at the price p = prices[i], for intercepts a_j."""
+    for i in range(prices.shape[0]):
+        s = 0.0
+        for j in range(intercepts.shape[0]):
+            s += expected_revenue(intercepts[j], slope, prices[i], model, zeta)
+        out[i] = s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpb_gym import validation
+from dpb_gym import portable, validation
 
 CONSTANTS = ("literal", "curvature")
 PARAMETERS = ("section-7", "general", "stochastic")
@@ -46,11 +46,11 @@ class Demand:
         if kind == "gaussian":
             return cls(kind, 1.0, -bound, bound, 1.0, 1.0, bound + RADIUS, 1.0)
         scale = 1.0 if zeta is None else zeta
-        tail = 1.0 / (1.0 + math.exp(RADIUS * scale))
+        tail = 1.0 / (1.0 + portable.exp(RADIUS * scale))
         steepest, flattest = scale / 4, scale * tail * (1.0 - tail)
         K = max(1.0, steepest, 1.0 / flattest)
         G = max(scale, 1.0 / scale)
-        return cls(kind, scale, 0.0, 1.0, G, K, scale, scale**2 / 4)
+        return cls(kind, scale, 0.0, 1.0, G, K, scale, scale * scale / 4)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def most_updates(parameters: str, d: int, T: int) -> int:
     """D_inf: ceil(d log2 T) in section 7, ceil(d log1.5 T) in the theorems."""
     validation.choice("parameters", parameters, PARAMETERS)
     base = 2.0 if parameters == "section-7" else 1.5
-    return math.ceil(d * math.log(T) / math.log(base))
+    return math.ceil(d * portable.log(T) / portable.log(base))
 
 
 def calls(
@@ -121,20 +121,20 @@ def calls(
     epsilon_1, delta_1 = gram
     epsilon_2, delta_2 = mle
     if composition:
-        m = max(1, math.ceil(math.log2(T)))
+        m = max(1, (T - 1).bit_length())
         delta_1 /= 2 * m
-        epsilon_1 /= 2 * m * math.log(1 / delta_1)
+        epsilon_1 /= 2 * m * portable.log(1 / delta_1)
         delta_2 /= 2 * updates
-        epsilon_2 /= 2 * math.sqrt(2 * updates * math.log(1 / delta_2))
+        epsilon_2 /= 2 * math.sqrt(2 * updates * portable.log(1 / delta_2))
     B1 = (max(abs(demand.low), abs(demand.high)) + 1) * demand.G
     B2 = demand.K * demand.G if constants == "literal" else demand.curvature
     return Calls(
-        gram_sigma=math.sqrt(2 * math.log(1.25 / delta_1)) / epsilon_1,
+        gram_sigma=math.sqrt(2 * portable.log(1.25 / delta_1)) / epsilon_1,
         epsilon=epsilon_2,
         delta=delta_2,
         gradient_constant=B1,
         curvature_constant=B2,
-        nu=B1 * math.sqrt(8 * math.log(2 / delta_2) + 4 * epsilon_2) / epsilon_2,
+        nu=B1 * math.sqrt(8 * portable.log(2 / delta_2) + 4 * epsilon_2) / epsilon_2,
     )
 
 
@@ -145,16 +145,16 @@ def choose(parameters: str, demand: Demand, d: int, T: int, epsilon_1: float, nu
     """
     if parameters == "section-7":
         return Choice(explore=10, ridge=10.0, gamma=1.0)
-    K, G, s, log = demand.K, demand.G, 1.0, math.log(T)
+    K, G, s, log = demand.K, demand.G, 1.0, portable.log(T)
     power = 2 if parameters == "general" else 1
     ridge = max(
-        d**1.5 * log**5 / epsilon_1,
+        d * math.sqrt(d) * portable.power(log, 5.0) / epsilon_1,
         5 * nu * math.sqrt(5 * d * log),
-        2 + 48 * s**2 * G**power * K * d * log,
+        2 + 48 * s * s * portable.power(G, power) * K * d * log,
     )
     if parameters == "general":
         width = (math.sqrt(3) * s * K + math.sqrt(5) * G * nu) * math.sqrt(d * log)
         return Choice(0, ridge, K * (width + (2 * G + 3) * math.sqrt(ridge)))
     root = math.ceil((2 * G + 3) * ridge / math.sqrt(5 * d * log) + nu * G)
-    explore = min(T, math.ceil(32 * root**2 * math.log(d * T) ** 2))
-    return Choice(explore, ridge, 4 * s * K**2 * math.sqrt(d * log))
+    explore = min(T, math.ceil(32 * root**2 * portable.power(portable.log(d * T), 2.0)))
+    return Choice(explore, ridge, 4 * s * K * K * math.sqrt(d * log))

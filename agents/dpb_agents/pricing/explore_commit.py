@@ -12,7 +12,7 @@ from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
@@ -74,7 +74,7 @@ class ExploreCommit(_Exact):
         assert problem.demand is not None
         if self._explore is None:
             power = 2 / 3 if curator.private else 1 / 2
-            self.explore = max(1, min(math.ceil((d * T) ** power), T // 4))
+            self.explore = max(1, min(math.ceil(portable.power(d * T, power)), T // 4))
         if not curator.private:
             return replace(super().releasers(problem, curator), max_updates=1)
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
@@ -164,7 +164,7 @@ class ControlledVariance(_Exact):
         if self._rounds < max(1, self._start.shape[1]):
             return price
         mean = self._total / self._rounds
-        least = self.width * (self._rounds + 1) ** -0.25
+        least = self.width / math.sqrt(math.sqrt(self._rounds + 1))
         near = np.abs(price - mean) < least
         up = np.where(price >= mean, 1.0, -1.0)
         up = np.where((mean + up * least > 1.0) | (mean + up * least < 0.0), -up, up)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.privacy import Curator
@@ -61,7 +61,7 @@ class FixedPrice(Agent):
         if self.price is not None:
             self.prices = np.array([self.price])
         else:
-            K = self.n_prices or math.ceil((T / math.log(max(T, 3))) ** 0.25)
+            K = self.n_prices or math.ceil(math.sqrt(math.sqrt(T / portable.log(max(T, 3)))))
             self.prices = np.arange(1, K + 1) / K
         K = len(self.prices)
         self._binary = problem.demand == "logistic" and self.scale is None
@@ -80,7 +80,8 @@ class FixedPrice(Agent):
         mean, width = self._sums / counts, self._scale / np.sqrt(counts)
         if self.rule == "ucb":
             t = self._rounds + 1
-            width *= math.sqrt(2.0 * math.log(1.0 + t * math.log(t) ** 2))
+            log = portable.log(t)
+            width *= math.sqrt(2.0 * portable.log(1.0 + t * log * log))
         else:
             if self._binary:
                 mean = (self._sums + 1.0) / (counts + 2.0)

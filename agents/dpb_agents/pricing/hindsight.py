@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
+from dpb_agents.pricing.records import MODELS
 from dpb_gym import validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import AgentError
@@ -59,13 +61,11 @@ class BestFixedPrice(Agent):
         features = np.array(rows)
         theta = ahead.hidden["theta"]
         self.price = np.array(
-            [
-                self._best(features[:, b], theta[b], problem.demand == "logistic", problem.zeta)
-                for b in range(streams.replicates)
-            ]
+            [self._best(features[:, b], theta[b], problem) for b in range(streams.replicates)]
         )
 
-    def _best(self, x: Array, theta: Array, logistic: bool, zeta: float | None) -> float:
+    def _best(self, x: Array, theta: Array, problem: ProblemInfo) -> float:
+        model, zeta = MODELS.index(str(problem.demand)), problem.zeta or 1.0
         root = np.sqrt(len(theta))
         offset = np.zeros(len(x))
         for k in range(x.shape[1]):
@@ -74,10 +74,7 @@ class BestFixedPrice(Agent):
         for _ in range(2):
             grid = np.linspace(low, high, self.n_prices)
             value = np.empty(len(grid))
-            for i, p in enumerate(grid):
-                z = (offset - p * theta[-1]) / root
-                mean = 0.5 * (1.0 + np.tanh(0.5 * (zeta or 1.0) * z)) if logistic else z
-                value[i] = p * mean.mean()
+            zoo.prices.total_revenues(offset / root, theta[-1] / root, grid, model, zeta, value)
             best = float(grid[value.argmax()])
             step = grid[1] - grid[0]
             low, high = max(0.0, best - step), min(1.0, best + step)

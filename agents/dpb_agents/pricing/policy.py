@@ -14,7 +14,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.pricing.records import MODELS, Estimator
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -152,7 +152,7 @@ class GLMPolicy(Agent):
 
     def _grown(self, gram: Array, due: Array) -> bool:
         """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""
-        rise = math.log(self.growth)
+        rise = portable.log(self.growth)
         some: bool = zoo.demand.grown(
             gram, self._releasers.shift, rise, self._sign, self._logdet, due
         )

@@ -13,7 +13,7 @@ from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE
-from dpb_gym import validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
@@ -130,7 +130,7 @@ class PrivatePricing(GLMPolicy):
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
         paper = self.calibration == "paper"
         if self._growth is None:
-            self.growth = 2.0 if paper else GROWTH**d
+            self.growth = 2.0 if paper else portable.power(GROWTH, d)
         self._finished = False
         self._every = min(self.every or (1 if paper else math.ceil(T / STEPS)), T)
         self._horizon = T
@@ -184,9 +184,9 @@ class PrivatePricing(GLMPolicy):
         # s sqrt(2 d), and it is s-Lipschitz; this bounds the mean of the largest norm
         sigma = gaussian_sigma((1 - self.share) * curator.most_rho, gram.sensitivity * gram.gain)
         std = sigma * math.sqrt(float(gram.variances.max()))
-        shift = max(10.0, std * (math.sqrt(d) + math.sqrt(math.log(gram.steps))) / math.sqrt(2))
+        shift = max(10.0, std * (math.sqrt(d) + math.sqrt(portable.log(gram.steps))) / math.sqrt(2))
         # what det V allows if ||phi||^2 averages at most 1/4, evenly over the directions
-        room = d * math.log1p(T / (4 * d * shift)) / math.log(self.growth)
+        room = d * portable.log1p(T / (4 * d * shift)) / portable.log(self.growth)
         updates = self.max_updates or math.ceil(room)
         private = PrivateMLE(curator, d, T, demand, calls=updates, share=self.share)
         return Releasers(private, gram, shift, updates)
@@ -232,10 +232,7 @@ class PrivatePricing(GLMPolicy):
             self._finished = most is not None and bool((self._updates >= most).all())
 
     def _inverted(self, information: Array) -> Array:
-        values, vectors = np.linalg.eigh(information)
+        values, vectors = kernels.linalg.eigh(information)
         weights = 1.0 / np.maximum(values, 0.5 * self._releasers.shift)
-        inverse = np.zeros_like(information)
-        for k in range(values.shape[1]):
-            v = vectors[:, :, k]
-            inverse += weights[:, k, None, None] * (v[:, :, None] * v[:, None, :])
+        inverse: Array = kernels.linalg.compose(weights, vectors)
         return inverse

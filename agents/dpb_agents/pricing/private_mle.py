@@ -149,7 +149,7 @@ class PrivateMLE(Minimiser):
 
 
 def _size(vector: Array) -> float:
-    return math.sqrt(sum(float(value) ** 2 for value in vector))
+    return math.sqrt(sum(float(value * value) for value in vector))
 
 
 def _norms(vectors: Array) -> Array:

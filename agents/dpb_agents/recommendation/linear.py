@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
@@ -122,7 +122,7 @@ class LinearPolicy(Agent):
         self._growth = np.empty(B)
         identity = np.broadcast_to(np.eye(d), (B, d, d))
         # the ridge of unscaled features
-        ridge = self.ridge / (1.0 + self.intercept**2)
+        ridge = self.ridge / (1.0 + self.intercept * self.intercept)
         draws = 2 * self.forced_exploration
         if self.rule == "ts":
             self._factor = identity * math.sqrt(ridge)
@@ -149,7 +149,7 @@ class LinearPolicy(Agent):
         if self.rule == "ts":
             assert draws is not None
             xi = draws if not self._exploration else np.ascontiguousarray(draws[:, : self._dim])
-            width = self._width * self.decay ** (self._rounds // self._interval)
+            width = self._width * portable.power(self.decay, self._rounds // self._interval)
             zoo.linear.choose_sampled(features, self._factor, self._response, width, xi, action)
         else:
             alpha = self.alpha if self.rule == "ucb" else 0.0
@@ -160,11 +160,9 @@ class LinearPolicy(Agent):
 
     def _explore(self, draws: Array, candidates: int, action: Array) -> None:
         """Replaces some actions by uniform ones; two normals per replicate decide."""
-        from scipy.special import ndtr
-
         t = self._rounds + 1
-        uniform = ndtr(draws)
-        forced = uniform[:, 0] < min(1.0, self._exploration * math.log(t) / t)
+        uniform = portable.each(kernels.elementary.normal_cdf, draws)
+        forced = uniform[:, 0] < min(1.0, self._exploration * portable.log(t) / t)
         drawn = np.minimum((candidates * uniform[:, 1]).astype(np.int64), candidates - 1)
         action[forced] = drawn[forced]
 

@@ -160,11 +160,7 @@ class LocalLinear(Agent):
 
     def _update(self) -> None:
         shift = self.ridge + self.shift * self._noise * math.sqrt(self._rounds)
-        values, vectors = np.linalg.eigh(self._gram)
+        values, vectors = kernels.linalg.eigh(self._gram)
         weights = 1.0 / np.maximum(values + shift, 0.5 * shift)
-        inverse = np.zeros_like(self._gram)
-        for k in range(values.shape[1]):
-            column = vectors[:, :, k]
-            inverse += weights[:, k, None, None] * column[:, :, None] * column[:, None, :]
-        self._inverse = inverse
+        self._inverse = kernels.linalg.compose(weights, vectors)
         self._trusted = self._response.copy()

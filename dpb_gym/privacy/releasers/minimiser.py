@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpb_gym import kernels
 from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.events import Event
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
 
 Loss = Callable[[int, FloatArray], tuple[float, FloatArray, FloatArray]]
-MAX_STEPS = 200
 EXACT_TOLERANCE = 1e-8
 
 
@@ -171,71 +170,45 @@ class LossMinimiser(Minimiser):
     def minimise(
         self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
     ) -> tuple[FloatArray, FloatArray]:
-        points, norms = np.zeros_like(linear), np.zeros(len(linear))
-        for b in np.flatnonzero(due):
-            points[b], norms[b] = _newton(
-                self.loss, int(b), self._released[b].copy(), linear[b], ridge, tolerance
-            )
+        points, norms = self._released.copy(), np.zeros(len(linear))
+        bends = np.empty((*linear.shape, self.dim))
+        kernels.newton.minimise(
+            self._losses,
+            due,
+            points,
+            norms,
+            bends,
+            ridge=ridge,
+            linear=linear,
+            precision=tolerance,
+        )
+        if not (norms[due] <= tolerance).all():
+            raise ParameterError(_stuck(float(norms[due].max()), tolerance))
         return points, norms
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         found = [self.loss(b, point) for b, point in enumerate(theta)]
         return np.stack([f[1] for f in found]), np.stack([f[2] for f in found])
 
-
-def _newton(
-    loss: Loss, b: int, theta: FloatArray, linear: FloatArray, ridge: float, tolerance: float
-) -> tuple[FloatArray, float]:
-    dim = theta.size
-
-    def evaluate(point: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        value, gradient, hessian = loss(b, point)
-        if np.shape(gradient) != (dim,) or np.shape(hessian) != (dim, dim):
-            raise ParameterError(
-                f"the loss must return a gradient ({dim},) and a Hessian ({dim}, {dim}); got "
-                f"{np.shape(gradient)} and {np.shape(hessian)}"
-            )
-        total = float(value) + 0.5 * ridge * float((point * point).sum())
-        return (
-            total + float((linear * point).sum()),
-            gradient + ridge * point + linear,
-            hessian + ridge * np.eye(dim),
-        )
-
-    value, gradient, hessian = evaluate(theta)
-    norm = math.sqrt(float((gradient * gradient).sum()))
-    for _ in range(MAX_STEPS):
-        if norm <= tolerance:
-            return theta, norm
-        if not (math.isfinite(value) and math.isfinite(norm) and np.isfinite(hessian).all()):
-            raise ParameterError("the loss returned NaN or infinity")
-        try:
-            np.linalg.cholesky(hessian)
-        except np.linalg.LinAlgError as error:
-            raise ParameterError(
-                "the loss is not convex: its Hessian has a negative eigenvalue"
-            ) from error
-        step = -np.linalg.solve(hessian, gradient)
-        slope = float((gradient * step).sum())
-        length = 1.0
-        while True:
-            trial = theta + length * step
-            new_value, new_gradient, new_hessian = evaluate(trial)
-            new_norm = math.sqrt(float((new_gradient * new_gradient).sum()))
-            # near the minimum values no longer tell, gradients still do
-            if new_value <= value + 1e-4 * length * slope or new_norm <= 0.9 * norm:
-                break
-            length *= 0.5
-            if length < 1e-12:
-                raise ParameterError(_stuck(norm, tolerance))
-        theta, value, gradient, hessian, norm = (
-            trial,
-            new_value,
-            new_gradient,
-            new_hessian,
-            new_norm,
-        )
-    raise ParameterError(_stuck(norm, tolerance))
+    def _losses(
+        self,
+        which: NDArray[np.bool_],
+        points: FloatArray,
+        values: FloatArray,
+        gradients: FloatArray,
+        hessians: FloatArray,
+    ) -> None:
+        square = (self.dim, self.dim)
+        for b in np.flatnonzero(which):
+            value, gradient, hessian = self.loss(int(b), points[b].copy())
+            if np.shape(gradient) != (self.dim,) or np.shape(hessian) != square:
+                raise ParameterError(
+                    f"the loss must return a gradient ({self.dim},) and a Hessian {square}; got "
+                    f"{np.shape(gradient)} and {np.shape(hessian)}"
+                )
+            if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
+                raise ParameterError("the loss returned NaN or infinity")
+            values[b], gradients[b], hessians[b] = value, gradient, hessian
 
 
 def _stuck(norm: float, tolerance: float) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpb_gym import kernels, portable
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.checks import FloatArray
 from dpb_gym.privacy.noise import NoiseSource
@@ -59,7 +60,7 @@ class Schedule:
             ends.append(min(horizon, max(ends[-1] + 1, round(ends[-1] * ratio))))
         # nobody sees a release at the end of the last round
         rounds = np.array(ends[:-1] or ends, dtype=np.int64)
-        scales = (rounds / rounds[0]) ** -float(decay)
+        scales = portable.each(lambda v: portable.power(v, -decay), rounds / rounds[0])
         rest = np.cumsum(scales[::-1] ** 2)[::-1]
         return cls(rounds, 1.0 / np.sqrt(rest), scales)
 
@@ -88,15 +89,16 @@ class Schedule:
         """
         m = len(self.ends)
         exposure = np.tril(np.ones((m, m))) * self.weights
-        covariance = spread * (exposure * self.sizes) @ exposure.T
+        covariance = spread * np.einsum("ij,kj->ik", exposure * self.sizes, exposure)
         covariance[np.diag_indices(m)] += (noise / self.scales) ** 2
-        total = exposure @ self.sizes
+        total = (exposure * self.sizes).sum(axis=1)
         combine, std, uneven = np.zeros((m, m)), np.empty(m), np.empty(m)
         for k in range(m):
             n = k + 1
-            alpha = np.linalg.solve(covariance[:n, :n], total[:n])
-            alpha *= self.ends[k] / (alpha @ total[:n])
-            records = alpha @ exposure[:n, :n]
+            alpha = np.empty(n)
+            kernels.linalg.solve(covariance[None, :n, :n], total[None, :n], alpha[None, :n])
+            alpha *= self.ends[k] / (alpha * total[:n]).sum()
+            records = (alpha[:, None] * exposure[:n, :n]).sum(axis=0)
             combine[k, :n] = alpha
             std[k] = math.sqrt(float(((alpha / self.scales[:n]) ** 2).sum()))
             uneven[k] = float((records**2 * self.sizes[:n]).sum()) / self.ends[k]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.switching import Switching
-from dpb_gym import validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array
 
@@ -58,11 +58,11 @@ class AdaCOFUL(Switching):
 
     def _widths(self, due: Array) -> Array:
         d = self._theta.shape[1]
-        log = 2.0 * math.log(self._horizon)
+        log = 2.0 * portable.log(self._horizon)
         sigma = self.releaser.sigma
         width = self._width.copy()
         # 1 / smallest eigenvalue of V
-        inverse_least = np.linalg.eigvalsh(self._inverse[due])[:, -1]
+        inverse_least = kernels.linalg.eigvalsh(self._inverse[due])[:, -1]
         noise = sigma * np.sqrt(self._switches[due] * inverse_least)
         width[due] = self.alpha * (
             math.sqrt(self.ridge) * self.norm

@@ -130,5 +130,5 @@ class RewardRival(LinearRival):
 
 def operator_norm(matrices: Array) -> Array:
     """Largest absolute eigenvalues of symmetric matrices ``(n, d, d)``, rounded up."""
-    found: Array = np.abs(np.linalg.eigvalsh(matrices)).max(axis=1)
+    found: Array = np.abs(kernels.linalg.eigvalsh(matrices)).max(axis=1)
     return found * (1.0 + 1e-9)

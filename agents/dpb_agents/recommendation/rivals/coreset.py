@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 
@@ -72,7 +72,7 @@ class CoresetElimination(RewardRival):
         B, d = self._theta.shape
         assert problem.n_candidates is not None
         n = problem.n_arms or problem.n_candidates
-        log = math.sqrt(2.0 * math.log(2.0 * n * phases * T))
+        log = math.sqrt(2.0 * portable.log(2.0 * n * phases * T))
         self._spread = self.alpha * self._half * log
         self._noise = self.alpha * self.releaser.sigma * log
         self._phase = self._inverse.copy()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, ProblemInfo
 
@@ -72,10 +71,10 @@ class Episodic(RewardRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._gain += np.log(self._grow(self._everything))
+        self._gain += portable.each(portable.log, self._grow(self._everything))
         self._grow(self._episode)
         self._length += 1
-        due = (self._length >= self._least) & (self._gain >= math.log(self.trigger))
+        due = (self._length >= self._least) & (self._gain >= portable.log(self.trigger))
         if not due.any():
             return
         norm = np.ones(len(due))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import Curator, PSDBall, RunningSum
@@ -77,8 +77,8 @@ class JDPLinUCB(JointLinUCB):
         if self.calibration == "paper":
             if budget is None or budget.epsilon is None or budget.delta is None:
                 raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
-            self._levels = 1 + math.ceil(math.log2(self._horizon))
-            log = math.log(4.0 / budget.delta)
+            self._levels = 1 + (self._horizon - 1).bit_length()
+            log = portable.log(4.0 / budget.delta)
             self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
             # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
             sigma = math.sqrt(2.0) * self._entry_std
@@ -102,7 +102,7 @@ class JDPLinUCB(JointLinUCB):
         d, T = self._theta.shape[1], self._horizon
         if self.calibration == "paper":
             # 2 Upsilon, with failure probability 1 / (2 T)
-            log = math.log(2.0 * T * 2.0 * T)
+            log = portable.log(2.0 * T * 2.0 * T)
             spread = 4.0 * math.sqrt(d) + 2.0 * log
             return 2.0 * self._entry_std * math.sqrt(2.0 * self._levels) * spread
         return isometric_noise_norm(self.releaser.noise_std_max, d, T)
@@ -112,10 +112,10 @@ class JDPLinUCB(JointLinUCB):
             return self._width
         d, T = self._theta.shape[1], self._horizon
         upsilon = 0.5 * self._noise_norm()
-        log = math.log(2.0 * T)
-        gain = np.maximum(0.0, self._logdet - d * math.log(upsilon))
-        statistical = self._half * np.sqrt(2.0 * math.log(4.0 * T) + gain)
+        log = portable.log(2.0 * T)
+        gain = np.maximum(0.0, self._logdet - d * portable.log(upsilon))
+        statistical = self._half * np.sqrt(2.0 * portable.log(4.0 * T) + gain)
         shifted = self.norm * math.sqrt(3.0 * upsilon)
         noise = math.sqrt(self._levels / upsilon) * self._entry_std
-        noise *= math.sqrt(d) + math.sqrt(2.0 * (log + math.log(T)))
+        noise *= math.sqrt(d) + math.sqrt(2.0 * (log + portable.log(T)))
         return self.alpha * (statistical + shifted + noise)

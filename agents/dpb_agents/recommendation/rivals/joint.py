@@ -10,7 +10,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import LinearRival
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class JointLinUCB(LinearRival):
 
         B, d = self._theta.shape
         # ||[x; r]||^2, with rewards in `bound` and ||x|| <= 1
-        self._size = 1.0 + max(bound.low**2, bound.high**2)
+        self._size = 1.0 + max(bound.low * bound.low, bound.high * bound.high)
         self._low, self._high = bound.low, bound.high
         self._interval = min(self.every * self._stretch, self._horizon)
         self._records = np.empty((B, d + 1, d + 1))
@@ -81,15 +81,11 @@ class JointLinUCB(LinearRival):
 
     def _repair(self, b: int, noisy: Array, shift: float) -> None:
         d = len(noisy) - 1
-        values, vectors = np.linalg.eigh(noisy[:d, :d])
+        values, vectors = kernels.linalg.eigh(noisy[None, :d, :d])
         values = np.maximum(values + shift, 0.5 * shift)
-        # elementwise, so that no BLAS decides the bits
-        inverse = np.zeros((d, d))
-        for value, vector in zip(values, vectors.T):
-            inverse += np.outer(vector, vector) / value
-        self._inverse[b] = inverse
-        kernels.linalg.multiply_one(inverse, noisy[:d, d].copy(), self._theta[b])
-        self._logdet[b] = np.log(values).sum()
+        self._inverse[b] = kernels.linalg.compose(1.0 / values, vectors)[0]
+        kernels.linalg.multiply_one(self._inverse[b], noisy[:d, d].copy(), self._theta[b])
+        self._logdet[b] = portable.each(portable.log, values).sum()
 
 
 def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
@@ -99,4 +95,4 @@ def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
     at most s sqrt(2 side) and is 1-Lipschitz in the underlying normals, so it exceeds the bound
     with probability 1 / T^2 per round.
     """
-    return std * (math.sqrt(2 * side) + math.sqrt(4 * math.log(horizon)))
+    return std * (math.sqrt(2 * side) + math.sqrt(4 * portable.log(horizon)))

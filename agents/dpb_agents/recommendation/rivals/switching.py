@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpb_agents.recommendation.rivals.base import RewardRival
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.problems.base import Array, ProblemInfo
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ class Switching(RewardRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._logdet += np.log(self._grow(self._current))
-        due = self._logdet - self._switched_at > math.log1p(self.growth)
+        self._logdet += portable.each(portable.log, self._grow(self._current))
+        due = self._logdet - self._switched_at > portable.log1p(self.growth)
         if not due.any():
             return
         self._response[due] += self.releaser.release(due)[due]

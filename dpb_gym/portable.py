@@ -1,0 +1,74 @@
+"""Mathematics for result paths in plain Python: the same bits on every machine.
+
+`math` and NumPy take exp, log and the tails of their normals from the machine's libm, and
+LAPACK from the processor's BLAS; these come from `dpb_gym.kernels.elementary` and `linalg`.
+Square roots and the four operations are exact anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym import kernels
+
+
+def exp(x: float) -> float:
+    """e^x."""
+    return float(kernels.elementary.exp(float(x)))
+
+
+def expm1(x: float) -> float:
+    """e^x - 1."""
+    return float(kernels.elementary.expm1(float(x)))
+
+
+def log(x: float) -> float:
+    """Natural logarithm; -inf at 0, NaN below."""
+    return float(kernels.elementary.log(float(x)))
+
+
+def log1p(x: float) -> float:
+    """log(1 + x)."""
+    return float(kernels.elementary.log1p(float(x)))
+
+
+def power(x: float, y: float) -> float:
+    """x^y for x > 0."""
+    return float(kernels.elementary.power(float(x), float(y)))
+
+
+def erfcx(x: float) -> float:
+    """exp(x^2) erfc(x) for x >= 0."""
+    return float(kernels.elementary.erfcx(float(x)))
+
+
+def log_normal_cdf(x: float) -> float:
+    """log P[Z <= x] of a standard normal, precise in both tails."""
+    return float(kernels.elementary.log_normal_cdf(float(x)))
+
+
+def log_sum(x: float, y: float) -> float:
+    """log(e^x + e^y)."""
+    return x if y == -np.inf else max(x, y) + log1p(exp(-abs(x - y)))
+
+
+def each(function: Callable[[float], float], x: NDArray[Any]) -> NDArray[np.float64]:
+    """A function of one number at every entry of a small array."""
+    return np.array([function(v) for v in np.ravel(x).tolist()]).reshape(np.shape(x))
+
+
+def fill_normals(rng: np.random.Generator, out: NDArray[Any]) -> None:
+    """Fills a contiguous array with standard normals by inversion, one uniform for each."""
+    assert out.flags.c_contiguous
+    kernels.elementary.normals_of(rng.random(out.size), out.reshape(-1))
+
+
+def normals(rng: np.random.Generator, shape: Any, dtype: Any = np.float64) -> NDArray[Any]:
+    """Standard normals of a shape, see `fill_normals`."""
+    out = np.empty(shape, dtype)
+    fill_normals(rng, out)
+    return out
