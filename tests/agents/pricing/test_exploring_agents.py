@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from dpb_gym import make_agent, make_problem
+from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams, Stream, generator
@@ -111,7 +111,7 @@ def test_thompson_draws_from_the_normal_it_states(play):
     covariance = np.linalg.inv(np.eye(3) + phi.T @ phi)
     rng = generator(5, Stream.AGENT)
     rng.random(20)
-    normals = rng.standard_normal((T - 20, 3))
+    normals = portable.normals(rng, (T - 20, 3))
     root = np.linalg.cholesky(covariance)
     for t in (20, 77, 199):
         draw = theta + 0.3 * root @ normals[t - 20]

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from dpb_gym import make_agent, make_problem
+from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.agent import BatchedSingle, SingleAgent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Feedback
@@ -141,13 +141,13 @@ class PlainFixedPrice(SingleAgent):
         self.t += 1
         if self.t <= self.K:
             return self.t / self.K
-        z = self.rng.standard_normal(self.K) if self.rule == "ts" else None
+        z = portable.normals(self.rng, self.K) if self.rule == "ts" else None
         index = []
         for k in range(self.K):
             n, s = self.n[k], self.s[k]
             if self.rule == "ucb":
                 scale = 0.5 if self.problem.demand == "logistic" else math.sqrt(2.0)
-                f = 1.0 + self.t * math.log(self.t) ** 2
+                f = 1.0 + self.t * math.log(self.t) * math.log(self.t)
                 # In this order: exact ties (prices 1/4 and 3/4 after 1 and 9 offers) occur.
                 belief = s / n + scale / math.sqrt(n) * math.sqrt(2.0 * math.log(f))
             elif self.problem.demand == "logistic":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpb_gym import make_agent, make_problem
+from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.tuning import read_grid
@@ -63,7 +63,7 @@ def test_every_action_is_that_of_the_definition(play, rule, params):
         pending = np.zeros_like(twin.b)
         for t in range(rounds):
             twin.v = params.get("decay", 1.0) ** (t // batch)
-            xi = rng.standard_normal(len(twin.b)) if rule == "ts" else None
+            xi = portable.normals(rng, len(twin.b)) if rule == "ts" else None
             score = twin.scores(run.features[t, i], xi)
             action = run.actions[t, i]
             assert score[action] > score.max() - 1e-9

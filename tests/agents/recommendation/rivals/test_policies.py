@@ -172,7 +172,7 @@ CASES = [
     ("jdp-lin-ucb", Joint, {"alpha": 0.7, "every": 10}),
     ("noisy-gram-ucb", Joint, {"alpha": 0.7, "every": 50}),
     ("rarely-switching-zcdp", Switching, {"alpha": 0.7, "growth": 2.0}),
-    ("adac-oful-zcdp", AdaC, {"alpha": 0.3, "growth": 1.0, "norm": 1.5}),
+    ("adac-oful-zcdp", AdaC, {"alpha": 0.3, "growth": 0.9, "norm": 1.5}),
     ("zcdp-episodic", Episodic, {"alpha": 0.5, "length": 20, "trigger": 3.0}),
     ("zcdp-episodic", Episodic, {"alpha": 0.5, "length": 2, "trigger": 40.0}),
     ("coreset-elimination", Coreset, {"alpha": 0.05, "length": 30}),
