@@ -63,7 +63,7 @@ leaderboard: $(BIN)/dpb
 	@$(BIN)/dpb leaderboard $(OUT) --html leaderboard.html --plot regret.png
 
 # Real ratings and searches are found through DPB_DATA; without them their tracks are left out.
-BENCH := docs/leaderboard/dpb-bench-v1
+BENCH := results/dpb-bench-v1
 bench: $(VENV)/.test
 	@$(BIN)/dpb run dpb-bench-v1 --out $(BENCH)
 	@$(BIN)/dpb leaderboard $(BENCH) --audit --html $(BENCH).html

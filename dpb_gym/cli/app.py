@@ -159,14 +159,19 @@ def leaderboard(
 @app.command()
 def verify(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
-    sample: Annotated[int, typer.Option(help="Cells to compute again.")] = 3,
+    sample: Annotated[
+        int,
+        typer.Option(help="Cells to compute again of each imported row, and of all others."),
+    ] = 3,
     seed: Annotated[int | None, typer.Option(help="Chooses the sample; random by default.")] = None,
     agent: Annotated[
         str | None, typer.Option(help="Take the sample from this agent's cells alone.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check all hashes, and compute a random sample of cells again, bit for bit.
+    """Check all digests, and compute cells again, bit for bit.
+
+    Exit status 1 if something differs, or while a row is not confirmed.
 
     Example: dpb verify results/smoke --sample 5
     """
@@ -180,18 +185,19 @@ def verify(
 def submit(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")],
     agent: Annotated[str, typer.Option(help="Registered name, or label, of the agent.")],
-    out: Annotated[
-        str | None, typer.Option(help="Archive, .tar.gz or .zip; AGENT.tar.gz by default.")
+    out: Annotated[str | None, typer.Option(help="Archive, .zip; AGENT.zip by default.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Who states the results; the agent's package by default.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Pack an agent's results, guarantee and source reference into one archive.
 
-    Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.tar.gz
+    Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
     """
     from dpb_gym.cli import submitting
 
-    submitting.submit(directory, agent, out, json)
+    submitting.submit(directory, agent, out, by, json)
 
 
 @app.command("import")
@@ -202,7 +208,7 @@ def import_(
 ) -> None:
     """Add a submission to a result directory: all of it or nothing.
 
-    Example: dpb import my-agent.tar.gz --into results/dpb-bench-v1
+    Example: dpb import my-agent.zip --into results/dpb-bench-v1
     """
     from dpb_gym.cli import submitting
 

@@ -48,7 +48,7 @@ def cost(directory: str, rounds: float | None, cores: int, as_json: bool) -> Non
     many = "1 core" if cores == 1 else f"{cores} cores"
     print(
         f"{rounds or found.rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
-        f"{_size(size)} of shards"
+        f"{_size(size)} of tables"
     )
 
 

@@ -62,7 +62,8 @@ def verify(directory: str, sample: int, seed: int | None, agent: str | None, as_
         print(f"not computed again here: {line}")
     same = len(found.again) - len(found.differing)
     print(
-        f"{found.shards - len(found.damaged)} of {found.shards} shards have the right hash; "
-        f"{same} of {len(found.again)} cells computed again are the same bit for bit"
+        f"{found.cells - len(found.damaged)} of {found.cells} cells have the right digest; "
+        f"{same} of {len(found.again)} cells computed again are the same bit for bit; "
+        f"{found.confirmed} of {found.rows} rows confirmed"
     )
     return found.ok

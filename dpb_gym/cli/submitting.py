@@ -10,18 +10,18 @@ from dpb_gym.evaluation.exchange.merging import import_submission
 from dpb_gym.evaluation.exchange.submission import submit as pack
 
 
-def submit(directory: str, agent: str, out: str | None, as_json: bool) -> None:
+def submit(directory: str, agent: str, out: str | None, sender: str | None, as_json: bool) -> None:
     """Writes the archive of an agent's results and says what is in it.
 
     Raises:
         DPBError: See `dpb_gym.evaluation.exchange.submission.submit`.
     """
-    target = Path(out or f"{agent}.tar.gz".replace("/", "-").replace(" ", "-"))
-    info = pack(directory, agent, target)
+    target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
+    info = pack(directory, agent, target, sender)
     if as_json:
         print_json({"path": str(target), **info})
         return
-    source, rows = info["agent"], info["rows"]
+    source, rows = info["agent"], info["summary"]
     package = f"{source['package']} {source['package_version']}" if source["package"] else "-"
     count = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     print(
@@ -53,10 +53,14 @@ def import_(archive: str, directory: str, as_json: bool) -> None:
         print_json({**fields, "path": str(merge.path)})
         return
     before = f", {merge.present} were there already" if merge.present else ""
-    print(f"{merge.path}: {merge.added} cells of {merge.agent} added{before}")
+    print(
+        f"{merge.path}: {merge.added} cells of {merge.agent} added{before}, "
+        f"stated by {merge.sender}"
+    )
     for difference in merge.differences:
         _say(f"note: {difference}: numbers may differ in the last bits")
-    print(f"Check them: dpb verify {merge.path} --agent {merge.agent}")
+    check = f"dpb verify {merge.path} --agent {merge.agent}"
+    print(f"They get no rank before they are computed again here: {check}")
 
 
 def _say(line: str) -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpb_gym.errors import DPBError, ResultError
-from dpb_gym.evaluation.filesystem import write_json
+from dpb_gym.errors import DPBError
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.spec import AgentRun
+from dpb_gym.evaluation.store import Store
 from dpb_gym.privacy import Budget
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.audit.report import AuditReport
 
-FILE = "audits.json"
 # Deployed budgets are too small for an audit to see anything; the noise of this one is
 # calibrated by the same code.
 AUDIT_BUDGET = Budget.zcdp(0.5)
@@ -42,7 +40,8 @@ def audit_series(
 
     Each agent (with its parameters) is audited once per problem kind, at
     `AUDIT_BUDGET`, on a small environment of that kind, whatever budgets it was
-    evaluated at. Reports that are there already with at least as many runs stay.
+    evaluated at. Reports of ours with at least as many runs stay; what others sent counts
+    for nothing.
 
     Args:
         directory: Result directory.
@@ -56,7 +55,7 @@ def audit_series(
     """
     from dpb_gym.evaluation.audit import audit
 
-    reports = read_audits(directory)
+    reports = dict(Store.open(directory).manifest["audits"])
     for row, kind in series:
         if row.guarantee is None:
             continue
@@ -72,9 +71,11 @@ def audit_series(
                 agent.name, AUDIT_BUDGET, runs, params=agent.params, **_place(kind)
             ).to_dict()
         except DPBError as error:
-            # An imported report stays where the agent is not installed.
-            reports[key] = known if known and "error" not in known else {"error": str(error)}
-        write_json(Path(directory) / FILE, reports)
+            reports[key] = {"error": str(error)}
+        store = Store.open(directory)
+        with Store.writing(directory, store.suite) as store:
+            store.manifest["audits"][key] = reports[key]
+            store.save()
     return reports
 
 
@@ -85,29 +86,12 @@ def _place(kind: str) -> dict[str, Any]:
     return {"env_id": env_id, "env_kwargs": env_kwargs}
 
 
-def read_audits(directory: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Reads the reports kept in a result directory; none if there are none.
-
-    Raises:
-        ResultError: If the file is damaged.
-    """
-    path = Path(directory) / FILE
-    if not path.exists():
-        return {}
-    try:
-        reports = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(reports, dict) or not all(isinstance(r, dict) for r in reports.values()):
-            raise ValueError("not an object of reports")
-    except (OSError, ValueError) as error:
-        raise ResultError(f"{path}: damaged audit reports: {error}") from None
-    return reports
-
-
 def leaderboard_audit(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What a leaderboard row says of a kept report, None if there is nothing to say."""
     if report is None or "error" in report:
         return None
     from dpb_gym.privacy.audit.report import AuditReport
 
-    found: AuditReport = AuditReport.from_dict(report)
-    return found.leaderboard_row()
+    found: AuditReport = AuditReport.from_dict({k: v for k, v in report.items() if k != "by"})
+    row = found.leaderboard_row()
+    return row if "by" not in report else {**row, "verdict": f"{row['verdict']} ({report['by']})"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpb_gym import validation
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.store import ASIDE, Store
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class AgentCost:
         own_seconds: Time of one core in the agent and in the responses to it.
         shared_seconds: Its equal share of the contexts, which all agents of a task share.
         cells: Its cells.
-        bytes: Size of their shards.
+        bytes: Their share of the tables' size.
     """
 
     task: str
@@ -44,7 +44,7 @@ class AgentCost:
 
     @property
     def bytes_per_cell(self) -> float:
-        """Mean size of a shard."""
+        """Mean size of a cell."""
         return self.bytes / self.cells
 
 
@@ -53,7 +53,7 @@ class Costs:
     """The costs of a result directory.
 
     Attributes:
-        agents: One entry per task and agent, in the order of the shards.
+        agents: One entry per task and agent, in the order of the table.
     """
 
     agents: tuple[AgentCost, ...]
@@ -70,7 +70,7 @@ class Costs:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all shards."""
+        """Bytes of all cells."""
         return sum(cost.bytes for cost in self.agents)
 
     def at(self, rounds: float, cores: int = 1) -> tuple[float, float]:
@@ -85,7 +85,7 @@ class Costs:
             cores: Cores, >= 1, each as fast as the one that was timed.
 
         Returns:
-            Seconds on `cores` cores, and bytes of shards.
+            Seconds on `cores` cores, and bytes of tables.
 
         Raises:
             ParameterError: If an argument is out of range.
@@ -106,19 +106,22 @@ def costs(path: str | os.PathLike[str]) -> Costs:
         ResultError: If there is none, or nothing in it was timed.
     """
     store = Store.open(path)
+    results = store.results()
+    files = [path for path in store.path.rglob("*.parquet") if ASIDE not in path.parts]
+    share = sum(file.stat().st_size for file in files) / max(1, len(results))
     totals: dict[tuple[str, str], list[float]] = {}
-    for shard, result in zip(store.shard_files(), store.results(), strict=True):
+    for result in results:
         timing = result.timing
         if timing is None:
             continue
-        total = totals.setdefault(result.cell.row[:2], [0, 0.0, 0.0, 0, 0])
+        total = totals.setdefault(result.cell.row[:2], [0, 0.0, 0.0, 0])
         own = timing.agent_seconds + timing.response_seconds
         shared = timing.environment_seconds / timing.companions
-        for k, more in enumerate((timing.rounds, own, shared, 1, shard.stat().st_size)):
+        for k, more in enumerate((timing.rounds, own, shared, 1)):
             total[k] += more
     found = tuple(
-        AgentCost(task, agent, int(rounds), own, shared, int(cells), int(size))
-        for (task, agent), (rounds, own, shared, cells, size) in totals.items()
+        AgentCost(task, agent, int(rounds), own, shared, int(cells), round(cells * share))
+        for (task, agent), (rounds, own, shared, cells) in totals.items()
     )
     if not found:
         raise ResultError(f"{store.path} holds no timings: nothing to extrapolate from")

@@ -1,12 +1,10 @@
-"""Files that appear whole or not at all, and a lock per result directory."""
+"""Files that appear whole or not at all, with errors that say what to do."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,53 +73,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-@contextlib.contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock; the system releases it however the process ends.
-
-    Raises:
-        ResultError: If another process holds it, or the folder is not writable.
-    """
-    make_folder(folder)
-    path = folder / ".lock"
-    try:
-        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise unwritable(path, error) from error
-    with file:
-        if not _try_lock(file):
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise ResultError(
-                f"{folder} is in use by {holder}. Wait for it, or give another directory"
-            )
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
-
-
-def _try_lock(file: Any) -> bool:
-    """Takes the lock unless another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # No locks on this file system: shards are still written whole, and equal cells
-        # have equal bytes, so two runs can at worst do work twice.
-        return True
-    return True

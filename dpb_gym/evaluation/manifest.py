@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shlex
 import subprocess
@@ -9,7 +10,6 @@ import sys
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 PACKAGES = ("dpb-gym", "numpy", "scipy", "numba", "gymnasium", "pyarrow")
 
@@ -65,9 +65,27 @@ def command_line() -> str:
     return shlex.join(["python", *words[1:]])
 
 
-def describe_machine() -> dict[str, Any]:
-    """System and processor kind; no names of machines or people."""
-    return {"system": platform.system(), "machine": platform.machine()}
+def describe_machine() -> dict[str, str]:
+    """System, processor, BLAS and C library, which may decide a last bit; no names of machines
+    or people."""
+    import numpy as np
+
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cpu": _processor(),
+        "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        "libc": " ".join(platform.libc_ver()).strip() or "unknown",
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

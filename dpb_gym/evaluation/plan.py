@@ -365,14 +365,19 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
             "checkpoints": resolve_checkpoints(suite.checkpoints, task.horizon),
             "seed": suite.seed,
         }
-        count = replicates or task.replicates or suite.replicates
-        size = task.block or suite.block
-        for number, start in enumerate(range(0, count, size)):
-            block = {"start": start, "stop": min(start + size, count)}
-            cells = tuple(Cell(**shared, **block, agent=run) for run in plan.runs)
+        for number, block in enumerate(blocks(suite, task, replicates)):
+            shared |= {"start": block.start, "stop": block.stop}
+            cells = tuple(Cell(**shared, agent=run) for run in plan.runs)
             jobs.append((number, Job(cells, plan.problem)))
     # Block by block, so that workers start on different tasks and do not all compile the same.
     return [job for _, job in sorted(jobs, key=lambda item: item[0])]
+
+
+def blocks(suite: Suite, task: Task, replicates: int | None = None) -> list[range]:
+    """The replicates of a task, in the blocks that run together."""
+    count = replicates or task.replicates or suite.replicates
+    size = task.block or suite.block
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def check_plans(plans: Sequence[TaskPlan]) -> None:

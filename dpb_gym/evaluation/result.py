@@ -12,7 +12,7 @@ from dpb_gym import report
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit, read_audits
+from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit
 from dpb_gym.evaluation.leaderboard import Series, collect, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.store import Store
@@ -301,18 +301,15 @@ class Result:
             ResultError: If it holds other results, or cannot be written.
             ParameterError: If an agent's parameters cannot be stored.
         """
-        store = Store.create(path, self.suite, self.suite.to_yaml())
         run = {
             "command": self.command,
             "agents": self.labels,
             "computed": len(self.cells),
             "failures": [str(failure) for failure in self.failures],
         }
-        with store.writing(run):
+        with Store.writing(path, self.suite, self.suite.to_yaml(), run) as store:
             missing = {cell.key for cell in store.prepare([r.cell for r in self.cells])}
-            for result in self.cells:
-                if result.cell.key in missing:
-                    store.write(result)
+            store.add([result for result in self.cells if result.cell.key in missing])
         return store.path
 
     @classmethod
@@ -340,7 +337,7 @@ class Result:
             revision=last.get("revision"),
             versions=last.get("versions"),
             notes=notes,
-            audits=read_audits(store.path),
+            audits={**store.manifest["stated"], **store.manifest["audits"]},
         )
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,10 +21,12 @@ from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, check_plans, make_jobs
 from dpb_gym.evaluation.progress import Heartbeat, board
 from dpb_gym.evaluation.runner import run_block
-from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
 
 BACKENDS = ("loky", "dask")
+WATCH_SECONDS = 0.5
+_watched = False
 Show = bool | Callable[[int, int], Any]
 
 
@@ -37,7 +40,7 @@ class JobOutcome:
 
     Attributes:
         index: Number of the job.
-        results: Its cells' results; empty if they were written to a store.
+        results: Its cells' results; empty if they were written to a sink.
         failures: Its failures.
         cells: Number of cells that are finished.
     """
@@ -109,7 +112,6 @@ def run_plan(
     """
     workers = check_workers(workers)
     check_backend(backend, scheduler)
-    store = Store.create(out, suite, suite_text or suite.to_yaml())
     check_plans(plans)
     jobs = make_jobs(suite, plans, replicates)
     if not jobs:
@@ -123,12 +125,12 @@ def run_plan(
         "agents": list(dict.fromkeys(cell.agent.label for cell in cells)),
     }
     start = time.monotonic()
-    with store.writing(run) as record:
+    with Store.writing(out, suite, suite_text or suite.to_yaml(), run) as store:
         missing = {cell.key for cell in store.prepare(cells)}
         left = [tuple(cell for cell in job.cells if cell.key in missing) for job in jobs]
         todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
         outcomes = execute(
-            todo, store, workers=workers, backend=backend, scheduler=scheduler, show=show,
+            todo, store.sink, workers=workers, backend=backend, scheduler=scheduler, show=show,
             delay=delay,
         )  # fmt: skip
         failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
@@ -140,7 +142,7 @@ def run_plan(
             sum(job.rounds for job in todo),
             time.monotonic() - start,
         )
-        record.update(
+        store.record.update(
             cells=report.cells,
             computed=report.computed,
             failures=[str(failure) for failure in failures],
@@ -152,7 +154,7 @@ def run_plan(
 
 def execute(
     jobs: Sequence[Job],
-    store: Store | None,
+    sink: Sink | None,
     *,
     workers: int,
     backend: str = "loky",
@@ -164,7 +166,7 @@ def execute(
 
     Args:
         jobs: The jobs.
-        store: Where jobs write their results; None keeps them in memory. On a cluster
+        sink: Where jobs write their results; None keeps them in memory. On a cluster
             every worker must see the directory under the same path.
         workers: Processes on this machine; 1 runs in this process.
         backend: ``"loky"`` or ``"dask"``.
@@ -184,7 +186,7 @@ def execute(
         board(sizes, titles, show, remote=elsewhere, delay=delay) as watched,
         remembered_interrupt() as check_interrupt,
     ):
-        calls = [(i, job, store, watched.heartbeat(i)) for i, job in enumerate(jobs)]
+        calls = [(i, job, sink, watched.heartbeat(i)) for i, job in enumerate(jobs)]
         if backend == "dask":
             source = _dask(calls, scheduler)
         else:
@@ -196,15 +198,20 @@ def execute(
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
-def run_job(index: int, job: Job, store: Store | None, heartbeat: Heartbeat) -> JobOutcome:
-    """Runs a job's cells in lockstep, and writes their results if there is a store."""
+def run_job(index: int, job: Job, sink: Sink | None, heartbeat: Heartbeat) -> JobOutcome:
+    """Runs a job's cells in lockstep, and writes their results if there is a sink."""
     problem = job.task.problem() if job.problem is None else job.problem
     outcomes = run_block(problem, job.cells, heartbeat)
     results = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
-    for result in results if store is not None else ():
-        store.write(result)  # type: ignore[union-attr]
-    return JobOutcome(index, () if store else tuple(results), failures, len(results))
+    for result in results if sink is not None else ():
+        sink.write(result)  # type: ignore[union-attr]
+    return JobOutcome(index, () if sink else tuple(results), failures, len(results))
+
+
+def _job_of(parent: int, *call: Any) -> JobOutcome:
+    die_with_parent(parent)
+    return run_job(*call)
 
 
 def raise_if_all_failed(failures: Sequence[Failure], results: int) -> None:
@@ -258,7 +265,7 @@ def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
     workers = min(workers, len(calls))
     try:
         with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-            yield from _parallel(joblib, calls)
+            yield from _parallel(joblib, partial(_job_of, os.getpid()), calls)
     except BrokenProcessPool as error:
         raise WorkerError(
             "a worker process died, perhaps for lack of memory. Finished results are kept: run "
@@ -280,11 +287,13 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
     except (OSError, ValueError) as error:
         raise WorkerError(f"cannot reach the dask scheduler at {scheduler}: {error}") from error
     with client, joblib.parallel_config("dask", client=client):
-        yield from _parallel(joblib, calls)
+        yield from _parallel(joblib, run_job, calls)
 
 
-def _parallel(joblib: Any, calls: list[Any]) -> Iterator[JobOutcome]:
-    task: Callable[..., Any] = joblib.delayed(run_job)
+def _parallel(
+    joblib: Any, job: Callable[..., JobOutcome], calls: list[Any]
+) -> Iterator[JobOutcome]:
+    task: Callable[..., Any] = joblib.delayed(job)
     parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
     yield from parallel(task(*call) for call in calls)
 
@@ -294,7 +303,7 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
     """Remembers a Ctrl-C, and gives a function that raises `KeyboardInterrupt` after one.
 
     Python drops the exception when the signal happens to arrive inside a finaliser
-    (``__del__``); whoever asks between two jobs still learns of it.
+    (``__del__``); whoever asks between two jobs still learns of it. SIGTERM is treated alike.
     """
     seen = threading.Event()
 
@@ -307,14 +316,27 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
             raise KeyboardInterrupt
 
     # Signals are the main thread's, and a handler of the caller's own stays in place.
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if ours:
-        signal.signal(signal.SIGINT, remember)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    main = threading.current_thread() is threading.main_thread()
+    ours = [number for number, own in usual.items() if main and signal.getsignal(number) is own]
+    for number in ours:
+        signal.signal(number, remember)
     try:
         yield check
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ours:
+            signal.signal(number, usual[number])
+
+
+def die_with_parent(parent: int) -> None:
+    """Ends this worker soon after the process that started it, however that one ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    global _watched
+    if not _watched:
+        _watched = True
+        threading.Thread(target=watch, daemon=True).start()

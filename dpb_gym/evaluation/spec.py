@@ -52,7 +52,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.streams import AgentStreams
 
-ALGORITHM_VERSION = 2
+ALGORITHM_VERSION = 3
 """Raised whenever a change of the package changes any stored number."""
 
 FACTORY = "factory:"

@@ -1,124 +1,108 @@
-"""A directory of results: shards, timings and a manifest.
+"""A directory of results.
 
-DIR/manifest.json     suite, versions, runs, guarantees, wall times
-DIR/shards/TASK/*     one immutable Parquet file per cell
-DIR/timings/TASK/*    where the time went, one JSON file per cell
-DIR/set-aside/*       damaged or outdated shards, never read
-DIR/.lock             held while a run is writing
+DIR/manifest.json     suite, versions, runs, audits; of every cell its digest, guarantee, timing
+DIR/result.parquet    the numbers of the cells in the manifest, see `dpb_gym.evaluation.table`
+DIR/cells/TASK/*      while a run goes on: one file per cell that is finished
+DIR/set-aside/*       damaged or outdated files, never read
+DIR/.lock, .owner     held while a run is writing
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
+import shutil
+import socket
+import uuid
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.filesystem import (
-    exclusive,
+    make_folder,
     remove_temporaries,
     unwritable,
     write_file,
-    write_json,
 )
-from dpb_gym.evaluation.outcome import CellResult, Timing
-from dpb_gym.evaluation.shards import DamagedShard, read_shard, shard_bytes, shard_name
+from dpb_gym.evaluation.outcome import RECOMPUTED, CellResult
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.suite import Suite, parse_suite
+from dpb_gym.evaluation.table import (
+    DamagedResult,
+    Entry,
+    cell_file,
+    from_rows,
+    read_cell,
+    read_table,
+    table_bytes,
+    to_rows,
+    write_cell,
+)
 from dpb_gym.files import TEMPORARY
 
-MANIFEST_VERSION = 1
-OURS = (".lock", "shards", "timings", "set-aside")
+MANIFEST_VERSION = 2
+MANIFEST, TABLE, CELLS, ASIDE = "manifest.json", "result.parquet", "cells", "set-aside"
+LOCK, OWNER = ".lock", ".owner"
+OURS = (MANIFEST, TABLE, CELLS, ASIDE, LOCK, OWNER)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the jobs of one run write their cells.
+
+    Attributes:
+        path: The result directory.
+        token: Of the run that holds it; another run's directory is not written to.
+    """
+
+    path: Path
+    token: str
+
+    def check(self) -> None:
+        """Raises `ResultError` if the directory was deleted or taken over by another run."""
+        try:
+            held = (self.path / OWNER).read_text(encoding="utf-8").split()[0]
+        except (OSError, IndexError):
+            held = ""
+        if held != self.token:
+            what = "belongs to another run now" if held else "was deleted or moved"
+            raise ResultError(f"{self.path} {what} while this run was writing to it")
+
+    def write(self, result: CellResult) -> None:
+        """Writes the file of a finished cell.
+
+        Raises:
+            ResultError: If it cannot be written.
+        """
+        self.check()
+        write_file(self.path / CELLS / cell_file(result.cell), write_cell(result))
 
 
 class Store:
-    """One result directory.
-
-    Make it with `create` (to write) or `open` (to read).
+    """One result directory: `open` it to read, or write within `writing`.
 
     Attributes:
         path: The directory.
         suite: The suite it belongs to.
-        manifest: Content of its ``manifest.json``.
+        manifest: Content of its ``manifest.json`` but for the rows.
+        entries: What the manifest says of every cell, by key.
+        record: The entry of the present run, within `writing`.
     """
 
-    def __init__(self, path: Path, suite: Suite, manifest: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, suite: Suite, manifest: dict[str, Any], entries: Iterable[Entry] = ()
+    ) -> None:
         self.path = path
         self.suite = suite
         self.manifest = manifest
-
-    @classmethod
-    def create(cls, path: str | os.PathLike[str], suite: Suite, suite_text: str) -> Store:
-        """Opens a directory for results of a suite, and makes it if there is none.
-
-        Args:
-            path: The directory.
-            suite: The suite.
-            suite_text: Its YAML, kept in the manifest.
-
-        Raises:
-            ResultError: If it holds results of another suite or other things, or cannot
-                be written.
-        """
-        folder = Path(path)
-        runs: list[Any] = []
-        created = origin.now()
-        if folder.exists():
-            old = cls._existing(folder, suite)
-            if old is not None:
-                runs, created = old.manifest["runs"], old.manifest["created"]
-        content = {
-            "manifest": MANIFEST_VERSION,
-            "suite": suite.name,
-            "protocol": suite.protocol,
-            "suite_sha256": hashlib.sha256(suite_text.encode()).hexdigest(),
-            "suite_text": suite_text,
-            "algorithm": ALGORITHM_VERSION,
-            "created": created,
-            "updated": created,
-            "guarantees": [],
-            "runs": runs,
-        }
-        return cls(folder, suite, content)
-
-    @classmethod
-    def _existing(cls, folder: Path, suite: Suite) -> Store | None:
-        if not folder.is_dir():
-            raise ResultError(f"{folder} is a file; results need a directory")
-        if (folder / "manifest.json").exists():
-            try:
-                old = cls.open(folder)
-            except ResultError as error:
-                aside = _set_aside(folder, folder / "manifest.json")
-                _warn(f"{error}; moved to {aside} and written afresh")
-                return None
-            if old.manifest["protocol"] != suite.protocol:
-                raise ResultError(
-                    f"{folder} holds results of {old._describe()}, not of {cls._name(suite)}: "
-                    "give another directory"
-                )
-            return old
-        others = [p.name for p in folder.iterdir() if p.name not in OURS and p.suffix != TEMPORARY]
-        if others:
-            raise ResultError(
-                f"{folder} is not a result directory (it has no manifest.json) and not empty "
-                f"({', '.join(sorted(others)[:3])}): give another directory"
-            )
-        return None
-
-    @staticmethod
-    def _name(suite: Suite) -> str:
-        return f"suite {suite.name!r} (protocol {suite.protocol[:8]})"
-
-    def _describe(self) -> str:
-        return f"suite {self.manifest['suite']!r} (protocol {self.manifest['protocol'][:8]})"
+        self.entries = {entry.cell.key: entry for entry in entries}
+        self.record: dict[str, Any] = {}
+        self.sink = Sink(path, "")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -128,16 +112,14 @@ class Store:
             ResultError: If there is none, or its manifest is damaged.
         """
         folder = Path(path)
-        file = folder / "manifest.json"
+        file = folder / MANIFEST
         if not folder.is_dir():
             raise ResultError(f"{folder}: no such result directory (dpb run makes one)")
         try:
             manifest = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ResultError(
-                f"{folder} is not a result directory: it has no manifest.json"
-            ) from None
-        except (OSError, ValueError) as error:
+            raise ResultError(f"{folder} is not a result directory: it has no {MANIFEST}") from None
+        except (OSError, ValueError, RecursionError) as error:
             raise ResultError(f"{file} is damaged ({error}); dpb run writes it afresh") from error
         version = manifest.get("manifest") if isinstance(manifest, dict) else None
         if version != MANIFEST_VERSION:
@@ -147,182 +129,319 @@ class Store:
             )
         try:
             suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
+            entries = from_rows(manifest.pop("rows"))
             complete = manifest["protocol"] == suite.protocol and isinstance(manifest["runs"], list)
-            manifest["created"], manifest["updated"], manifest["guarantees"]
-        except (KeyError, TypeError, SuiteError) as error:
-            raise ResultError(f"{file} is damaged ({error!r})") from error
+            complete = complete and isinstance(manifest["audits"], dict)
+            complete = complete and isinstance(manifest["stated"], dict)
+            manifest["created"], manifest["updated"]
+        except (KeyError, TypeError, ValueError, SuiteError) as error:
+            raise ResultError(f"{file} is damaged ({error!r:.500})") from error
         if not complete:
             raise ResultError(f"{file} is damaged: suite and protocol disagree")
-        return cls(folder, suite, manifest)
+        return cls(folder, suite, manifest, entries)
 
+    @classmethod
     @contextlib.contextmanager
-    def writing(self, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Holds the directory while a run writes, and records the run in the manifest.
+    def writing(
+        cls,
+        path: str | os.PathLike[str],
+        suite: Suite,
+        suite_text: str | None = None,
+        run: dict[str, Any] | None = None,
+    ) -> Iterator[Store]:
+        """Holds a directory while a run writes; makes it if there is none.
+
+        The run is recorded in the manifest; `Store.record` may be added to. At the end, cells
+        are compacted into one table. Without `run`, nothing is written but what `add` writes.
 
         Args:
-            run: What to record; may be added to until the end.
+            path: The directory.
+            suite: The suite.
+            suite_text: Its YAML; what the manifest holds stays if it is not given.
+            run: What to record, None for a change that is no run.
 
         Raises:
-            ResultError: If another run holds the directory, or it cannot be written.
+            ResultError: If it holds results of another suite or other things, another run holds
+                it, or it cannot be written.
         """
-        with exclusive(self.path):
-            if (self.path / "manifest.json").exists():
-                with contextlib.suppress(ResultError):
-                    # Another run may have finished between opening and locking.
-                    self.manifest["runs"] = Store.open(self.path).manifest["runs"]
-            remove_temporaries(self.path)
-            for earlier in self.manifest["runs"]:
-                if earlier.get("status") == "running":
-                    earlier["status"] = "killed"
-            record = {
-                **run,
-                "started": origin.now(),
-                "status": "running",
-                "versions": origin.versions(),
-                "revision": origin.revision(),
-                "machine": origin.describe_machine(),
+        folder = Path(path)
+        cls._existing(folder, suite, mend=False)
+        make_folder(folder)
+        with _locked(folder):
+            store = cls._existing(folder, suite, mend=True)
+            if store is not None and suite_text is None:
+                suite, suite_text = store.suite, store.manifest["suite_text"]
+            elif store is None:
+                now = origin.now()
+                fresh = {"runs": [], "audits": {}, "stated": {}, "created": now, "updated": now}
+                store = cls(folder, suite, fresh)
+            store.manifest |= {
+                "manifest": MANIFEST_VERSION,
+                "suite": suite.name,
+                "protocol": suite.protocol,
+                "suite_text": suite_text or suite.to_yaml(),
+                "algorithm": ALGORITHM_VERSION,
             }
-            self.manifest["runs"].append(record)
-            self._write_manifest()
+            store.suite = suite
+            remove_temporaries(folder)
+            with store._recording(run):
+                yield store
+
+    @classmethod
+    def _existing(cls, folder: Path, suite: Suite, *, mend: bool) -> Store | None:
+        """What a directory holds, None if nothing; with `mend`, a damaged manifest goes aside."""
+        if folder.exists() and not folder.is_dir():
+            raise ResultError(f"{folder} is a file; results need a directory")
+        if (folder / MANIFEST).exists():
             try:
-                yield record
-            except BaseException as error:
-                interrupted = isinstance(error, KeyboardInterrupt)
-                record["status"] = "interrupted" if interrupted else "failed"
+                old = cls.open(folder)
+            except ResultError as error:
+                if mend:
+                    aside = _set_aside(folder, folder / MANIFEST)
+                    _warn(f"{error}; moved to {aside} and written afresh")
+                return None
+            if old.manifest["protocol"] != suite.protocol:
+                raise ResultError(
+                    f"{folder} holds results of {_named(old.suite)}, not of {_named(suite)}: "
+                    "give another directory"
+                )
+            return old
+        here = [p.name for p in folder.iterdir()] if folder.exists() else []
+        others = sorted(p for p in here if p not in OURS and not p.endswith(TEMPORARY))
+        if others:
+            raise ResultError(
+                f"{folder} is not a result directory (it has no {MANIFEST}) and not empty "
+                f"({', '.join(others[:3])}): give another directory"
+            )
+        return None
+
+    @contextlib.contextmanager
+    def _recording(self, run: dict[str, Any] | None) -> Iterator[None]:
+        self.sink = Sink(self.path, uuid.uuid4().hex)
+        owner = f"{self.sink.token} process {os.getpid()} on {socket.gethostname()}"
+        write_file(self.path / OWNER, owner.encode(), durable=False)
+        for earlier in self.manifest["runs"]:
+            if earlier.get("status") == "running":
+                earlier["status"] = "killed"
+        self.record = {
+            **(run or {}),
+            "started": origin.now(),
+            "status": "running",
+            "versions": origin.versions(),
+            "revision": origin.revision(),
+            "machine": origin.describe_machine(),
+        }
+        if run is not None:
+            self.manifest["runs"].append(self.record)
+            self.save()
+        try:
+            yield
+            self.sink.check()
+            self._compact()
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            self.record["status"] = "interrupted" if interrupted else "failed"
+            self.record["ended"] = origin.now()
+            if run is not None:
                 with contextlib.suppress(ResultError):
-                    self._close(record)
-                raise
-            record["status"] = "finished"
-            self._close(record)
+                    self.sink.check()
+                    self.save()
+            raise
+        (self.path / OWNER).unlink(missing_ok=True)
 
-    def _close(self, record: dict[str, Any]) -> None:
-        record["ended"] = origin.now()
-        self.manifest["guarantees"] = self._guarantees()
-        self._write_manifest()
-
-    def _write_manifest(self) -> None:
-        self.manifest["updated"] = origin.now()
-        write_json(self.path / "manifest.json", self.manifest)
-
-    def _guarantees(self) -> list[dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
-        for result in self.results(strict=False):
-            task, label, budget = result.cell.row
-            row = {"task": task, "agent": label, "budget": budget, "guarantee": result.guarantee}
-            found.setdefault(json.dumps(row, sort_keys=True), row)
-        return list(found.values())
-
-    def shard_path(self, cell: Cell) -> Path:
-        """Where the shard of a cell is or will be."""
-        return self.path / "shards" / shard_name(cell)
-
-    def write(self, result: CellResult) -> Path:
-        """Writes the shard of a finished cell, and its timing beside it.
+    def save(self) -> None:
+        """Writes the manifest.
 
         Raises:
             ResultError: If it cannot be written.
         """
-        path = self.shard_path(result.cell)
-        write_file(path, shard_bytes(result))
-        if result.timing is not None:
-            write_json(self._timing_path(path), asdict(result.timing), durable=False)
-        return path
+        self.manifest["updated"] = origin.now()
+        ordered = sorted(self.entries.values(), key=lambda entry: _place(entry.cell))
+        head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
+        # A row per line: readable, and small enough to be compared by eye.
+        rows = ",\n".join(json.dumps(row, allow_nan=False) for row in to_rows(ordered))
+        write_file(self.path / MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
 
-    def _timing_path(self, shard: Path) -> Path:
-        relative = shard.relative_to(self.path / "shards")
-        return self.path / "timings" / relative.with_suffix(".json")
+    def _compact(self) -> None:
+        """Moves the cells into the table; the manifest's rename is what commits it."""
+        self.record |= {"status": "finished", "ended": origin.now()}
+        if self._cell_files():
+            self._commit(self.check()[0])
+        elif self.record in self.manifest["runs"]:
+            self.save()
+        shutil.rmtree(self.path / CELLS, ignore_errors=True)
 
-    def timing(self, shard: Path) -> Timing | None:
-        """The timing of a shard, None if there is none or it is damaged."""
+    def add(self, results: Sequence[CellResult]) -> None:
+        """Writes results and what is in the table already as one table, all or nothing.
+
+        Raises:
+            ResultError: If they cannot be written; what stood there stands still.
+        """
+        if not results:
+            return
+        together = {result.cell.key: result for result in self.check()[0]}
+        self._commit({**together, **{result.cell.key: result for result in results}}.values())
+
+    def confirm(self, keys: Sequence[str]) -> None:
+        """Records that cells were computed again here, with the same numbers."""
+        for key in keys:
+            self.entries[key] = replace(self.entries[key], provenance=RECOMPUTED)
+        self.save()
+
+    def _commit(self, results: Iterable[CellResult]) -> None:
+        ordered = sorted(results, key=lambda result: _place(result.cell))
+        write_file(self.path / TABLE, table_bytes(ordered))
+        self.entries = {result.cell.key: Entry.of(result) for result in ordered}
+        self.save()
+
+    def _cell_files(self) -> list[Path]:
+        return sorted((self.path / CELLS).glob("*/*.parquet"))
+
+    def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
+        """The results of the table, and what is wrong with the others."""
+        if not self.entries:
+            return [], []
         try:
-            timing = Timing(**json.loads(self._timing_path(shard).read_text(encoding="utf-8")))
-            return timing if timing.seconds > 0 else None
-        except (OSError, ValueError, TypeError, ArithmeticError):
-            return None
+            read = list(read_table(self.path / TABLE, list(self.entries.values())))
+        except FileNotFoundError:
+            read = [DamagedResult(f"{self.path / TABLE} is gone")]
+        except DamagedResult as error:
+            read = [error]
+        damaged = [item for item in read if isinstance(item, DamagedResult)]
+        return [item for item in read if isinstance(item, CellResult)], damaged
+
+    def results(self, *, strict: bool = True) -> list[CellResult]:
+        """Reads all results.
+
+        Args:
+            strict: False leaves out what is damaged or belongs to another protocol.
+
+        Raises:
+            ResultError: If something is damaged or belongs to another suite.
+        """
+        found, damaged = self.check()
+        if strict and damaged:
+            mend = "running the suite again sets it aside and computes it afresh"
+            raise ResultError(f"{damaged[0]}; {mend}") from damaged[0]
+        return found
+
+    def check(self) -> tuple[list[CellResult], list[ResultError]]:
+        """All sound results, and what is wrong with the others."""
+        read, damaged = self._table()
+        found = {result.cell.key: result for result in read}
+        problems: list[ResultError] = list(damaged)
+        for path in self._cell_files():
+            try:
+                result = read_cell(path)
+                if result.cell.protocol != self.manifest["protocol"]:
+                    raise ResultError(f"{path} belongs to another suite than {_named(self.suite)}")
+                found.setdefault(result.cell.key, result)
+            except FileNotFoundError:  # compacted meanwhile
+                continue
+            except ResultError as error:
+                problems.append(error)
+        return list(found.values()), problems
 
     def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
         """Returns the cells that are still to be computed.
 
-        Damaged shards, and shards of an older algorithm version, are set aside with a
-        warning.
+        What is damaged, or of an older version of the code, is set aside with a warning.
 
         Raises:
             ResultError: If the directory holds a row of the same task, label and budget
                 that was computed with other parameters.
         """
-        wanted = {c.row: c.identity for c in cells}
-        keys = {cell.key for cell in cells}
-        for path in self.shard_files():
+        wanted = {cell.row: cell.identity for cell in cells}
+        present, damaged = self._table()
+        if damaged:
+            aside = _set_aside(self.path, self.path / TABLE, copy=True)
+            _warn(f"{damaged[0]} ({len(damaged)} in all); copied to {aside}")
+        for path in self._cell_files():
             try:
-                cell = read_shard(path).cell
-            except DamagedShard as error:
+                present.append(read_cell(path))
+            except DamagedResult as error:
                 _warn(f"{error}; moved to {_set_aside(self.path, path)}")
-                continue
+        kept = {}
+        for result in present:
+            cell = result.cell
             identity = wanted.get(cell.row)
-            if cell.key in keys or identity is None or identity == cell.identity:
-                continue
-            self._replace_or_refuse(path, cell, identity)
-        return [cell for cell in cells if not self.shard_path(cell).exists()]
+            if identity is None or identity == cell.identity:
+                kept[cell.key] = result
+            else:
+                self._outdated_or_refuse(cell, identity)
+                path = self.path / CELLS / cell_file(cell)
+                write_file(path, write_cell(result))
+                _warn(
+                    f"{cell}: computed by another version of the code; moved to "
+                    f"{_set_aside(self.path, path)}"
+                )
+        self.entries = {key: entry for key, entry in self.entries.items() if key in kept}
+        return [cell for cell in cells if cell.key not in kept]
 
-    def _replace_or_refuse(self, path: Path, cell: Cell, wanted: dict[str, Any]) -> None:
+    def _outdated_or_refuse(self, cell: Cell, wanted: dict[str, Any]) -> None:
         old = cell.identity
         changed = [name for name in old if old[name] != wanted.get(name)]
-        agent_changed = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
-        outdated = set(changed) <= {"algorithm", "agent"} and set(agent_changed) <= {"source"}
-        if outdated:
-            aside = _set_aside(self.path, path)
-            _warn(f"{cell}: computed by another version of the code; moved to {aside}")
+        own = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
+        if set(changed) <= {"algorithm", "agent"} and set(own) <= {"source"}:
             return
         if changed == ["agent"]:
             raise ResultError(
-                f"{self.path} holds {cell} with other {', '.join(agent_changed)} "
+                f"{self.path} holds {cell} with other {', '.join(own)} "
                 f"({old['agent']} instead of {wanted['agent']}): give another label or directory"
             )
         raise ResultError(
             f"{self.path} holds {cell} with another {', '.join(changed)}: give another directory"
         )
 
-    def shard_files(self) -> list[Path]:
-        """All shards, in order."""
-        return sorted((self.path / "shards").glob("*/*.parquet"))
 
-    def results(self, *, strict: bool = True) -> list[CellResult]:
-        """Reads all shards, timings included.
-
-        Args:
-            strict: False leaves out damaged shards and shards of another protocol.
-
-        Raises:
-            ResultError: If a shard is damaged or belongs to another suite.
-        """
-        found = []
-        for path in self.shard_files():
-            try:
-                result = read_shard(path)
-                if result.cell.protocol != self.manifest["protocol"]:
-                    raise ResultError(f"{path} belongs to another suite than {self._describe()}")
-            except DamagedShard as error:
-                if strict:
-                    mend = "running the suite again sets it aside and computes it afresh"
-                    raise ResultError(f"{error}; {mend}") from error
-                continue
-            except ResultError:
-                if strict:
-                    raise
-                continue
-            found.append(replace(result, timing=self.timing(path)))
-        return found
+def _place(cell: Cell) -> tuple[Any, ...]:
+    return *cell.row, cell.start, cell.stop, cell.key
 
 
-def _set_aside(folder: Path, path: Path) -> Path:
-    target = folder / "set-aside" / path.name
+def _named(suite: Suite) -> str:
+    return f"suite {suite.name!r} (protocol {suite.protocol[:8]})"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds the folder's lock; the system releases it however the process ends."""
+    import filelock
+
+    path = folder / LOCK
+    if path.is_symlink():
+        raise ResultError(f"{path} is a link, and no lock of ours: remove it")
+    lock = filelock.FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        with contextlib.suppress(OSError):
+            holder = (folder / OWNER).read_text(encoding="utf-8").partition(" ")[2]
+            raise ResultError(
+                f"{folder} is in use by {holder or 'another process'}. Wait for it, or give "
+                "another directory"
+            ) from None
+        raise ResultError(f"{folder} is in use. Wait, or give another directory") from None
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _set_aside(folder: Path, path: Path, *, copy: bool = False) -> Path:
+    target = folder / ASIDE / path.name
     number = 1
     while target.exists():
         number += 1
-        target = folder / "set-aside" / f"{path.name}.{number}"
+        target = folder / ASIDE / f"{path.name}.{number}"
     try:
         target.parent.mkdir(exist_ok=True)
-        os.replace(path, target)
+        if copy:
+            if path.exists():
+                shutil.copyfile(path, target)
+        else:
+            os.replace(path, target)
     except OSError as error:
         raise unwritable(target, error) from error
     return target

@@ -1,23 +1,19 @@
-"""Checks stored results: hashes, and a random sample computed again, bit for bit."""
+"""Checks stored results: digests, and cells computed again, bit for bit."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import agent_specs
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
-from dpb_gym.evaluation.exchange.merging import imported_shards
 from dpb_gym.evaluation.exchange.submission import check_cell
-from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.outcome import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.evaluation.runner import run_block
-from dpb_gym.evaluation.shards import read_shard
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, FACTORY, Cell, code_hash
 from dpb_gym.evaluation.store import Store
 
@@ -29,17 +25,21 @@ class Verification:
     """What `verify` found.
 
     Attributes:
-        shards: Number of shards.
-        damaged: Shards whose content is not what was written or imported, or whose task, seeds
+        cells: Number of cells.
+        rows: Number of rows of the leaderboard.
+        confirmed: Rows all of whose cells were computed or computed again here.
+        damaged: Cells whose content is not what was written or imported, or whose task, seeds
             or checkpoints are not those of the suite.
         again: Cells that were computed again.
         differing: Those whose numbers differ, and where.
         impossible: Cells that could not be computed again, and why.
         unavailable: Cells that others can compute again: their agent or data are not
-            installed here. Others were taken in their stead where there were any.
+            installed here.
     """
 
-    shards: int = 0
+    cells: int = 0
+    rows: int = 0
+    confirmed: int = 0
     damaged: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
@@ -48,25 +48,28 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was checked is right, and something could be."""
-        checked = bool(self.again) or not self.unavailable
-        return checked and not (self.damaged or self.differing or self.impossible)
+        """Whether everything that was checked is right and every row is confirmed."""
+        wrong = self.damaged or self.differing or self.impossible
+        return not wrong and self.confirmed == self.rows
 
 
 def verify(
     path: str | os.PathLike[str],
     sample: int = 3,
     seed: int | None = None,
-    report: Callable[[str], Any] | None = None,
+    report: Callable[[str], object] | None = None,
     agent: str | None = None,
 ) -> Verification:
-    """Checks every shard and computes a random sample of cells again.
+    """Checks every digest and computes cells again.
 
-    Imported results are checked like any others, and against the hashes of their archive.
+    Of every row that somebody else stated, cells are taken that nobody computed here yet; those
+    that turn out the same are recorded as recomputed here, so that a row is confirmed when all
+    of its cells are. Of the results computed here, a random sample is taken.
 
     Args:
         path: A result directory.
-        sample: Cells to compute again, at least 0; all if there are fewer.
+        sample: Cells to compute again of every row that was stated, and of all the others
+            together; at least 0.
         seed: Chooses the sample; a fresh one each time by default.
         agent: Takes the sample from this agent's cells only, by label or name.
         report: Called with a line about each cell before it is computed.
@@ -76,59 +79,87 @@ def verify(
     """
     sample = validation.integer("sample", sample, 0)
     store = Store.open(path)
-    found = Verification()
-    sound: list[CellResult] = []
-    imported = imported_shards(store.manifest)
-    for file in store.shard_files():
-        found.shards += 1
-        name = file.relative_to(store.path / "shards").as_posix()
-        digest, _ = imported.pop(name, ("", False))
+    sound, problems = store.check()
+    found = Verification(damaged=[str(problem) for problem in problems])
+    kept = []
+    for result in sound:
         try:
-            result = read_shard(file)
-            check_cell(result.cell, store.suite, str(file))
-            if digest and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-                raise ResultError(f"{file}: is not the shard that was imported")
-            sound.append(result)
+            check_cell(result.cell, store.suite, str(store.path))
+            kept.append(result)
         except ResultError as error:
             found.damaged.append(str(error))
-    for name, (_, needed) in imported.items():
-        if needed:
-            found.damaged.append(f"{store.path / 'shards' / name}: was imported and is gone")
-    if not found.shards:
+    found.cells = len(sound) + len(problems)
+    if not found.cells:
         raise ResultError(f"{store.path} holds no results yet")
-    if agent is not None:
-        sound = _of_agent(sound, agent)
-    order = np.random.default_rng(seed).permutation(len(sound))
-    lacking: dict[tuple[str, str], str] = {}
-    for i in order.tolist():
-        if len(found.again) + len(found.impossible) >= sample:
-            break
-        cell = sound[i].cell
-        what = cell.agent.name, cell.task.name
-        if what in lacking:
-            continue
-        try:
-            missing = unavailable(cell)
-            if missing:
-                lacking[what] = missing
-                found.unavailable.append(f"{cell}: {missing}")
+    right: list[str] = []
+    for group in _groups(kept if agent is None else _of_agent(kept, agent), seed):
+        lacking: set[tuple[str, str]] = set()
+        taken = 0
+        for result in group:
+            what = result.cell.agent.name, result.cell.task.name
+            if taken == sample:
+                break
+            if what in lacking:
                 continue
-            if report is not None:
-                report(f"computing {cell} again")
-            again = recompute(cell)
-        except MissingExtraError as error:
-            lacking[what] = str(error)
-            found.unavailable.append(f"{cell}: {error}")
-            continue
-        except DPBError as error:
-            found.impossible.append(f"{cell}: {error}")
-            continue
-        found.again.append(str(cell))
-        difference = compare(sound[i], again)
-        if difference:
-            other = "" if code_hash(again.cell.agent.maker) == cell.agent.source else OTHER_CODE
-            found.differing.append(f"{cell}: {difference}{other}")
+            same = _again(result, found, report)
+            if same is None:
+                lacking.add(what)
+                continue
+            taken += 1
+            right += [result.cell.key] if same else []
+    trusted = {r.cell.key for r in kept if r.provenance in (COMPUTED, RECOMPUTED)}
+    trusted |= set(right)
+    rows: dict[tuple[str, str, str], bool] = {}
+    for result in kept:
+        row = result.cell.row
+        rows[row] = rows.get(row, True) and result.cell.key in trusted
+    found.rows, found.confirmed = len(rows), sum(rows.values())
+    news = [key for key in right if store.entries[key].provenance not in (COMPUTED, RECOMPUTED)]
+    if news:
+        with Store.writing(path, store.suite) as writable:
+            writable.confirm(news)
     return found
+
+
+def _groups(results: Sequence[CellResult], seed: int | None) -> list[list[CellResult]]:
+    """The unconfirmed cells of each stated row, and all others together, in random order."""
+    groups: dict[tuple[str, ...], list[CellResult]] = {}
+    for result in results:
+        stated = result.provenance not in (COMPUTED, RECOMPUTED)
+        groups.setdefault(result.cell.row if stated else (), []).append(result)
+    rng = np.random.default_rng(seed)
+    return [[group[i] for i in rng.permutation(len(group))] for group in groups.values()]
+
+
+def _again(
+    result: CellResult, found: Verification, report: Callable[[str], object] | None
+) -> bool | None:
+    """Computes a cell again and notes what came of it.
+
+    Returns:
+        Whether it is the same; None if what it takes is not installed here.
+    """
+    cell = result.cell
+    try:
+        missing = unavailable(cell)
+        if missing:
+            found.unavailable.append(f"{cell}: {missing}")
+            return None
+        if report is not None:
+            report(f"computing {cell} again")
+        again = recompute(cell)
+    except MissingExtraError as error:
+        found.unavailable.append(f"{cell}: {error}")
+        return None
+    except DPBError as error:
+        found.impossible.append(f"{cell}: {error}")
+        return False
+    found.again.append(str(cell))
+    difference = compare(result, again)
+    if difference:
+        other = "" if code_hash(again.cell.agent.maker) == cell.agent.source else OTHER_CODE
+        found.differing.append(f"{cell}: {difference}{other}")
+    return not difference
 
 
 def _of_agent(results: list[CellResult], agent: str) -> list[CellResult]:

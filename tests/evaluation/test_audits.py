@@ -8,8 +8,8 @@ import pytest
 
 import dpb_gym
 from dpb_gym.cli import main
-from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.audits import AUDIT_BUDGET, AUDIT_NOTE, FILE, audit_series, read_audits
+from dpb_gym.evaluation.audits import AUDIT_BUDGET, AUDIT_NOTE, audit_series
+from dpb_gym.evaluation.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_private_agents_are_audited_once_and_shown(saved):
     said = []
     reports = audit_series(saved, series, 200, said.append)
     assert len(reports) == 1 and len(said) == 1
-    (report,) = read_audits(saved).values()
+    (report,) = Store.open(saved).manifest["audits"].values()
     assert report["runs"] == 200 and report["verdict"] == "PASS"
     found, notes = rows(saved)
     audit = found["private"].audit
@@ -52,7 +52,9 @@ def test_private_agents_are_audited_once_and_shown(saved):
 
 
 def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
-    (saved / FILE).unlink(missing_ok=True)
+    with Store.writing(saved, Store.open(saved).suite) as store:
+        store.manifest["audits"].clear()
+        store.save()
     monkeypatch.setattr(
         "sys.argv", ["dpb", "leaderboard", str(saved), "--audit", "--runs", "100", "--json"]
     )
@@ -62,14 +64,7 @@ def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
     captured = capsys.readouterr()
     assert "auditing adaprivate-ucb on recommendation: 2 x 100 runs" in captured.err
     assert '"verdict": "PASS"' in captured.out
-    assert json.loads((saved / FILE).read_text())
-
-
-def test_damaged_reports_are_named(saved):
-    (saved / FILE).write_text("[1, 2")
-    with pytest.raises(ResultError, match=FILE):
-        dpb_gym.Result.load(saved)
-    (saved / FILE).unlink()
+    assert json.loads((saved / "manifest.json").read_text())["audits"]
 
 
 @pytest.mark.parametrize(

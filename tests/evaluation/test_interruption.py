@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.evaluation.filesystem import exclusive
+from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.run import remembered_interrupt
+from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.suite import parse_suite
+from dpb_gym.evaluation.table import write_cell
 
 # Long enough that a signal sent after a third of the cells finds the run still at work,
 # however late a busy machine delivers it.
@@ -45,13 +49,19 @@ def start(folder: Path, workers: int) -> subprocess.Popen[str]:
 
 
 def shards(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in (folder / "out" / "shards").rglob("*.parquet")}
+    """The cells that are finished: files while a run goes on, then the table's."""
+    try:
+        found, damaged = Store.open(folder / "out").check()
+    except ResultError:
+        return {}
+    assert not damaged
+    return {r.cell.key: write_cell(replace(r, timing=None)) for r in found}
 
 
 def wait_for_shards(folder: Path, process: subprocess.Popen[str], count: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        if (folder / "out" / "shards").exists() and len(shards(folder)) >= count:
+        if len(list((folder / "out" / "cells").glob("*/*.parquet"))) >= count:
             return
         time.sleep(0.002)
 
@@ -92,13 +102,18 @@ def test_kill_9_at_random_moments(workers: int, whole: dict[str, bytes], tmp_pat
     assert statuses[-1] == "finished" and set(statuses[:-1]) <= {"killed"}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("workers", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)]
+)
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
-    workers: int, whole: dict[str, bytes], tmp_path: Path
+    workers: int, number: int, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
     process = start(tmp_path, workers)
     wait_for_shards(tmp_path, process, 1)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # a terminal sends it to the whole group
+    else:
+        process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     kept = shards(tmp_path)
     assert process.returncode == 130, errors
@@ -115,8 +130,34 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     assert len(dpb_gym.Result.load(tmp_path / "out").final_regret("lin-ts")) == REPLICATES
 
 
+def descendants(process: int) -> list[int]:
+    """Processes below another, from the process table."""
+    table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = [tuple(map(int, line.split())) for line in table.stdout.splitlines()]
+    found = [process]
+    for parent in found:
+        found += [child for child, above in parents if above == parent]
+    return found[1:]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the process table")
+def test_workers_die_with_their_parent(tmp_path: Path) -> None:
+    process = start(tmp_path, 2)
+    wait_for_shards(tmp_path, process, 1)
+    workers = descendants(process.pid)
+    assert workers
+    process.kill()  # the parent alone
+    process.communicate(timeout=30)
+    deadline = time.monotonic() + 20
+    while (alive := [pid for pid in workers if Path(f"/proc/{pid}").exists()]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.05)
+    assert not alive
+
+
 def test_a_second_run_is_turned_away_while_the_first_holds_the_directory(tmp_path: Path) -> None:
-    with exclusive(tmp_path / "out"):
+    with Store.writing(tmp_path / "out", parse_suite(SUITE, "slow")):
         second = start(tmp_path, 1)
         _, errors = second.communicate(timeout=60)
     assert second.returncode == 2

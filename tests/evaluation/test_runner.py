@@ -20,7 +20,6 @@ from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Context, Feedback, Problem
-from dpb_gym.streams import AgentStreams
 
 HORIZON = 45
 SEEDS = range(100, 108)

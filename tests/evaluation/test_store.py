@@ -16,11 +16,11 @@ import pytest
 import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import spec
-from dpb_gym.evaluation.filesystem import exclusive
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import RunReport, run_plan
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite
+from dpb_gym.evaluation.table import cell_file, write_cell
 
 CELLS = 3 * 2 + 3 * 4  # three blocks; two rows on one task, four on the other
 
@@ -30,8 +30,9 @@ def go(suite: Suite, out: Path, **options: Any) -> RunReport:
     return run_plan(suite, plan_suite(suite, **chosen), out, workers=1, **options)
 
 
-def shards(out: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*.parquet"))}
+def digests(out: Path) -> dict[str, str]:
+    """Every cell's digest, table and files alike; damage is an error."""
+    return {result.cell.key: result.digest for result in Store.open(out).results()}
 
 
 @pytest.fixture
@@ -41,55 +42,87 @@ def finished(suite: Suite, tmp_path: Path) -> Path:
     return out
 
 
-def test_a_run_leaves_shards_timings_and_a_manifest(suite: Suite, finished: Path) -> None:
-    assert len(shards(finished)) == CELLS
-    assert len(list(finished.glob("timings/*/*.json"))) == CELLS
+def test_a_run_leaves_a_table_and_a_manifest(suite: Suite, finished: Path) -> None:
+    assert {p.name for p in finished.iterdir()} == {"result.parquet", "manifest.json", ".lock"}
     manifest = json.loads((finished / "manifest.json").read_text())
+    assert sum(len(row["blocks"]) for row in manifest["rows"]) == CELLS == len(digests(finished))
     assert manifest["suite"] == "tiny-v0" and manifest["protocol"] == suite.protocol
     assert parse_suite(manifest["suite_text"], "x") == suite
     (run,) = manifest["runs"]
     assert run["status"] == "finished" and run["computed"] == CELLS and run["failures"] == []
     assert run["versions"]["numpy"] and run["versions"]["python"] and run["versions"]["dpb-gym"]
+    assert {"system", "machine", "cpu", "blas", "libc"} == set(run["machine"])
     assert run["wall_seconds"] > 0 and run["command"] and run["started"] <= run["ended"]
-    promised = [g for g in manifest["guarantees"] if g["guarantee"] is not None]
-    assert {g["agent"] for g in promised} == {"Private"}
-    assert {g["budget"] for g in promised} == {"eps=1,delta=1e-5", "eps=5,delta=1e-5"}
+    promised = [row["cell"]["agent"] for row in manifest["rows"] if row["guarantee"] is not None]
+    assert {agent["label"] for agent in promised} == {"Private"}
+    assert {agent["budget"] for agent in promised} == {"eps=1,delta=1e-5", "eps=5,delta=1e-5"}
+    for row in manifest["rows"]:
+        for block in row["blocks"]:
+            assert block["provenance"] == "computed here" and block["timing"]["rounds"] > 0
 
 
 def test_the_same_run_elsewhere_gives_the_same_bytes(
     suite: Suite, finished: Path, tmp_path: Path
 ) -> None:
     go(suite, tmp_path / "again")
-    assert shards(tmp_path / "again") == shards(finished)
+    table = (finished / "result.parquet").read_bytes()
+    assert (tmp_path / "again" / "result.parquet").read_bytes() == table
 
 
 def test_resuming_computes_nothing_twice(suite: Suite, finished: Path) -> None:
-    before = {p: p.stat().st_mtime_ns for p in finished.rglob("*.parquet")}
+    before = (finished / "result.parquet").stat().st_mtime_ns
     report = go(suite, finished)
     assert (report.computed, report.skipped) == (0, CELLS)
-    assert {p: p.stat().st_mtime_ns for p in finished.rglob("*.parquet")} == before
+    assert (finished / "result.parquet").stat().st_mtime_ns == before
     assert len(json.loads((finished / "manifest.json").read_text())["runs"]) == 2
 
 
+def scattered(suite: Suite, out: Path, every: int = 1) -> list[Path]:
+    """Puts cells back into files of their own, as in the midst of a run."""
+    store = Store.open(out)
+    chosen = store.results()[::every]
+    paths = [out / "cells" / cell_file(result.cell) for result in chosen]
+    for path, result in zip(paths, chosen):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(write_cell(result))
+    for result in chosen:
+        del store.entries[result.cell.key]
+    store.save()
+    return paths
+
+
+def test_both_forms_are_read_and_the_same(suite: Suite, finished: Path) -> None:
+    whole, table = digests(finished), (finished / "result.parquet").read_bytes()
+    shown = dpb_gym.Result.load(finished).to_leaderboard().tasks
+    scattered(suite, finished, 2)
+    assert digests(finished) == whole
+    assert dpb_gym.Result.load(finished).to_leaderboard().tasks == shown
+    report = go(suite, finished)
+    assert (report.computed, report.skipped) == (0, CELLS)
+    assert digests(finished) == whole and not (finished / "cells").exists()
+    assert (finished / "result.parquet").read_bytes() == table
+
+
 def test_missing_cells_are_computed_alone_and_are_the_same(suite: Suite, finished: Path) -> None:
-    whole = shards(finished)
-    lost = sorted(finished.rglob("*.parquet"))[::3]
+    whole, table = digests(finished), (finished / "result.parquet").read_bytes()
+    lost = scattered(suite, finished, 3)
     for path in lost:
         path.unlink()
     report = go(suite, finished)
     assert report.computed == len(lost)
-    assert shards(finished) == whole
+    assert digests(finished) == whole
+    assert (finished / "result.parquet").read_bytes() == table
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "text", "swap"])
-def test_damaged_shards_are_set_aside_and_redone(damage: str, suite: Suite, finished: Path) -> None:
-    whole = shards(finished)
-    victim, other = sorted(finished.rglob("*.parquet"))[:2]
+def test_damaged_cells_are_set_aside_and_redone(damage: str, suite: Suite, finished: Path) -> None:
+    whole = digests(finished)
+    victim, other = scattered(suite, finished)[:2]
     content = bytearray(victim.read_bytes())
     if damage == "truncate":
         content = content[: len(content) // 2]
     elif damage == "flip":
-        content[len(content) // 4] ^= 0xFF
+        content[60] ^= 0xFF
     elif damage == "empty":
         content = bytearray()
     elif damage == "text":
@@ -97,17 +130,67 @@ def test_damaged_shards_are_set_aside_and_redone(damage: str, suite: Suite, fini
     else:
         content = bytearray(other.read_bytes())
     victim.write_bytes(bytes(content))
+    with pytest.raises(ResultError, match="running the suite again"):
+        digests(finished)
     with pytest.warns(RuntimeWarning, match="set-aside"):
         report = go(suite, finished)
     assert report.computed == 1
     (aside,) = (finished / "set-aside").iterdir()
     assert aside.name == victim.name and aside.read_bytes() == bytes(content)
-    kept = {k: v for k, v in shards(finished).items() if not k.startswith("set-aside")}
-    assert kept == whole
+    assert digests(finished) == whole
+
+
+@pytest.mark.parametrize("place", [0.1, 0.4, 0.9])
+def test_a_damaged_table_is_set_aside_and_mended(
+    place: float, suite: Suite, finished: Path
+) -> None:
+    whole, path = digests(finished), finished / "result.parquet"
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 0xFF
+    path.write_bytes(bytes(content))
+    with pytest.raises(ResultError, match="running the suite again"):
+        digests(finished)
+    with pytest.warns(RuntimeWarning, match="copied to .*set-aside"):
+        report = go(suite, finished)
+    assert 0 < report.computed <= CELLS
+    assert digests(finished) == whole
+    path.unlink()
+    with pytest.warns(RuntimeWarning, match="is gone"):
+        assert go(suite, finished).computed == CELLS
+    assert digests(finished) == whole
+
+
+def test_a_directory_that_is_deleted_or_taken_over_is_an_error(
+    suite: Suite, tmp_path: Path
+) -> None:
+    import shutil
+
+    cell = next(iter(_computed(suite)))
+    deleted = pytest.raises(ResultError, match="was deleted or moved while this run")
+    with deleted, Store.writing(tmp_path / "a", suite) as store:
+        shutil.rmtree(tmp_path / "a")
+        store.sink.write(cell)
+    assert not (tmp_path / "a").exists()
+    with deleted, Store.writing(tmp_path / "b", suite, None, {}) as store:
+        store.sink.write(cell)
+        shutil.rmtree(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+    with Store.writing(tmp_path / "c", suite) as old:
+        pass
+    with Store.writing(tmp_path / "c", suite), pytest.raises(ResultError, match="another run now"):
+        old.sink.write(cell)
+
+
+def _computed(suite: Suite) -> Any:
+    from dpb_gym.evaluation.plan import make_jobs
+    from dpb_gym.evaluation.run import execute
+
+    jobs = make_jobs(suite, plan_suite(suite, ["random"], ["offers"]), 1)
+    return execute(jobs, None, workers=1)[0].results
 
 
 def test_results_of_another_suite_are_refused_and_untouched(suite: Suite, finished: Path) -> None:
-    before = shards(finished), (finished / "manifest.json").read_bytes()
+    before = digests(finished), (finished / "manifest.json").read_bytes()
     for other in (
         suite.model_copy(update={"name": "other-v0"}),
         suite.model_copy(update={"checkpoints": 3}),
@@ -115,7 +198,7 @@ def test_results_of_another_suite_are_refused_and_untouched(suite: Suite, finish
     ):
         with pytest.raises(ResultError, match=r"holds results of suite 'tiny-v0'.*directory"):
             go(parse_suite(other.to_yaml(), "x"), finished)
-    assert (shards(finished), (finished / "manifest.json").read_bytes()) == before
+    assert (digests(finished), (finished / "manifest.json").read_bytes()) == before
 
 
 def test_a_foreign_shard_is_an_error_when_read(
@@ -123,20 +206,21 @@ def test_a_foreign_shard_is_an_error_when_read(
 ) -> None:
     other = parse_suite(suite.to_yaml().replace("horizon: 40", "horizon: 41"), "x")
     go(other, tmp_path / "other")
-    foreign = next((tmp_path / "other").rglob("offers/*.parquet"))
-    (finished / "shards" / "offers" / foreign.name).write_bytes(foreign.read_bytes())
+    (foreign,) = scattered(other, tmp_path / "other", 99)
+    (finished / "cells" / "offers").mkdir(parents=True)
+    (finished / "cells" / "offers" / foreign.name).write_bytes(foreign.read_bytes())
     with pytest.raises(ResultError, match="belongs to another suite"):
         dpb_gym.Result.load(finished)
 
 
 def test_other_agents_and_more_replicates_are_added(suite: Suite, finished: Path) -> None:
-    before = shards(finished)
+    before = digests(finished)
     report = go(suite, finished, agents=["lin-ts"], tasks=["items"])
     assert report.computed == 3
     more = go(suite, finished, replicates=6)
     # Two more blocks would be 4-5: the old 4-4 stays, and counts once.
     assert more.computed == 6
-    after = shards(finished)
+    after = digests(finished)
     assert all(after[name] == content for name, content in before.items())
     result = dpb_gym.Result.load(finished)
     assert len(result.final_regret("Oracle", task="items")) == 6
@@ -149,16 +233,16 @@ def test_other_agents_and_more_replicates_are_added(suite: Suite, finished: Path
 def test_one_label_cannot_stand_for_two_parameters(suite: Suite, finished: Path) -> None:
     changed = parse_suite(suite.to_yaml().replace("batch: 20", "batch: 30"), "x")
     assert changed.protocol == suite.protocol
-    before = shards(finished)
+    before = digests(finished)
     with pytest.raises(ResultError, match=r"Private.*other params.*another label"):
         go(changed, finished)
-    assert shards(finished) == before
+    assert digests(finished) == before
 
 
-def test_shards_of_older_code_are_set_aside_and_redone(
+def test_cells_of_older_code_are_set_aside_and_redone(
     suite: Suite, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = len(shards(finished))
+    whole = len(digests(finished))
     monkeypatch.setattr(spec, "ALGORITHM_VERSION", 99)
     with pytest.warns(RuntimeWarning, match="another version of the code"):
         report = go(suite, finished)
@@ -175,7 +259,8 @@ def test_a_damaged_manifest_is_refused_by_readers_and_mended_by_runs(
         dpb_gym.Result.load(finished)
     with pytest.warns(RuntimeWarning, match=r"manifest\.json.*written afresh"):
         report = go(suite, finished)
-    assert report.computed == 0
+    # Without a manifest nobody knows who computed the numbers of the table.
+    assert report.computed == CELLS
     assert len(dpb_gym.Result.load(finished).series) == 6
 
 
@@ -196,8 +281,14 @@ def test_what_is_no_result_directory_is_refused(suite: Suite, tmp_path: Path) ->
 
 
 def test_two_runs_do_not_share_a_directory(suite: Suite, finished: Path) -> None:
-    with exclusive(finished), pytest.raises(ResultError, match=rf"in use by process {os.getpid()}"):
+    busy = pytest.raises(ResultError, match=rf"in use by process {os.getpid()}")
+    with Store.writing(finished, suite), busy:
         go(suite, finished)
+    (finished / ".lock").unlink(missing_ok=True)
+    (finished / ".lock").symlink_to(finished / "manifest.json")
+    with pytest.raises(ResultError, match="is a link"):
+        go(suite, finished)
+    (finished / ".lock").unlink()
     assert go(suite, finished).skipped == CELLS
 
 
@@ -208,15 +299,16 @@ def test_a_read_only_directory_is_a_clear_error(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(30, "Read-only file system")
 
-    before = shards(finished)
-    next(finished.rglob("*.parquet")).unlink()
+    before = digests(finished)
+    for path in scattered(suite, finished, CELLS):
+        path.unlink()
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(ResultError, match=r"cannot write .*Read-only file system.*untouched"):
         go(suite, finished)
     monkeypatch.undo()
     assert not list(finished.rglob("*.tmp"))
     assert go(suite, finished).computed == 1
-    assert shards(finished) == before
+    assert digests(finished) == before
 
 
 LIMITED = """
@@ -244,7 +336,7 @@ LIMITED = """
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
 def test_a_full_disk_leaves_nothing_half_written(suite: Suite, tmp_path: Path) -> None:
     # A limit on file sizes fails in the middle of a write, as a full disk does. Manifests pass,
-    # the shards of the longer checkpoints do not.
+    # the cells of the longer checkpoints do not.
     text = (
         suite.to_yaml()
         .replace("checkpoints: 4", "checkpoints: all")
@@ -262,16 +354,17 @@ def test_a_full_disk_leaves_nothing_half_written(suite: Suite, tmp_path: Path) -
     assert stopped.returncode == 3, stopped.stderr
     assert "cannot write" in stopped.stdout and "File too large" in stopped.stdout
     assert not list(out.rglob("*.tmp"))
-    kept = shards(out)
-    assert kept and all("offers" in name for name in kept)
+    kept = digests(out)
+    assert kept and {r.cell.task.name for r in Store.open(out).results()} == {"offers"}
     finished = start(0)
     assert finished.returncode == 0, finished.stderr
     assert int(finished.stdout) == CELLS - len(kept)
-    assert all(shards(out)[name] == content for name, content in kept.items())
+    assert all(digests(out)[name] == content for name, content in kept.items())
 
 
 def test_what_killed_writers_leave_is_cleared(suite: Suite, finished: Path) -> None:
-    litter = finished / "shards" / "items" / ".x.parquet-0123.tmp"
+    litter = finished / "cells" / "items" / ".x.parquet-0123.tmp"
+    litter.parent.mkdir(parents=True)
     litter.write_bytes(b"half")
     go(suite, finished)
     assert not litter.exists()
@@ -318,21 +411,14 @@ def test_reading_is_silent(finished: Path) -> None:
         Store.open(finished).results()
 
 
-def test_timings_may_be_missing_or_damaged(finished: Path) -> None:
-    for path in finished.glob("timings/items/*.json"):
-        path.write_text("{")
-    for path in finished.glob("timings/offers/*.json"):
-        path.unlink()
+def test_timings_may_be_missing_or_senseless(finished: Path) -> None:
+    manifest = json.loads((finished / "manifest.json").read_text())
+    for row in manifest["rows"]:
+        for block in row["blocks"]:
+            offers = row["cell"]["task"]["name"] == "offers"
+            block["timing"] = None if offers else {**block["timing"], "agent_seconds": -1.0}
+    (finished / "manifest.json").write_text(json.dumps(manifest))
     tasks = dpb_gym.Result.load(finished).to_leaderboard().tasks
     rows = [row for task in tasks for row in task.rows]
     assert len(rows) == 6
     assert all(row.rounds_per_second is None for row in rows)
-
-
-def test_the_key_names_the_file_and_versions_are_part_of_it(finished: Path) -> None:
-    store = Store.open(finished)
-    for result in store.results():
-        assert store.shard_path(result.cell).exists()
-        assert result.cell.key[:16] in store.shard_path(result.cell).name
-        older = result.cell.model_copy(update={"algorithm": 0})
-        assert store.shard_path(older) != store.shard_path(result.cell)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import io
+import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,20 +18,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpb_gym.agent import agent_spec
 from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameError
 from dpb_gym.evaluation.exchange import merging
 from dpb_gym.evaluation.exchange import submission as submission_module
 from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission
 from dpb_gym.evaluation.exchange.sources import source_reference
-from dpb_gym.evaluation.exchange.submission import read_submission, submit
+from dpb_gym.evaluation.exchange.submission import MEMBERS, read_submission, submit
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.shards import read_shard, shard_bytes
 from dpb_gym.evaluation.spec import AgentRun, Task
+from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite
+from dpb_gym.evaluation.table import Entry, from_rows, read_table, table_bytes, to_rows
 from dpb_gym.evaluation.verify import verify
 
 TEXT = """
@@ -73,7 +72,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def archive(theirs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("archive") / "private.tar.gz"
+    path = tmp_path_factory.mktemp("archive") / "private.zip"
     submit(theirs, "adaprivate-ts", path)
     return path
 
@@ -90,89 +89,111 @@ def board(ours: Path, tmp_path: Path) -> Path:
     return target
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file but the manifest and the lock."""
-    return {
-        file.relative_to(folder).as_posix(): file.read_bytes()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in (".lock", "manifest.json")
-    }
+def content(folder: Path) -> dict[str, Any]:
+    """Digest and provenance of every cell."""
+    if not (folder / "manifest.json").exists():
+        return {}
+    return {str(r.cell): (r.digest, r.provenance) for r in Store.open(folder).results()}
 
 
-Change = Callable[[dict[str, bytes], dict[str, Any]], None]
+Change = Callable[[list[CellResult], dict[str, Any]], Any]
 
 
 def altered(archive: Path, target: Path, change: Change, *, rehash: bool = True) -> Path:
-    """A copy of an archive after `change`; with `rehash` its list of hashes fits again."""
-    import hashlib
-
-    members = unpack(archive)
-    info = json.loads(members.pop("submission.json"))
-    change(members, info)
+    """A copy of an archive after `change`; with `rehash` all digests and hashes fit again."""
+    members = unpack(archive, MEMBERS)
+    info = json.loads(members["submission.json"])
+    copy = target.with_suffix(".parquet")
+    copy.write_bytes(members["result.parquet"])
+    results = [r for r in read_table(copy, from_rows(info["rows"])) if isinstance(r, CellResult)]
+    copy.unlink()
+    kept = change(results, info)
+    results = results if kept is None or not isinstance(kept, list) else kept
+    table = table_bytes(results)
     if rehash:
-        info["files"] = {k: hashlib.sha256(v).hexdigest() for k, v in members.items()}
-    members["submission.json"] = json.dumps(info).encode()
-    target.write_bytes(pack(target, members))
+        info["rows"] = to_rows([Entry.of(r) for r in results])
+        info["table"] = hashlib.sha256(table).hexdigest()
+    target.write_bytes(
+        pack({"submission.json": json.dumps(info).encode(), "result.parquet": table})
+    )
     return target
 
 
-def forged(members: dict[str, bytes], tmp: Path, change: Callable[[CellResult], CellResult]) -> str:
-    """Replaces the first shard by another sound one; returns its name."""
-    name = sorted(k for k in members if k.startswith("shards/"))[0]
-    copy = tmp / Path(name).name
-    copy.write_bytes(members[name])
-    members[name] = shard_bytes(change(read_shard(copy)))
-    return name
+def first(change: Callable[[CellResult], CellResult]) -> Change:
+    """Changes the first result."""
+    return lambda results, info: [change(results[0]), *results[1:]]
 
 
-@pytest.mark.parametrize("suffix", [".tar.gz", ".zip", ".tgz"])
 def test_an_archive_brings_an_agent_onto_another_leaderboard(
-    theirs: Path, board: Path, tmp_path: Path, suffix: str
+    theirs: Path, board: Path, tmp_path: Path
 ) -> None:
-    info = submit(theirs, "adaprivate-ts", tmp_path / f"it{suffix}")
+    info = submit(theirs, "adaprivate-ts", tmp_path / "it.zip", "Ada")
     assert info["agent"] == source_reference("adaprivate-ts")
-    assert [row["replicates"] for row in info["rows"]] == [3, 3]
+    assert [row["replicates"] for row in info["summary"]] == [3, 3]
     before = content(board)
-    merge = import_submission(tmp_path / f"it{suffix}", board)
+    merge = import_submission(tmp_path / "it.zip", board)
     assert (merge.added, merge.present, merge.labels) == (4, 0, ("adaprivate-ts",))
-    after = content(board)
+    after, source = content(board), content(theirs)
     assert {name: after[name] for name in before} == before
-    source = content(theirs)
     new = {name: after[name] for name in after.keys() - before.keys()}
-    assert new == {k: v for k, v in source.items() if "adaprivate" in k}
+    assert new == {k: (v[0], "stated by Ada") for k, v in source.items() if "adaprivate" in k}
     labels = {row.agent for task in Result.load(board).to_leaderboard().tasks for row in task.rows}
     assert labels == {"random", "adaprivate-ts"}
-    found = verify(board, sample=100, agent="adaprivate-ts")
-    assert found.ok and len(found.again) == 4
+
+
+def test_a_stated_row_is_confirmed_by_computing_all_of_it(archive: Path, board: Path) -> None:
+    import_submission(archive, board)
+    found = verify(board, sample=0)
+    assert not found.ok and (found.rows, found.confirmed) == (4, 2) and not found.damaged
+    # One cell of each row: the rows have two blocks.
+    found = verify(board, sample=1)
+    assert not found.ok and found.confirmed == 2 and len(found.again) == 3
+    found = verify(board, sample=1)
+    assert found.ok and found.confirmed == 4
+    assert {v[1] for k, v in content(board).items() if "adaprivate" in k} == {"recomputed here"}
+
+
+def test_one_forged_cell_of_many_is_found(archive: Path, board: Path, tmp_path: Path) -> None:
+    def change(result: CellResult) -> CellResult:
+        regret = result.regret.copy()
+        regret[0, 0] = np.nextafter(regret[0, 0], 0)
+        return replace(result, regret=regret)
+
+    import_submission(altered(archive, tmp_path / "f.zip", first(change)), board)
+    found = verify(board)
+    assert not found.ok and len(found.differing) == 1 and (found.rows, found.confirmed) == (4, 3)
 
 
 def test_the_same_results_give_the_same_bytes(theirs: Path, tmp_path: Path) -> None:
     members = []
-    for name in ("a.tar.gz", "b.tar.gz", "c.zip"):
+    for name in ("a.zip", "b.zip"):
         submit(theirs, "adaprivate-ts", tmp_path / name)
-        found = unpack(tmp_path / name)
-        found.pop("submission.json")  # holds the time
-        members.append(found)
-    assert members[0] == members[1] == members[2]
-    assert pack(tmp_path / "x.zip", members[0]) == pack(tmp_path / "x.zip", dict(members[0]))
+        members.append(unpack(tmp_path / name, MEMBERS))
+    assert members[0]["result.parquet"] == members[1]["result.parquet"]
+    assert pack(members[0]) == pack(dict(members[0]))
 
 
 def test_a_new_directory_is_made(archive: Path, tmp_path: Path) -> None:
     import_submission(archive, tmp_path / "new")
-    assert verify(tmp_path / "new", sample=1).ok
+    assert verify(tmp_path / "new", sample=9).ok
 
 
-def test_only_what_is_there_can_be_submitted(
-    theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_what_was_computed_here_can_be_submitted(
+    theirs: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnknownNameError, match="lin-ucb"):
         submit(theirs, "lin-ucb", tmp_path / "x.zip")
-    with pytest.raises(ResultError, match="must end in"):
-        submit(theirs, "random", tmp_path / "x.rar")
+    for name in ("x.rar", "x.tar.gz"):
+        with pytest.raises(ResultError, match=r"is a \.zip archive"):
+            submit(theirs, "random", tmp_path / name)
     monkeypatch.setattr(submission_module, "ALGORITHM_VERSION", 99)
     with pytest.raises(ResultError, match="run the suite again"):
         submit(theirs, "random", tmp_path / "x.zip")
     assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    import_submission(archive, tmp_path / "new")
+    with pytest.raises(ResultError, match="submit what was computed here"):
+        submit(tmp_path / "new", "adaprivate-ts", tmp_path / "x.zip")
 
 
 def test_what_is_there_already_is_refused(archive: Path, board: Path) -> None:
@@ -183,51 +204,31 @@ def test_what_is_there_already_is_refused(archive: Path, board: Path) -> None:
     assert content(board) == before
 
 
-def test_an_import_that_was_cut_short_is_completed(archive: Path, board: Path) -> None:
-    import_submission(archive, board)
-    whole = content(board)
-    for name in list(whole)[:3]:
-        if "adaprivate" in name:
-            (board / name).unlink()
-    merge = import_submission(archive, board)
-    assert merge.added + merge.present == 4 and merge.added < 4
-    assert content(board) == whole
-
-
 def test_other_numbers_for_the_same_cell_are_refused(
     archive: Path, board: Path, tmp_path: Path
 ) -> None:
-    def change(result: CellResult) -> CellResult:
-        regret = result.regret.copy()
-        regret[0, -1] = np.nextafter(regret[0, -1], 0)
-        return replace(result, regret=regret)
-
-    fake = altered(archive, tmp_path / "f.zip", lambda m, i: forged(m, tmp_path, change) and None)
+    fake = altered(archive, tmp_path / "f.zip", first(lambda r: replace(r, reward=r.reward + 1.0)))
     import_submission(archive, board)
     before = content(board)
     with pytest.raises(ResultError, match="already with other numbers"):
         import_submission(fake, board)
     assert content(board) == before
-    # Alone the forgery looks sound; computing it again tells.
-    import_submission(fake, tmp_path / "alone")
-    found = verify(tmp_path / "alone", sample=100)
-    assert not found.ok and len(found.differing) == 1 and not found.damaged
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new"),
     [
-        ("horizon: 20", "horizon: 21", "give another directory"),
-        ("checkpoints: 3", "checkpoints: 2", "give another directory"),
-        ("replicates: 3", "seed: 5000000\nreplicates: 3", "give another directory"),
+        ("horizon: 20", "horizon: 21"),
+        ("checkpoints: 3", "checkpoints: 2"),
+        ("replicates: 3", "seed: 5000000\nreplicates: 3"),
     ],
 )
 def test_another_version_of_the_suite_is_refused(
-    archive: Path, tmp_path: Path, old: str, new: str, words: str
+    archive: Path, tmp_path: Path, old: str, new: str
 ) -> None:
     other = run(tmp_path / "other", ["random"], TEXT.replace(old, new))
     before = content(other)
-    with pytest.raises(ResultError, match=words):
+    with pytest.raises(ResultError, match="give another directory"):
         import_submission(archive, other)
     assert content(other) == before
 
@@ -241,8 +242,7 @@ def test_a_suite_that_borrows_a_published_name_is_refused(theirs: Path, tmp_path
     assert not (tmp_path / "new").exists()
 
 
-def _with_config(result: CellResult, **fields: Any) -> CellResult:
-    return replace(result, cell=result.cell.model_copy(update=fields))
+OTHER = Task(name="items", env="DPB/Recommendation-v0", env_kwargs={"dim": 1}, horizon=30)
 
 
 @pytest.mark.parametrize(
@@ -251,32 +251,60 @@ def _with_config(result: CellResult, **fields: Any) -> CellResult:
         ({"seed": 7}, "other seeds"),
         ({"protocol": "0" * 64}, "belongs to suite"),
         ({"suite": "core-v0"}, "belongs to suite"),
-        (
-            {"task": Task(name="items", env="DPB/Recommendation-v0",
-                          env_kwargs={"dim": 1, "n_arms": 8}, horizon=30)},
-            "another environment",
-        ),
+        ({"task": OTHER}, "another environment"),
+        ({"checkpoints": (10, 20, 29)}, "other seeds or checkpoints"),
     ],
-)  # fmt: skip
+)
 def test_cells_that_contradict_their_suite_are_refused(
     archive: Path, tmp_path: Path, fields: dict[str, Any], words: str
 ) -> None:
-    from dpb_gym.evaluation.shards import shard_name
-
-    def change(members: dict[str, bytes], info: dict[str, Any]) -> None:
-        name = forged(members, tmp_path, lambda result: _with_config(result, **fields))
-        copy = tmp_path / "s.parquet"
-        copy.write_bytes(members[name])
-        members.pop(name.replace("shards/", "timings/").replace(".parquet", ".json"))
-        import pyarrow.parquet as pq
-
-        from dpb_gym.evaluation.spec import Cell
-
-        meta = pq.read_metadata(copy).metadata
-        members[f"shards/{shard_name(Cell.read(meta[b'dpb.cell']))}"] = members.pop(name)
+    def change(result: CellResult) -> CellResult:
+        return replace(result, cell=result.cell.model_copy(update=fields))
 
     with pytest.raises(ResultError, match=words):
-        read_submission(altered(archive, tmp_path / "x.zip", change))
+        read_submission(altered(archive, tmp_path / "x.zip", first(change)))
+
+
+@pytest.mark.parametrize("block", [(600, 602), (1, 3), (0, 3), (2, 4)])
+def test_nobody_chooses_the_seeds(
+    archive: Path, board: Path, tmp_path: Path, block: tuple[int, int]
+) -> None:
+    """The suite prescribes replicates 0, 1 and 2 in its own blocks."""
+
+    def change(result: CellResult) -> CellResult:
+        start, stop = block
+        cell = result.cell.model_copy(update={"start": start, "stop": stop})
+        rows = np.zeros((stop - start, len(cell.checkpoints)))
+        return replace(result, cell=cell, regret=rows, reward=rows)
+
+    before = content(board)
+    fake = altered(archive, tmp_path / "x.zip", first(change))
+    with pytest.raises(ResultError, match="prescribes the replicates 0-1, 2-2"):
+        read_submission(fake)
+
+    def larger(results: list[CellResult], info: dict[str, Any]) -> list[CellResult]:
+        """The suite's text may say what it likes: sizes are no part of the protocol."""
+        size = 1 if block[0] % 2 else block[1] - block[0]
+        text = info["suite_text"].replace("replicates: 3", "replicates: 700")
+        info["suite_text"] = text.replace("block: 2", f"block: {size}")
+        return [change(results[0])]
+
+    with pytest.raises(ResultError, match="prescribes the replicates"):
+        import_submission(altered(archive, tmp_path / "y.zip", larger), board)
+    assert content(board) == before
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_impossible_numbers_are_refused(archive: Path, tmp_path: Path, value: float) -> None:
+    for place in (0, -1):
+
+        def change(result: CellResult, place: int = place) -> CellResult:
+            regret = result.regret.copy()
+            regret[0, place] = value
+            return replace(result, regret=regret)
+
+        with pytest.raises(ResultError, match=r"falls, or is no finite number|disagree"):
+            read_submission(altered(archive, tmp_path / "x.zip", first(change)))
 
 
 def test_another_algorithm_version_is_refused(
@@ -290,36 +318,38 @@ def test_another_algorithm_version_is_refused(
 def test_results_on_other_data_are_refused(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.evaluation import spec
-
-    monkeypatch.setattr(spec.Task, "data_digest", lambda self: "other")
+    monkeypatch.setattr(Task, "data_digest", lambda self: "other")
     other = run(tmp_path / "other", ["random"])
     with pytest.raises(ResultError, match="other data"):
         import_submission(archive, other)
 
 
-def test_a_label_that_is_taken_is_refused(archive: Path, tmp_path: Path) -> None:
-    labelled = TEXT.replace("[random]", "[{name: lin-ucb, label: adaprivate-ts}]")
+@pytest.mark.parametrize("label", ["adaprivate-ts", "AdaPrivate-TS"])
+def test_a_label_that_is_taken_is_refused(archive: Path, tmp_path: Path, label: str) -> None:
+    labelled = TEXT.replace("[random]", f"[{{name: lin-ucb, label: {label}}}]")
     other = run(tmp_path / "other", ["lin-ucb"], labelled)
-    with pytest.raises(ResultError, match="the label 'adaprivate-ts' belongs to agent 'lin-ucb'"):
+    with pytest.raises(ResultError, match="the label 'adaprivate-ts' is that of agent 'lin-ucb'"):
         import_submission(archive, other)
+    unlisted = run(tmp_path / "unlisted", ["lin-ucb"], labelled)
+    manifest = json.loads((unlisted / "manifest.json").read_text())
+    (unlisted / "manifest.json").write_text(json.dumps({**manifest, "suite_text": TEXT}))
+    with pytest.raises(ResultError, match="the label 'adaprivate-ts' belongs to agent 'lin-ucb'"):
+        import_submission(archive, unlisted)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m, i: i.update(submission=2), "submission version"),
-        (lambda m, i: i.update(suite="other"), "names another suite"),
-        (lambda m, i: i.pop("agent"), "damaged"),
-        (lambda m, i: i["agent"].update(name="lin-ucb"), "belongs to agent"),
-        (lambda m, i: m.update({"notes.txt": b"hello"}), "no part of a submission"),
-        (lambda m, i: m.update({"timings/items/x.json": b"{}"}), "belongs to no shard"),
-        (lambda m, i: [m.pop(k) for k in list(m)], "holds no results"),
-        (lambda m, i: m.update({"audits.json": b"[]"}), "damaged"),
-        (
-            lambda m, i: m.update({"shards/items/a.parquet": next(iter(m.values()))}),
-            "not a readable|misnamed|holds another cell",
-        ),
+        (lambda r, i: i.update(submission=1), "submission version"),
+        (lambda r, i: i.update(suite="other"), "names another suite"),
+        (lambda r, i: i.pop("agent"), "damaged"),
+        (lambda r, i: i.update(sender="a\u200bb"), "damaged"),
+        (lambda r, i: i.update(suite_text=7), "damaged"),
+        (lambda r, i: i["agent"].update(name="lin-ucb"), "belongs to agent"),
+        (lambda r, i: r.clear(), "holds no results"),
+        (lambda r, i: i.update(audits=[]), "damaged"),
+        (lambda r, i: [replace(r[0], guarantee={"notion": 3}), *r[1:]], "guarantee is damaged"),
+        (lambda r, i: [replace(r[0], guarantee={"curve": {}}), *r[1:]], "guarantee is damaged"),
     ],
 )
 def test_what_is_no_submission_is_refused(
@@ -331,140 +361,99 @@ def test_what_is_no_submission_is_refused(
     assert content(board) == before
 
 
-def test_files_must_be_those_that_are_listed(archive: Path, tmp_path: Path) -> None:
-    def add(members: dict[str, bytes], info: dict[str, Any]) -> None:
-        members["audits.json"] = b"{}"
+@pytest.mark.parametrize(
+    "rows", [[], {}, 7, [1], [{}], [{"cell": {}, "guarantee": None, "blocks": [{}]}], "deep"]
+)
+def test_rows_that_are_none_are_refused(archive: Path, tmp_path: Path, rows: Any) -> None:
+    def change(results: list[CellResult], info: dict[str, Any]) -> None:
+        info["rows"] = rows
 
-    with pytest.raises(ResultError, match="not those that"):
-        read_submission(altered(archive, tmp_path / "x.zip", add, rehash=False))
+    with pytest.raises(ResultError):
+        read_submission(altered(archive, tmp_path / "x.zip", change, rehash=False))
 
-    def change(members: dict[str, bytes], info: dict[str, Any]) -> None:
-        name = next(k for k in members if k.startswith("timings/"))
-        members[name] = b"{}"
+
+def test_the_table_must_be_the_one_that_is_named(archive: Path, tmp_path: Path) -> None:
+    def change(results: list[CellResult], info: dict[str, Any]) -> list[CellResult]:
+        return results[:-1]
 
     with pytest.raises(ResultError, match="does not have the hash"):
         read_submission(altered(archive, tmp_path / "y.zip", change, rehash=False))
 
 
-NAMES = ["../up", "/root", "a/../../b", "shards/../x", "C:\\x", "a\\..\\b", ".hidden", "a//b", ""]
+NAMES = ["../result.parquet", "/root", "a/../../b", "C:\\x", "a\\..\\b", "SUBMISSION.json", ""]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, suffix: str) -> None:
-    path = tmp_path / f"evil{suffix}"
-    path.write_bytes(pack(path, {name: b"x"}))
-    with pytest.raises(ResultError, match=r"refused|no plain file|damaged"):
-        unpack(path)
+def test_other_names_are_refused(archive: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "evil.zip"
+    path.write_bytes(pack({**unpack(archive, MEMBERS), name: b"x"}))
+    with pytest.raises(ResultError, match="refused"):
+        read_submission(path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE]
-)
-def test_links_folders_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
-    path = tmp_path / "evil.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        entry = tarfile.TarInfo("shards")
-        entry.type, entry.linkname = kind, "/etc/passwd"
-        tar.addfile(entry)
-    with pytest.raises(ResultError, match="no plain file"):
-        unpack(path)
-    link = zipfile.ZipInfo("shards")
-    link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as zipped:
-        zipped.writestr(link, "/etc/passwd")
-    with pytest.raises(ResultError, match="no plain file"):
-        unpack(tmp_path / "evil.zip")
-
-
-def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "twice.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        for _ in range(2):
-            tar.addfile(tarfile.TarInfo("a"), io.BytesIO())
-    with pytest.raises(ResultError, match="twice"):
-        unpack(path)
-
-
-@pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
-def test_what_unpacks_to_too_much_is_refused(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+def test_names_that_stand_twice_and_bombs_are_refused(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dpb_gym.evaluation.exchange import archives
 
-    path = tmp_path / f"bomb{suffix}"
-    path.write_bytes(pack(path, {f"f{i}": b"\0" * 4000 for i in range(9)}))
+    path = tmp_path / "twice.zip"
+    with zipfile.ZipFile(path, "w") as zipped, pytest.warns(UserWarning, match="Duplicate"):
+        for name in (*MEMBERS, MEMBERS[0]):
+            zipped.writestr(name, "{}")
+    with pytest.raises(ResultError, match="refused"):
+        read_submission(path)
+    path.write_bytes(pack({"submission.json": b"{}", "result.parquet": b"\0" * 100_000}))
     assert path.stat().st_size < 4000
     monkeypatch.setattr(archives, "MOST_BYTES", 20_000)
-    with pytest.raises(ResultError, match="unpacks to more"):
-        unpack(path)
-    monkeypatch.setattr(archives, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(archives, "MOST_FILES", 8)
-    with pytest.raises(ResultError, match="unpacks to more"):
-        unpack(path)
-
-
-def damage(raw: bytes, data: st.DataObject, first: int) -> bytes:
-    if data.draw(st.booleans()):
-        return raw[: data.draw(st.integers(0, len(raw) - 1))]
-    place = data.draw(st.integers(first, len(raw) - 1))
-    return raw[:place] + bytes([raw[place] ^ data.draw(st.integers(1, 255))]) + raw[place + 1 :]
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_a_damaged_archive_never_passes(archive: Path, tmp_path: Path, data: st.DataObject) -> None:
-    path = tmp_path / archive.name
-    path.write_bytes(damage(archive.read_bytes(), data, 10))  # the first ten hold no content
-    with pytest.raises(DPBError):
+    with pytest.raises(ResultError, match="refused: over"):
         read_submission(path)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_damaged_zip_is_refused_or_unharmed(
+def test_a_damaged_archive_is_refused_or_unharmed(
     archive: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
     """Some bytes of a zip say nothing (times, attributes)."""
-    path = tmp_path / "x.zip"
-    members = unpack(archive)
-    path.write_bytes(damage(pack(path, members), data, 0))
+    path, raw = tmp_path / "x.zip", archive.read_bytes()
+    if data.draw(st.booleans()):
+        path.write_bytes(raw[: data.draw(st.integers(0, len(raw) - 1))])
+    else:
+        place = data.draw(st.integers(0, len(raw) - 1))
+        flip = bytes([raw[place] ^ data.draw(st.integers(1, 255))])
+        path.write_bytes(raw[:place] + flip + raw[place + 1 :])
     try:
-        found = unpack(path)
+        found = read_submission(path)
     except DPBError:
         return
-    assert found == members
+    assert [r.digest for r in found.results] == [r.digest for r in read_submission(archive).results]
 
 
-def test_a_tar_of_rubbish_is_named_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "rubbish.tar.gz"
-    path.write_bytes(gzip.compress(b"rubbish" * 1000))
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.zip", tmp_path):
+        with pytest.raises(ResultError):
+            read_submission(path)
+    (tmp_path / "rubbish.zip").write_bytes(b"rubbish" * 1000)
     with pytest.raises(ResultError, match="damaged"):
-        unpack(path)
+        read_submission(tmp_path / "rubbish.zip")
 
 
-@pytest.mark.parametrize("step", ["write", "move", "audits"])
+@pytest.mark.parametrize("call", [1, 2, 3])
 def test_a_failed_import_leaves_everything_as_it_was(
-    archive: Path, board: Path, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+    archive: Path, board: Path, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, calls = content(board), []
+    from dpb_gym.evaluation import filesystem
+
+    before, calls, real = content(board), [], filesystem.write_whole
 
     def fail(*args: Any, **kwargs: Any) -> Any:
         calls.append(args)
-        if len(calls) == 3:
+        if len(calls) == call:
             raise OSError(28, "No space left on device")
         return real(*args, **kwargs)
 
-    if step == "write":
-        from dpb_gym.evaluation import filesystem
-
-        real = filesystem.write_whole
-        # The manifest is written first.
-        monkeypatch.setattr(filesystem, "write_whole", fail)
-    else:
-        real = os.rename
-        monkeypatch.setattr(os, "rename", fail)
+    monkeypatch.setattr(filesystem, "write_whole", fail)
     with pytest.raises(ResultError, match="No space left"):
         import_submission(archive, board)
     monkeypatch.undo()
@@ -475,18 +464,18 @@ def test_a_failed_import_leaves_everything_as_it_was(
 KILLED = """
 import os, signal, sys
 from dpb_gym.evaluation.exchange import merging
-real, calls = os.rename, []
-def rename(a, b):
+real, calls = os.replace, []
+def replace(a, b):
     calls.append(a)
     if len(calls) == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(a, b)
-os.rename = rename
+os.replace = replace
 merging.import_submission(sys.argv[1], sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("moment", [1, 6])
+@pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_killed_import_loses_nothing_and_is_completed(
     archive: Path, board: Path, moment: int
 ) -> None:
@@ -495,30 +484,9 @@ def test_a_killed_import_loses_nothing_and_is_completed(
         [sys.executable, "-c", KILLED, str(archive), str(board), str(moment)], check=False
     )
     assert done.returncode == -signal.SIGKILL
-    middle = content(board)
-    assert {name: middle[name] for name in before} == before
-    assert verify(board, sample=0).ok
-    import_submission(archive, board)
-    assert verify(board, sample=0).ok and not list(board.glob(".incoming-*"))
-    assert len(list((board / "shards").glob("*/adaprivate*"))) == 4
-
-
-def test_what_happens_to_imported_shards_is_noticed(
-    archive: Path, board: Path, tmp_path: Path
-) -> None:
-    import_submission(archive, board)
-    victim = sorted((board / "shards").glob("*/adaprivate*"))[0]
-    original = victim.read_bytes()
-    result = read_shard(victim)
-    forged_result = replace(result, regret=result.regret + 1.0)
-    victim.write_bytes(shard_bytes(forged_result))
-    (line,) = verify(board, sample=0).damaged
-    assert "is not the shard that was imported" in line
-    victim.unlink()
-    (line,) = verify(board, sample=0).damaged
-    assert "was imported and is gone" in line
-    victim.write_bytes(original)
-    assert verify(board, sample=0).ok
+    assert content(board) == before and verify(board, sample=0).ok
+    assert import_submission(archive, board).added == 4
+    assert len(content(board)) == len(before) + 4
 
 
 def test_agents_that_are_not_installed_are_named_and_others_checked(
@@ -532,53 +500,62 @@ def test_agents_that_are_not_installed_are_named_and_others_checked(
         module, "agent_specs", lambda: {k: v for k, v in known.items() if k != "adaprivate-ts"}
     )
     found = verify(board, sample=100)
-    assert found.ok and len(found.again) == 4
-    (line,) = found.unavailable
-    assert "agent 'adaprivate-ts'" in line and "is not installed here" in line
-    # Nothing that was asked for could be checked: that is no confirmation.
-    assert not verify(board, sample=3, agent="adaprivate-ts").ok
+    # Nobody could compute them: that is no confirmation.
+    assert not found.ok and (found.rows, found.confirmed) == (4, 2) and len(found.again) == 4
+    assert len(found.unavailable) == 2
+    assert all("agent 'adaprivate-ts'" in line for line in found.unavailable)
     with pytest.raises(UnknownNameError, match="nobody"):
         verify(board, agent="nobody")
 
 
-def _agent(name: str) -> AgentRun:
-    return AgentRun(label=name, name=name, entry_point="m:C")
+def test_audits_of_others_are_marked_and_never_count_as_done(
+    theirs: Path, archive: Path, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpb_gym.evaluation import audit as audit_room
+    from dpb_gym.evaluation.audits import audit_key, audit_series
 
+    key = audit_key(AgentRun.of(agent_spec("adaprivate-ts")), "recommendation")
+    report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60).to_dict()
+    forged = {**report, "runs": 10**9}
+    fake = altered(archive, tmp_path / "x.zip", lambda r, i: i.update(audits={key: forged}))
+    import_submission(fake, board)
+    (row,) = {
+        row.audit["verdict"]
+        for task in Result.load(board).to_leaderboard().tasks
+        for row in task.rows
+        if row.audit is not None
+    }
+    assert row.startswith("PASS (stated by ")
+    asked = []
 
-def test_audits_travel_and_ours_stay(theirs: Path, ours: Path, board: Path, tmp_path: Path) -> None:
-    from dpb_gym.evaluation.audits import audit_key, read_audits
+    def audited(*args: Any, **kwargs: Any) -> Any:
+        asked.append(args)
+        raise UnknownNameError("not installed")
 
-    key = audit_key(_agent("adaprivate-ts"), "recommendation")
-    other = audit_key(_agent("random"), "pricing")
-    (theirs / "audits.json").write_text(json.dumps({key: {"error": "x"}, other: {"error": "y"}}))
-    try:
-        submit(theirs, "adaprivate-ts", tmp_path / "x.tar.gz")
-    finally:
-        (theirs / "audits.json").unlink()
-    assert read_submission(tmp_path / "x.tar.gz").audits == {key: {"error": "x"}}
-    import_submission(tmp_path / "x.tar.gz", board)
-    assert read_audits(board) == {key: {"error": "x"}}
+    monkeypatch.setattr(audit_room, "audit", audited)
+    series = next(s for s in Result.load(board).series if s.agent == "adaprivate-ts")
+    reports = audit_series(board, [(series, "recommendation")], 20)
+    assert len(asked) == 1 and reports[key] == {"error": "not installed"}
 
 
 @pytest.mark.parametrize(
-    ("audits", "words"),
+    "audits",
     [
-        ({'["one-pass-linear", {}, "recommendation"]': {"error": "x"}}, "is not the agent"),
-        ({'["adaprivate-ts",  {}, "recommendation"]': {"error": "x"}}, "is not the agent"),
-        ({"adaprivate-ts": {"error": "x"}}, "damaged"),
-        ({'["adaprivate-ts", {}, "recommendation"]': {"verdict": "pass"}}, "damaged"),
-        ({'["adaprivate-ts", {}, "recommendation"]': 7}, "damaged"),
+        {'["one-pass-linear", {}, "recommendation"]': {"error": "x"}},
+        {'["adaprivate-ts",  {}, "recommendation"]': {"error": "x"}},
+        {"adaprivate-ts": {"error": "x"}},
+        {'["adaprivate-ts", {}, "recommendation"]': {"verdict": "pass"}},
+        {'["adaprivate-ts", {}, "recommendation"]': 7},
     ],
 )
-def test_audits_of_others_and_broken_ones_are_refused(
-    archive: Path, board: Path, tmp_path: Path, audits: dict[str, Any], words: str
+def test_audits_of_other_agents_and_broken_ones_are_refused(
+    archive: Path, board: Path, tmp_path: Path, audits: dict[str, Any]
 ) -> None:
-    def change(members: dict[str, bytes], info: dict[str, Any]) -> None:
-        members["audits.json"] = json.dumps(audits).encode()
-
-    with pytest.raises(ResultError, match=words):
-        import_submission(altered(archive, tmp_path / "x.zip", change), board)
-    assert not (board / "audits.json").exists()
+    with pytest.raises(ResultError, match="damaged"):
+        import_submission(
+            altered(archive, tmp_path / "x.zip", lambda r, i: i.update(audits=audits)), board
+        )
+    assert Store.open(board).manifest["stated"] == {}
 
 
 def test_labels_of_two_agents_are_not_mixed(tmp_path: Path) -> None:
@@ -587,23 +564,3 @@ def test_labels_of_two_agents_are_not_mixed(tmp_path: Path) -> None:
     folder = run(tmp_path / "out", ["L"], text)
     with pytest.raises(ParameterError, match="several agents"):
         submit(folder, "L", tmp_path / "x.zip")
-
-
-def test_an_imported_audit_stays_where_the_agent_is_missing(
-    archive: Path, board: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from dpb_gym.evaluation import audit as audit_room
-    from dpb_gym.evaluation.audits import audit_key, audit_series, read_audits
-
-    import_submission(archive, board)
-    result = Result.load(board)
-    row = next(s for s in result.series if s.agent == "adaprivate-ts")
-    key = audit_key(row.cell.agent, "recommendation")
-    (board / "audits.json").write_text(json.dumps({key: {"runs": 10, "claimed": None}}))
-
-    def missing(*args: Any, **kwargs: Any) -> Any:
-        raise UnknownNameError("not installed")
-
-    monkeypatch.setattr(audit_room, "audit", missing)
-    audit_series(board, [(row, "recommendation")], 20)
-    assert read_audits(board)[key]["runs"] == 10

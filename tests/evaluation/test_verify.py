@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dpb_gym.evaluation.normalise import measure
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.shards import read_shard, shard_bytes
+from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.evaluation.verify import verify
 
@@ -30,19 +31,22 @@ def out(suite: Suite, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def forge(path: Path, change: Any) -> None:
-    """Replaces a shard's numbers and gives it a valid digest."""
-    result = read_shard(path)
+def forge(path: Path, change: Any) -> CellResult:
+    """Replaces a cell's numbers and gives it a valid digest; returns what stood there."""
+    store = Store.open(path)
+    result = next(r for r in store.results() if r.cell.agent.label == "Private")
     fields = {"regret": result.regret.copy(), "reward": result.reward.copy(),
               "guarantee": result.guarantee}  # fmt: skip
     change(fields)
-    path.write_bytes(shard_bytes(CellResult(result.cell, **fields)))
+    with Store.writing(path, store.suite) as writable:
+        writable.add([replace(result, **fields)])
+    return result
 
 
 def test_honest_results_are_confirmed(out: Path) -> None:
     lines: list[str] = []
     found = verify(out, sample=CELLS + 5, report=lines.append)
-    assert found.ok and found.shards == CELLS
+    assert found.ok and found.cells == CELLS and found.rows == found.confirmed == 6
     assert len(found.again) == CELLS == len(lines)
     assert not found.damaged and not found.differing and not found.impossible
 
@@ -56,13 +60,10 @@ def test_the_sample_is_what_was_asked_for(out: Path) -> None:
 
 
 def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
-    victim = sorted(out.glob("shards/items/private-*.parquet"))[1]
-
     def nudge(fields: dict[str, Any]) -> None:
         fields["regret"][1, 2] = np.nextafter(fields["regret"][1, 2], 0)
 
-    forge(victim, nudge)
-    cell = read_shard(victim).cell
+    cell = forge(out, nudge).cell
     found = verify(out, sample=CELLS)
     assert not found.ok and not found.damaged
     (line,) = found.differing
@@ -78,17 +79,16 @@ def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
     ],
 )
 def test_other_forgeries_are_named(out: Path, change: Any, words: str) -> None:
-    victim = sorted(out.glob("shards/items/private-*.parquet"))[0]
-    forge(victim, change)
+    forge(out, change)
     (line,) = verify(out, sample=CELLS).differing
     assert words in line
 
 
 def test_damage_is_named(out: Path) -> None:
-    victim = sorted(out.glob("shards/items/*.parquet"))[0]
-    victim.write_bytes(victim.read_bytes()[:-20])
+    table = out / "result.parquet"
+    table.write_bytes(table.read_bytes()[:-20])
     found = verify(out, sample=0)
-    assert not found.ok and len(found.damaged) == 1 and victim.name in found.damaged[0]
+    assert not found.ok and len(found.damaged) == 1 and table.name in found.damaged[0]
 
 
 def test_what_cannot_be_computed_again_is_named(
@@ -127,10 +127,10 @@ def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
         verify(tmp_path / "none")
     with pytest.raises(ParameterError, match="sample"):
         verify(out, sample=-1)
-    for path in out.rglob("*.parquet"):
-        path.unlink()
+    with Store.writing(tmp_path / "empty", Store.open(out).suite, None, {}):
+        pass
     with pytest.raises(ResultError, match="no results"):
-        verify(out)
+        verify(tmp_path / "empty")
 
 
 def test_constants_are_means_over_the_reserved_seeds(

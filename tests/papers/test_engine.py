@@ -16,6 +16,7 @@ from pyarrow import parquet
 from dpb_gym.cli import main
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.api import evaluate
+from dpb_gym.evaluation.store import Store
 from dpb_gym.papers import engine, reproduce
 from dpb_gym.papers.engine import run_figure
 from dpb_gym.papers.figure import Figure
@@ -101,14 +102,15 @@ def test_pages_are_self_contained_and_say_the_same(only: Figure, tmp_path: Path)
 def test_what_is_there_is_not_computed_again(only: Figure, tmp_path: Path) -> None:
     first = reproduce("made-up", tmp_path, workers=1, progress=False)
     assert first.figures[0].rounds == 2 * 3 * 4 * 60
-    shards = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.parquet") if "shards" in p.parts}
-    lost = sorted(shards)[0]
-    lost.unlink()
+    (folder,) = {path.parent for path in tmp_path.rglob("result.parquet")}
+    stored = Store.open(folder)
+    kept = {result.cell.key: result.digest for result in stored.results()}
+    del stored.entries[min(kept)]
+    stored.save()
     again = reproduce("made-up", tmp_path, workers=1, progress=False)
     assert again.figures[0].rounds == 2 * 60
     assert again.verdicts == first.verdicts
-    kept = {p: p.stat().st_mtime_ns for p in shards if p != lost}
-    assert kept == {p: t for p, t in shards.items() if p != lost}
+    assert {r.cell.key: r.digest for r in Store.open(folder).results()} == kept
 
 
 def test_fewer_replicates_than_are_stored(only: Figure, tmp_path: Path) -> None:

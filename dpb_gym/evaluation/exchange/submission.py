@@ -1,8 +1,8 @@
-"""Results of one agent as an archive that others can add to theirs.
+"""Results of one agent as a zip archive that others can add to theirs.
 
-An archive holds ``submission.json``, the agent's shards and timings under the paths that they
-have in a result directory, and ``audits.json`` if the agent was audited. Numbers are never
-taken on trust: whoever has the agent computes cells again with ``dpb verify``.
+An archive holds ``submission.json`` (what the manifest says of the agent's cells, its source,
+its audits) and ``result.parquet`` (their numbers). Numbers are never taken on trust: what was
+imported is marked as stated by its sender until ``dpb verify`` has computed it again.
 """
 
 from __future__ import annotations
@@ -12,26 +12,30 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.errors import ParameterError, ResultError, SuiteError, unknown_name
+import numpy as np
+
+from dpb_gym.errors import DPBError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.audits import audit_key, leaderboard_audit, read_audits
+from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.exchange.archives import pack, unpack
+from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
 from dpb_gym.evaluation.exchange.sources import source_reference
 from dpb_gym.evaluation.filesystem import write_file
-from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.shards import DamagedShard, read_shard, shard_name
-from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
-from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
+from dpb_gym.evaluation.leaderboard import read_guarantee
+from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
+from dpb_gym.evaluation.plan import blocks
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell, printable
+from dpb_gym.evaluation.store import TABLE, Store
+from dpb_gym.evaluation.suite import Suite, load_suite, parse_suite, suite_names
+from dpb_gym.evaluation.table import Entry, from_rows, read_table, table_bytes, to_rows
 
-SUBMISSION_VERSION = 1
+SUBMISSION_VERSION = 2
 SUBMISSION = "submission.json"
-AUDITS = "audits.json"
+MEMBERS = (SUBMISSION, TABLE)
 
 
 @dataclass(frozen=True)
@@ -41,96 +45,85 @@ class Submission:
     Attributes:
         info: Content of its ``submission.json``.
         suite: The suite that it belongs to.
-        results: Its cells, by path below ``shards/``.
-        shards: The shards themselves, by the same paths.
-        timings: Timings as JSON, by the same paths.
+        results: Its cells, stated by its sender.
         audits: Audit reports by `dpb_gym.evaluation.audits.audit_key`.
     """
 
     info: Mapping[str, Any]
     suite: Suite
-    results: Mapping[str, CellResult]
-    shards: Mapping[str, bytes]
-    timings: Mapping[str, bytes]
+    results: Sequence[CellResult]
     audits: Mapping[str, Mapping[str, Any]]
 
 
 def submit(
-    directory: str | os.PathLike[str], agent: str, out: str | os.PathLike[str]
+    directory: str | os.PathLike[str],
+    agent: str,
+    out: str | os.PathLike[str],
+    sender: str | None = None,
 ) -> dict[str, Any]:
-    """Writes an archive with all results of one agent.
+    """Writes an archive with all results of one agent that were computed here.
 
     Args:
         directory: A result directory.
         agent: The agent's registered name or its label.
-        out: The archive: ``.tar.gz`` or ``.zip``.
+        out: The archive, ``.zip``.
+        sender: Who states them; the agent's package by default.
 
     Returns:
-        Content of its ``submission.json``.
+        Content of its ``submission.json``, with ``summary``: guarantee and replicates per row.
 
     Raises:
         UnknownNameError: If the directory holds no results of the agent, or it is not
             registered here.
         AgentError: If others could not import the agent's code.
-        ResultError: If a shard is damaged or was computed by other code than is installed, or
+        ResultError: If something is damaged or was computed by other code than is installed, or
             the archive cannot be written.
     """
+    target = Path(out)
+    check_name(target)
     store = Store.open(directory)
-    chosen: dict[str, tuple[CellResult, bytes]] = {}
-    known: set[str] = set()
-    for path in store.shard_files():
-        result = read_shard(path)
-        names = {result.cell.agent.name, result.cell.agent.label}
-        known |= names
-        if agent in names:
-            check_cell(result.cell, store.suite, str(path))
-            chosen[shard_name(result.cell)] = result, path.read_bytes()
+    results = store.results()
+    chosen = [r for r in results if agent in (r.cell.agent.name, r.cell.agent.label)]
     if not chosen:
+        known = {n for r in results for n in (r.cell.agent.name, r.cell.agent.label)}
         raise unknown_name(f"agent in {store.path}", agent, known)
-    owners = {result.cell.agent.name for result, _ in chosen.values()}
+    owners = {result.cell.agent.name for result in chosen}
     if len(owners) > 1:
         raise ParameterError(f"{agent!r} is the label of several agents: {', '.join(owners)}")
     source = source_reference(owners.pop())
-    members: dict[str, bytes] = {}
-    for name, (result, content) in chosen.items():
-        _check_code(result.cell, source)
-        members[f"shards/{name}"] = content
-        timing = store.timing(store.path / "shards" / name)
-        if timing is not None:
-            members[f"timings/{_timing_name(name)}"] = _json(asdict(timing))
-    audits = {
-        key: report
-        for key, report in read_audits(store.path).items()
-        if json.loads(key)[0] == source["name"]
-    }
-    if audits:
-        members[AUDITS] = _json(audits)
-    results = [result for result, _ in chosen.values()]
+    for result in chosen:
+        check_cell(result.cell, store.suite, str(store.path))
+        _check_code(result, source)
+    table = table_bytes(chosen)
     info = {
         "submission": SUBMISSION_VERSION,
+        "sender": printable(sender or source["package"] or source["name"]),
         "created": origin.now(),
         "suite": store.suite.name,
         "protocol": store.suite.protocol,
         "suite_text": store.manifest["suite_text"],
         "algorithm": ALGORITHM_VERSION,
         "agent": source,
-        "labels": sorted({result.cell.agent.label for result in results}),
         "versions": origin.versions(),
         "revision": origin.revision(),
         "machine": origin.describe_machine(),
-        "rows": _rows(store.suite, results),
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+        "audits": {
+            key: report
+            for key, report in store.manifest["audits"].items()
+            if json.loads(key)[0] == source["name"]
+        },
+        "rows": to_rows([Entry.of(result) for result in chosen]),
+        "table": hashlib.sha256(table).hexdigest(),
     }
-    members[SUBMISSION] = _json(info)
-    target = Path(out)
-    content = pack(target, members)
+    text = json.dumps(info, indent=1, allow_nan=False) + "\n"
+    content = pack({SUBMISSION: text.encode(), TABLE: table})
     # Whoever imports it reads exactly this: better to stumble here than there.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / target.name
         copy.write_bytes(content)
         read_submission(copy)
     write_file(target, content)
-    return info
+    return {**info, "summary": _summary(store.suite, chosen)}
 
 
 def read_submission(path: str | os.PathLike[str]) -> Submission:
@@ -141,48 +134,49 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
             results that do not belong to the suite that it names.
     """
     file = Path(path)
-    members = unpack(file)
-    info = _object(file, SUBMISSION, members.pop(SUBMISSION, None))
-    if info.get("submission") != SUBMISSION_VERSION:
-        raise ResultError(
-            f"{file}: expected submission version {SUBMISSION_VERSION}, found "
-            f"{info.get('submission')!r}"
-        )
-    files = info.get("files")
-    if not isinstance(files, dict) or set(files) != set(members):
-        raise ResultError(f"{file}: its files are not those that {SUBMISSION} lists")
-    for name, content in members.items():
-        if hashlib.sha256(content).hexdigest() != files[name]:
-            raise ResultError(f"{file}: {name} does not have the hash that {SUBMISSION} states")
+    members = unpack(file, MEMBERS)
     try:
+        info = json.loads(members[SUBMISSION])
+        version = info.get("submission") if isinstance(info, dict) else None
+        if version != SUBMISSION_VERSION:
+            raise ResultError(
+                f"{file}: expected submission version {SUBMISSION_VERSION}, found {version!r}"
+            )
         suite = parse_suite(info["suite_text"], f"{file}: suite_text")
         agent = info["agent"]["name"], info["agent"]["entry_point"]
         described = (info["suite"], info["protocol"]) == (suite.name, suite.protocol)
-    except (KeyError, TypeError, SuiteError) as error:
-        raise ResultError(f"{file}: {SUBMISSION} is damaged ({error})") from error
+        provenance = stated_by(printable(info["sender"]))
+        entries = [replace(e, provenance=provenance) for e in from_rows(info["rows"])]
+        audits = {key: _audit(key, report, agent[0]) for key, report in info["audits"].items()}
+    except ResultError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ResultError(f"{file}: {SUBMISSION} is damaged ({error!r:.500})") from error
     if not described:
         raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
-    audits = _object(file, AUDITS, members.pop(AUDITS, b"{}"))
-    for key, report in audits.items():
-        _check_audit(file, key, report, agent[0])
-    timings = {k[8:]: members.pop(k) for k in list(members) if k.startswith("timings/")}
-    shards, results = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in members.items():
-            result = _read_member(Path(folder), file, name, content)
-            _check_identity(file, result.cell, suite, agent)
-            place = name.removeprefix("shards/")
-            shards[place], results[place] = content, result
-    if not shards:
+    if hashlib.sha256(members[TABLE]).hexdigest() != info.get("table"):
+        raise ResultError(f"{file}: {TABLE} does not have the hash that {SUBMISSION} states")
+    if not entries:
         raise ResultError(f"{file}: holds no results")
-    expected = {_timing_name(name): name for name in shards}
-    for name in timings:
-        if name not in expected:
-            raise ResultError(f"{file}: timings/{name} belongs to no shard")
-        _object(file, f"timings/{name}", timings[name])
-    return Submission(
-        info, suite, results, shards, {expected[k]: v for k, v in timings.items()}, audits
-    )
+    for entry in entries:
+        check_cell(entry.cell, suite, str(file))
+        check_block(entry.cell, suite, str(file))
+        run = entry.cell.agent
+        if (run.name, run.entry_point) != agent:
+            raise ResultError(
+                f"{file}: {entry.cell} belongs to agent {run.name!r}, not {agent[0]!r}"
+            )
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / TABLE
+        copy.write_bytes(members[TABLE])
+        read = list(read_table(copy, entries))
+    results = []
+    for result in read:
+        if not isinstance(result, CellResult):
+            raise ResultError(f"{file}: {str(result).replace(str(copy), TABLE)}")
+        _check_numbers(file, result)
+        results.append(result)
+    return Submission(info, suite, results, audits)
 
 
 def check_suite(suite: Suite, where: str) -> None:
@@ -200,7 +194,7 @@ def check_suite(suite: Suite, where: str) -> None:
 
 
 def check_cell(cell: Cell, suite: Suite, where: str) -> None:
-    """Checks that a cell says exactly what its suite says.
+    """Checks that a cell says exactly what its suite says, its block of replicates included.
 
     Raises:
         ResultError: If its task, seed, checkpoints or replicates are others.
@@ -216,20 +210,46 @@ def check_cell(cell: Cell, suite: Suite, where: str) -> None:
             f"{where}: {cell} was computed on another environment than suite {suite.name!r} has"
         )
     checkpoints = resolve_checkpoints(suite.checkpoints, task.horizon)
-    if (cell.seed, cell.checkpoints) != (suite.seed, checkpoints) or cell.stop > SEED_SPAN:
+    if (cell.seed, cell.checkpoints) != (suite.seed, checkpoints):
         raise ResultError(
             f"{where}: {cell} has other seeds or checkpoints than suite {suite.name!r}"
         )
 
 
-def _check_identity(file: Path, cell: Cell, suite: Suite, agent: tuple[str, str]) -> None:
-    check_cell(cell, suite, str(file))
-    run = cell.agent
-    if (run.name, run.entry_point) != agent:
-        raise ResultError(f"{file}: {cell} belongs to agent {run.name!r}, not {agent[0]!r}")
+def check_block(cell: Cell, suite: Suite, where: str) -> None:
+    """Checks that a cell holds one of the suite's own blocks: nobody chooses the seeds.
+
+    Raises:
+        ResultError: If it does not.
+    """
+    allowed = blocks(suite, suite.task(cell.task.name))
+    if cell.replicates not in allowed:
+        said = ", ".join(f"{b.start}-{b.stop - 1}" for b in allowed[:6])
+        raise ResultError(
+            f"{where}: {cell}: suite {suite.name!r} prescribes the replicates {said}"
+            f"{', ...' if len(allowed) > 6 else ''}, and no others are taken"
+        )
 
 
-def _check_code(cell: Cell, source: Mapping[str, Any]) -> None:
+def _check_numbers(file: Path, result: CellResult) -> None:
+    """Finite rewards, pseudo-regret that never falls, and a guarantee that can be shown."""
+    regret = result.regret
+    finite = np.isfinite(regret).all() and np.isfinite(result.reward).all()
+    if not finite or (regret < 0).any() or (np.diff(regret, axis=1) < 0).any():
+        raise ResultError(f"{file}: {result.cell}: its regret falls, or is no finite number")
+    try:
+        if result.guarantee is not None:
+            read_guarantee(result.guarantee).describe()
+    except (DPBError, ArithmeticError, TypeError, ValueError) as error:
+        raise ResultError(
+            f"{file}: {result.cell}: its guarantee is damaged ({error!r:.300})"
+        ) from error
+
+
+def _check_code(result: CellResult, source: Mapping[str, Any]) -> None:
+    cell = result.cell
+    if result.provenance != COMPUTED:
+        raise ResultError(f"{cell} is {result.provenance}: submit what was computed here")
     if cell.algorithm != ALGORITHM_VERSION:
         raise ResultError(
             f"{cell} was computed by algorithm version {cell.algorithm}; this is "
@@ -243,25 +263,8 @@ def _check_code(cell: Cell, source: Mapping[str, Any]) -> None:
             )
 
 
-def _read_member(folder: Path, file: Path, name: str, content: bytes) -> CellResult:
-    """Reads a shard of an archive; its path must be the one that its cell has."""
-    if not name.startswith("shards/") or not name.endswith(".parquet"):
-        raise ResultError(f"{file}: {name} is no part of a submission")
-    copy = folder / Path(name).name
-    copy.write_bytes(content)
-    try:
-        result = read_shard(copy)
-    except DamagedShard as error:
-        raise ResultError(f"{file}: {str(error).replace(str(copy), name)}") from error
-    finally:
-        copy.unlink()
-    if name != f"shards/{shard_name(result.cell)}":
-        raise ResultError(f"{file}: {name} holds another cell ({result.cell})")
-    return result
-
-
-def _rows(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
-    """What the archive holds: guarantee and number of replicates by task, label and budget."""
+def _summary(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
+    """Guarantee and number of replicates by task, label and budget."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for result in results:
         key = result.cell.row
@@ -278,34 +281,11 @@ def _rows(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _check_audit(file: Path, key: str, report: Any, agent: str) -> None:
+def _audit(key: str, report: Any, agent: str) -> Mapping[str, Any]:
     """An audit must speak of the submission's own agent, and be one that the page can show."""
-    try:
-        name, params, kind = json.loads(key)
-        run = AgentRun(label=name, name=name, entry_point=name, params=params)
-        own = name == agent and key == audit_key(run, kind)
-        leaderboard_audit(report)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ResultError(f"{file}: {AUDITS} is damaged ({error!r})") from error
-    if not own:
-        raise ResultError(f"{file}: {AUDITS} speaks of {name!r}, which is not the agent")
-
-
-def _timing_name(shard: str) -> str:
-    return shard.removesuffix(".parquet") + ".json"
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
-
-
-def _object(file: Path, name: str, content: bytes | None) -> dict[str, Any]:
-    if content is None:
-        raise ResultError(f"{file}: is no submission: it has no {name}")
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ResultError(f"{file}: {name} is damaged ({error})") from error
-    if not isinstance(value, dict):
-        raise ResultError(f"{file}: {name} is damaged (no object)")
-    return value
+    name, params, kind = json.loads(key)
+    run = AgentRun(label=name, name=name, entry_point=name, params=params)
+    if name != agent or key != audit_key(run, kind):
+        raise ValueError(f"an audit speaks of {name!r}, which is not the agent")
+    leaderboard_audit(report)
+    return dict(report)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpb_agents.assortment.private import PrivateMLE
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize
 
 from dpb_agents.assortment.nonprivate import UCBMNL
 from dpb_agents.assortment.policy import MNLPolicy
-from dpb_agents.assortment.private import PrivateMLE
 from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError

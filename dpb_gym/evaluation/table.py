@@ -1,0 +1,280 @@
+"""Results as Parquet: one row per cell and replicate, with its curves and finals.
+
+Nothing in a table depends on the time or the machine: computing its cells again gives the same
+bytes. The digest of each cell stands in the manifest, or in the file of a single cell itself, so
+that damage shows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
+from dpb_gym.evaluation.plan import slug
+from dpb_gym.evaluation.spec import Cell, canonical
+
+TEXTS = ("cell", "task", "agent", "budget")
+COLUMNS = (
+    *TEXTS,
+    "replicate",
+    "seed",
+    "final_regret",
+    "final_reward",
+    "rounds",
+    "regret",
+    "reward",
+)
+ABOUT = "dpb"
+
+
+class DamagedResult(ResultError):
+    """A table, or the file of a cell, is truncated, altered or misplaced."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is stored of a cell beside its numbers.
+
+    Attributes:
+        cell: The cell.
+        guarantee: `Guarantee.to_dict`, None if non-private.
+        sha256: `CellResult.digest`.
+        timing: Where its time went, None if not known.
+        provenance: See `CellResult`.
+    """
+
+    cell: Cell
+    guarantee: dict[str, Any] | None
+    sha256: str
+    timing: Timing | None = None
+    provenance: str = COMPUTED
+
+    @classmethod
+    def of(cls, result: CellResult) -> Entry:
+        """The entry of a result."""
+        return cls(result.cell, result.guarantee, result.digest, result.timing, result.provenance)
+
+
+def to_rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Entries as JSON values, those of one row of the leaderboard together."""
+    rows: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        row = {"cell": entry.cell.identity, "guarantee": entry.guarantee}
+        found = rows.setdefault(canonical(row), {**row, "blocks": []})
+        found["blocks"].append(
+            {
+                "start": entry.cell.start,
+                "stop": entry.cell.stop,
+                "sha256": entry.sha256,
+                "timing": None if entry.timing is None else asdict(entry.timing),
+                "provenance": entry.provenance,
+            }
+        )
+    return list(rows.values())
+
+
+def from_rows(rows: Any) -> list[Entry]:
+    """Inverse of `to_rows`.
+
+    Raises:
+        ValueError: If they are not what `to_rows` writes.
+    """
+    try:
+        return [_entry(row, block) for row in rows for block in row["blocks"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a list of rows ({error!r})") from None
+
+
+def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> Entry:
+    text = json.dumps({**row["cell"], "start": block["start"], "stop": block["stop"]})
+    guarantee, digest, provenance = row["guarantee"], block["sha256"], block["provenance"]
+    if not (guarantee is None or isinstance(guarantee, dict)):
+        raise TypeError("a guarantee is an object or null")
+    if not (isinstance(digest, str) and isinstance(provenance, str)):
+        raise TypeError("digest and provenance are text")
+    return Entry(Cell.read(text), guarantee, digest, _timing(block["timing"]), provenance)
+
+
+def _timing(given: Any) -> Timing | None:
+    """A timing, None for one that says nothing."""
+    if given is None:
+        return None
+    timing = Timing(**given)
+    numbers = [float(value) for value in asdict(timing).values()]
+    sound = all(math.isfinite(value) and value >= 0 for value in numbers) and timing.companions >= 1
+    return timing if sound and timing.seconds > 0 else None
+
+
+def cell_file(cell: Cell) -> str:
+    """Path of a single cell's file below the folder of cells: readable, and unique by the key."""
+    task, label, budget = cell.row
+    said = "" if cell.agent.budget is None else f"-{slug(budget)[:40]}"
+    name = f"{slug(label)[:60]}{said}-r{cell.start:04d}-{cell.stop - 1:04d}-{cell.key[:16]}.parquet"
+    return f"{slug(task)}/{name}"
+
+
+def to_table(results: Sequence[CellResult]) -> Any:
+    """The Arrow table of some results."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for result in results:
+        cell = result.cell
+        shape = (len(cell.replicates), len(cell.checkpoints))
+        if result.regret.shape != shape or result.reward.shape != shape:
+            raise ResultError(
+                f"{cell}: expected arrays of shape {shape}, got {result.regret.shape} and "
+                f"{result.reward.shape}"
+            )
+        for name, text in zip(TEXTS, (cell.key, *cell.row)):
+            columns[name] += [text] * shape[0]
+        columns["replicate"] += cell.replicates
+        columns["seed"] += cell.seeds
+        columns["final_regret"] += result.regret[:, -1].tolist()
+        columns["final_reward"] += result.reward[:, -1].tolist()
+        columns["rounds"] += [np.asarray(cell.checkpoints)] * shape[0]
+        columns["regret"] += list(result.regret)
+        columns["reward"] += list(result.reward)
+    types = {
+        "replicate": pa.int32(),
+        "seed": pa.int64(),
+        "rounds": pa.list_(pa.field("element", pa.int64())),
+    }
+    types |= {name: pa.float64() for name in ("final_regret", "final_reward")}
+    types |= {name: pa.list_(pa.field("element", pa.float64())) for name in ("regret", "reward")}
+    arrays = [pa.array(columns[name], types.get(name, pa.string())) for name in COLUMNS]
+    return pa.table(arrays, names=list(COLUMNS))
+
+
+def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
+    """The Parquet file of some results, a row group per task.
+
+    Args:
+        results: The results.
+        about: JSON value to keep in the file's metadata.
+    """
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "use_dictionary": [*TEXTS, "rounds.list.element"],
+        "column_encoding": {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in COLUMNS[-2:]},
+        "write_statistics": False,
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+    with pq.ParquetWriter(buffer, to_table([]).schema, **options) as writer:
+        for _, group in groupby(results, key=lambda result: result.cell.task.name):
+            writer.write_table(to_table(list(group)))
+        if about is not None:
+            writer.add_key_value_metadata({ABOUT: canonical(about)})
+    return buffer.getvalue()
+
+
+def read_table(path: Path, entries: Sequence[Entry]) -> Iterator[CellResult | DamagedResult]:
+    """Reads the table of some entries, and checks all of it.
+
+    Yields:
+        The result of each entry, or why there is none.
+
+    Raises:
+        DamagedResult: If the file cannot be read at all.
+        FileNotFoundError: If there is none.
+    """
+    file = _open(path)
+    wanted = {entry.cell.key: entry for entry in entries}
+    for number in range(file.num_row_groups):
+        try:
+            table = file.read_row_group(number)
+            yield from _results(path, table, wanted)
+        except Exception as error:  # damage may raise anything inside the reader
+            if isinstance(error, (MemoryError, DamagedResult)):
+                raise
+    for entry in wanted.values():
+        yield DamagedResult(f"{path}: {entry.cell}: its rows are damaged or gone")
+
+
+def _results(
+    path: Path, table: Any, wanted: dict[str, Entry]
+) -> Iterator[CellResult | DamagedResult]:
+    """The results of one row group; takes them out of `wanted`."""
+    if tuple(table.column_names) != COLUMNS:
+        raise ValueError("other columns")
+    keys = table.column("cell").to_pylist()
+    curves = [table.column(name).combine_chunks() for name in ("regret", "reward")]
+    stop = 0
+    for key, group in groupby(keys):
+        start, stop = stop, stop + len(list(group))
+        entry = wanted.get(key)
+        if entry is None:
+            continue
+        lists = [column[start:stop].flatten().to_numpy(zero_copy_only=False) for column in curves]
+        shape = (len(entry.cell.replicates), len(entry.cell.checkpoints))
+        problem = "the content does not have the digest that it was written with"
+        if all(values.size == shape[0] * shape[1] for values in lists):
+            found = CellResult(
+                entry.cell,
+                *(values.reshape(shape).copy() for values in lists),
+                entry.guarantee,
+                entry.timing,
+                entry.provenance,
+            )
+            if found.digest == entry.sha256:
+                problem = ""
+                if not to_table([found]).equals(table.slice(start, stop - start)):
+                    problem = "content and specification disagree"
+        del wanted[key]
+        yield DamagedResult(f"{path}: {entry.cell}: {problem}") if problem else found
+
+
+def write_cell(result: CellResult) -> bytes:
+    """The file of a single cell, with its specification."""
+    return table_bytes([result], to_rows([Entry.of(result)]))
+
+
+def read_cell(path: Path) -> CellResult:
+    """Reads the file of a single cell and checks all of it.
+
+    Raises:
+        DamagedResult: If it is truncated, altered, or misnamed.
+        FileNotFoundError: If there is none.
+    """
+    raw = _open(path).metadata.metadata or {}
+    try:
+        (entry,) = from_rows(json.loads(raw[ABOUT.encode()]))
+    except (KeyError, ValueError) as error:
+        raise DamagedResult(f"{path}: its metadata are damaged ({error!r:.300})") from error
+    (found,) = read_table(path, [entry])
+    if isinstance(found, DamagedResult):
+        raise found
+    if path.name != Path(cell_file(entry.cell)).name:
+        raise DamagedResult(f"{path}: holds another cell ({entry.cell}); it was renamed or copied")
+    return found
+
+
+def _open(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    try:
+        # Read whole: what is open stays as it is when a run replaces the file.
+        content = path.read_bytes()
+        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
+        if tuple(file.schema_arrow.names) != COLUMNS:
+            raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
+        return file
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged footer may raise anything inside the reader
+        first = str(error).strip().split("\n")[0]
+        raise DamagedResult(f"{path}: not a readable table of results ({first})") from error
