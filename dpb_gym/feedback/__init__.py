@@ -1,53 +1,28 @@
 """Private feedback: what users send, privatised before anybody else has it.
 
 Mechanisms are batch functions with a guarantee; wrappers put them between an environment and
-its agents. Loaded on first use.
+its agents.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dpb_gym.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from dpb_gym.feedback.channel import ResponseChannel, response_mechanism
-    from dpb_gym.feedback.curator import CentralCurator, VectorCentralCurator
-    from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
-    from dpb_gym.feedback.mechanisms import (
-        GaussianResponse,
-        LaplaceResponse,
-        LocalMechanism,
-        RandomizedResponse,
-    )
-    from dpb_gym.feedback.wrappers import (
-        PrivateContexts,
-        PrivateResponse,
-        PrivateStatistics,
-        VectorPrivateContexts,
-        VectorPrivateResponse,
-        VectorPrivateStatistics,
-    )
-
-_HOMES = {
-    "channel": ("ResponseChannel", "response_mechanism"),
-    "curator": ("CentralCurator", "VectorCentralCurator"),
-    "features": ("GaussianContexts", "GaussianStatistics"),
-    "mechanisms": (
-        "GaussianResponse",
-        "LaplaceResponse",
-        "LocalMechanism",
-        "RandomizedResponse",
-    ),
-    "wrappers": (
-        "PrivateContexts",
-        "PrivateResponse",
-        "PrivateStatistics",
-        "VectorPrivateContexts",
-        "VectorPrivateResponse",
-        "VectorPrivateStatistics",
-    ),
-}
+from dpb_gym.feedback.channel import ResponseChannel, response_mechanism
+from dpb_gym.feedback.curator import CentralCurator, VectorCentralCurator
+from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
+from dpb_gym.feedback.mechanisms import (
+    GaussianResponse,
+    LaplaceResponse,
+    LocalMechanism,
+    RandomizedResponse,
+)
+from dpb_gym.feedback.wrappers import (
+    PrivateContexts,
+    PrivateResponse,
+    PrivateStatistics,
+    VectorPrivateContexts,
+    VectorPrivateResponse,
+    VectorPrivateStatistics,
+)
 
 __all__ = [
     "CentralCurator",
@@ -67,5 +42,3 @@ __all__ = [
     "VectorPrivateStatistics",
     "response_mechanism",
 ]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -116,35 +116,27 @@ class ResponseChannel:
             demand = np.asarray(message, dtype=np.float64)
             estimate = action * mechanism.scalar(message)
             return PrivateFeedback(Feedback(action * demand, demand=demand), estimate)
-        if self._response != "choice":
-            # whatever else a kind of another package answers is withheld
-            message = mechanism.privatise(feedback.reward, numbers)
-            reward, estimate = np.asarray(message, np.float64), mechanism.scalar(message)
-            if feedback.observed is not None:
-                reward = np.where(feedback.observed, reward, 0.0)
-                estimate = np.where(feedback.observed, estimate, 0.0)
-            return PrivateFeedback(Feedback(reward, observed=feedback.observed), estimate)
         if self._choice:
-            assert isinstance(mechanism, RandomizedResponse)
-            return self._send_choice(mechanism, revenues, action, feedback, numbers)
-        if isinstance(mechanism, RandomizedResponse):
+            return self._send_choice(revenues, action, feedback, numbers)
+        if self._response == "choice" and isinstance(mechanism, RandomizedResponse):
             assert feedback.choice is not None
             bought = mechanism.privatise(feedback.choice >= 0, numbers)
             revenue = self.problem.reward_range[1]
             estimate = revenue * mechanism.scalar(bought)
             return PrivateFeedback(Feedback(revenue * bought), estimate)
-        reward = np.asarray(mechanism.privatise(feedback.reward, numbers), np.float64)
-        return PrivateFeedback(Feedback(reward), mechanism.scalar(reward))
+        # whatever else came back is withheld
+        message = mechanism.privatise(feedback.reward, numbers)
+        reward, estimate = np.asarray(message, np.float64), mechanism.scalar(message)
+        if feedback.observed is not None:
+            reward = np.where(feedback.observed, reward, 0.0)
+            estimate = np.where(feedback.observed, estimate, 0.0)
+        return PrivateFeedback(Feedback(reward, observed=feedback.observed), estimate)
 
     def _send_choice(
-        self,
-        mechanism: RandomizedResponse,
-        revenues: Array | None,
-        action: Array,
-        feedback: Feedback,
-        numbers: Array,
+        self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
     ) -> PrivateFeedback:
-        assert feedback.choice is not None
+        mechanism = self.mechanism
+        assert isinstance(mechanism, RandomizedResponse) and feedback.choice is not None
         B, K = action.shape
         message = mechanism.privatise(feedback.choice + 1, numbers) - 1
         lanes = np.arange(B)

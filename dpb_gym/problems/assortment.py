@@ -122,9 +122,7 @@ class AssortmentProblem(Problem):
             )
         }
         if self.random_revenues:
-            fields["revenues"] = Field(
-                (self.n_items,), np.float32, Stream.REVENUES, _fill_uniform_float32
-            )
+            fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES)
         return fields
 
     def draw_features(
@@ -213,9 +211,3 @@ class AssortmentProblem(Problem):
             context.features, theta, action, feedback.choice, value, gradient, hessian
         )
         return Loss(value, gradient, hessian)
-
-
-def _fill_uniform_float32(
-    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-) -> None:
-    rng.random(out=out, dtype=np.float32)

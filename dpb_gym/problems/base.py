@@ -75,6 +75,11 @@ def rescale(features: Array, context_norm: str) -> None:
 Fill = Callable[[np.random.Generator, int, Mapping[str, Array], Array], None]
 
 
+def uniform(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
+    """Fills a field with uniforms on [0, 1)."""
+    rng.random(out=out, dtype=out.dtype)
+
+
 @dataclass(frozen=True)
 class Field:
     """Numbers that one replicate needs each round, from a stream of their own.
@@ -85,13 +90,13 @@ class Field:
         stream: The stream they come from.
         fill: ``fill(generator, start, hidden, out)`` writes rounds start+1,
             start+2, ... into ``out[0], out[1], ...``; consumes a fixed count of
-            numbers per round, in round order.
+            numbers per round, in round order; uniforms by default.
     """
 
     shape: tuple[int, ...]
     dtype: type
     stream: Stream
-    fill: Fill
+    fill: Fill = uniform
 
 
 class Problem(ABC):
@@ -155,12 +160,6 @@ class Problem(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.info})"
-
-
-def _fill_response(
-    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-) -> None:
-    rng.random(out=out)
 
 
 class Ahead:
@@ -238,7 +237,7 @@ class Instance:
         B = len(self.seeds)
         self._fields = {
             **problem.fields(),
-            "response": Field((), np.float64, Stream.RESPONSE, _fill_response),
+            "response": Field((), np.float64, Stream.RESPONSE),
         }
         width = sum(
             int(np.prod(f.shape, dtype=np.int64)) * np.dtype(f.dtype).itemsize

@@ -72,7 +72,7 @@ class ExpediaProblem(AssortmentProblem):
         return {"theta": self.model.theta}
 
     def fields(self) -> dict[str, Field]:
-        return {"search": Field((), np.float64, Stream.FEATURES, _fill_uniforms)}
+        return {"search": Field((), np.float64, Stream.FEATURES)}
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         n = len(self.model.features.searches)
@@ -119,9 +119,3 @@ class ExpediaProblem(AssortmentProblem):
             "dropped": dict(data.dropped),
             "notes": notes,
         }
-
-
-def _fill_uniforms(
-    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-) -> None:
-    rng.random(out=out)

@@ -351,7 +351,7 @@ class ReplayProblem(Problem):
     def fields(self) -> dict[str, Field]:
         """The logged candidate; with repetition also the user and the candidates."""
         width = self.n_candidates + 2 if self.repeats else 1
-        return {"draws": Field((width,), np.float64, Stream.CANDIDATES, _fill_uniforms)}
+        return {"draws": Field((width,), np.float64, Stream.CANDIDATES)}
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         uniforms = np.ascontiguousarray(drawn["draws"])
@@ -392,9 +392,3 @@ class ReplayProblem(Problem):
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
         """Squared loss of the linear model."""
         return squared_loss(theta, context, action, feedback)
-
-
-def _fill_uniforms(
-    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-) -> None:
-    rng.random(out=out)
