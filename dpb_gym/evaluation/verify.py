@@ -174,9 +174,9 @@ def unavailable(cell: Cell) -> str:
     run = cell.agent
     if not run.entry_point.startswith(FACTORY) and run.name not in agent_specs():
         return f"agent {run.name!r} ({run.entry_point}) is not installed here"
-    if cell.data is None:
+    source = cell.task.parameters.get("data")
+    if cell.data is None or source is None:
         return ""
-    source = cell.task.parameters["data"]
     if isinstance(source, dict):
         if "digest" in source:
             return f"its data ({source.get('name')}) were given in memory and are not stored"

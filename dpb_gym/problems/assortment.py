@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpb_gym.problems.base import (
     rescale,
     rescaled_bound,
 )
+from dpb_gym.problems.oblivious import Schedule
 from dpb_gym.streams import Stream
 
 DESIGNS = ("gaussian", "uniform", "sphere", "low-rank")
@@ -51,6 +53,9 @@ class AssortmentProblem(Problem):
         revenues: ``"equal"`` (all 1), ``"random"`` (uniform on [0, 1], new each round),
             or N non-negative numbers.
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
+        contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
+            ``"drifting"``, an array ``(n, N, d)`` or its file; see
+            `dpb_gym.problems.oblivious.Schedule`.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -69,6 +74,7 @@ class AssortmentProblem(Problem):
         rank: int | None = None,
         revenues: Any = "equal",
         theta: Any = None,
+        contexts: Any = "drawn",
     ) -> None:
         self.horizon = validation.integer("horizon", horizon, 2)
         self.n_items = validation.integer("n_items", n_items, 1)
@@ -94,7 +100,10 @@ class AssortmentProblem(Problem):
         raw = {"gaussian": GAUSSIAN_BOUND, "uniform": 1.0, "sphere": 1.0}.get(
             self.design, GAUSSIAN_BOUND * float(np.sqrt(self.dim / self.rank))
         )
-        self.feature_bound = rescaled_bound(raw, self.context_norm, self.dim)
+        self._shape = (self.n_items, self.dim)
+        self.schedule = Schedule(contexts, self.horizon, self._shape, self.context_norm)
+        bound = rescaled_bound(raw, self.context_norm, self.dim)
+        self.feature_bound = self.schedule.bound or bound
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,
@@ -113,14 +122,13 @@ class AssortmentProblem(Problem):
             basis = portable.normals(rng, (self.dim, self.rank))
             kernels.linalg.orthonormalise(basis)
             hidden["basis"] = basis * np.sqrt(self.dim / self.rank)
-        return hidden
+        draw = partial(self.draw_features, rng, 0, hidden)
+        return {**hidden, **self.schedule.hidden(draw, self._shape)}
 
     def fields(self) -> dict[str, Field]:
-        fields = {
-            "features": Field(
-                (self.n_items, self.dim), np.float32, Stream.FEATURES, self.draw_features
-            )
-        }
+        fields = {}
+        if self.schedule.drawn:
+            fields["features"] = Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)
         if self.random_revenues:
             fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES)
         return fields
@@ -145,7 +153,7 @@ class AssortmentProblem(Problem):
         rescale(rows, self.context_norm)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
-        features = drawn["features"]
+        features = drawn["features"] if "features" in drawn else self.schedule.at(hidden, t)
         B = features.shape[0]
         if self.random_revenues:
             revenues = drawn["revenues"]

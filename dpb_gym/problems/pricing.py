@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_gym import kernels, portable, validation
-from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.errors import ActionError
 from dpb_gym.problems.base import (
     CONTEXT_NORMS,
     Array,
@@ -23,10 +23,11 @@ from dpb_gym.problems.base import (
     rescale,
     rescaled_bound,
 )
-from dpb_gym.streams import Stream
+from dpb_gym.problems.oblivious import fixed_rows
+from dpb_gym.streams import Stream, generator
 
 DEMANDS = ("logistic", "gaussian")
-CUSTOMERS = ("uniform", "drifting", "two-type")
+CUSTOMERS = ("uniform", "drifting", "two-type", "switched", "sorted")
 
 
 class PricingProblem(Problem):
@@ -47,8 +48,11 @@ class PricingProblem(Problem):
             every replicate: ``"drifting"`` moves linearly from the corner -1 to the
             corner +1 over the horizon with a sinusoidal wobble; ``"two-type"`` alternates
             at random between the corners +1 and -1 (Proposition 1 of the paper, for
-            d = 2 with theta = (1, 1) / sqrt(2)); or an array ``(n, d - 1)`` with values in
-            [-1, 1], n >= horizon, whose row t-1 is the customer of round t.
+            d = 2 with theta = (1, 1) / sqrt(2)); ``"switched"`` stays in the corner -1 until
+            round T / 2 and in the corner +1 afterwards; ``"sorted"`` sends uniform customers in
+            the order of the sum of their features; or an array ``(n, d - 1)`` with values in
+            [-1, 1], n >= horizon, whose row t-1 is the customer of round t, or the path of one
+            saved by `numpy.save`.
         theta: Fixed parameter ``(d,)``. By default
             (-sqrt(.1), ..., -sqrt(.1), sqrt(1 - .1 (d - 1))) for d <= 10 and a random unit
             vector per replicate above; (1, 1) / sqrt(2) for two-type customers at d = 2.
@@ -76,17 +80,20 @@ class PricingProblem(Problem):
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.customers: str = "array"
         self.sequence: Array | None = None
-        if isinstance(customers, str):
+        if isinstance(customers, str) and not customers.endswith(".npy"):
             self.customers = validation.choice("customers", customers, CUSTOMERS)
         else:
-            sequence = validation.array("customers", customers, (None, self.dim - 1), -1.0, 1.0)
-            if len(sequence) < self.horizon:
-                raise ParameterError(
-                    f"customers must have at least horizon={self.horizon} rows, got {len(sequence)}"
-                )
-            self.sequence = sequence.astype(np.float32)
+            self.sequence = fixed_rows("customers", customers, self.horizon, (self.dim - 1,))
+            validation.array("customers", self.sequence, (None, self.dim - 1), -1.0, 1.0)
         if self.customers == "drifting":
             self.sequence = self._drifting()
+        elif self.customers == "switched":
+            corner = np.where(2 * np.arange(1, self.horizon + 1) > self.horizon, 1.0, -1.0)
+            self.sequence = np.repeat(corner[:, None], self.dim - 1, axis=1).astype(np.float32)
+        elif self.customers == "sorted":
+            drawn = generator(0, Stream.FEATURES).random((self.horizon, self.dim - 1))
+            order = np.argsort(drawn.sum(axis=1), kind="stable")
+            self.sequence = (2.0 * drawn[order] - 1.0).astype(np.float32)
         if theta is not None:
             self.theta: Array | None = validation.array("theta", theta, (self.dim,))
         elif self.customers == "two-type" and self.dim == 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from dpb_gym.problems.base import (
     rescale,
     rescaled_bound,
 )
+from dpb_gym.problems.oblivious import Schedule
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -57,6 +59,9 @@ class RecommendationProblem(Problem):
         users_per_horizon: Alternative to k: number of users, k = ceil(T / users).
         user_order: ``"consecutive"`` or ``"shuffled"`` rounds of a user.
         theta: Fixed parameter ``(d,)``.
+        contexts: ``"drawn"`` by the design, or an oblivious sequence of fresh arms:
+            ``"switched"``, ``"drifting"``, an array ``(n, n_candidates, d)`` or its file; see
+            `dpb_gym.problems.oblivious.Schedule`.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -81,6 +86,7 @@ class RecommendationProblem(Problem):
         users_per_horizon: int | None = None,
         user_order: str = "consecutive",
         theta: Any = None,
+        contexts: Any = "drawn",
     ) -> None:
         self.horizon = validation.integer("horizon", horizon, 2)
         self.dim = validation.integer("dim", dim, 1)
@@ -107,7 +113,14 @@ class RecommendationProblem(Problem):
         if interactions_per_user is not None:
             validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
         self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
-        self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
+        self._shape = (self.n_candidates, self.dim)
+        self.schedule = Schedule(contexts, self.horizon, self._shape, self.context_norm)
+        if not self.schedule.drawn:
+            if design != "sphere":
+                raise ParameterError("contexts that are not drawn need design='sphere'")
+            self.fresh = True
+        bound = rescaled_bound(1.0, self.context_norm, self.dim)
+        self.feature_bound = self.schedule.bound or bound
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,
@@ -143,10 +156,13 @@ class RecommendationProblem(Problem):
         if self.interactions_per_user is not None and self.user_order == "shuffled":
             users = np.arange(self.horizon) // self.interactions_per_user
             hidden["users"] = rng.permutation(users)
-        return hidden
+        draw = partial(self.draw_features, rng, 0, hidden)
+        return {**hidden, **self.schedule.hidden(draw, self._shape)}
 
     def fields(self) -> dict[str, Field]:
         m = self.n_candidates
+        if not self.schedule.drawn:
+            return {}
         if self.design == "sphere" and self.fresh:
             return {
                 "features": Field((m, self.dim), np.float32, Stream.FEATURES, self.draw_features)
@@ -180,7 +196,9 @@ class RecommendationProblem(Problem):
             # one pool for all rows, where they are rounds of one replicate
             kernels.recommendation.gather(pool if pool.strides[0] else pool[:1], arms, features)
         else:
-            if "features" in drawn:
+            if not self.schedule.drawn:
+                features = self.schedule.at(hidden, t)
+            elif "features" in drawn:
                 features = drawn["features"]
             else:
                 coefficients = np.ascontiguousarray(drawn["coefficients"])

@@ -1,0 +1,105 @@
+"""Contexts that nobody draws: fixed in advance, whatever the policy does (errata P10)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import DataError, ParameterError, shown
+from dpb_gym.problems.base import Array, Hidden, rescale
+
+SCHEDULES = ("drawn", "switched", "drifting")
+
+
+class Schedule:
+    """Features of every round of one replicate.
+
+    Args:
+        contexts: ``"drawn"`` leaves them to the design. ``"switched"`` shows one set of features
+            until round T / 2 and another one afterwards, ``"drifting"`` moves from one to the
+            other in a straight line; both are drawn by the design, once per replicate. An array
+            ``(n, *shape)`` with n >= T, or the path of one saved by `numpy.save`, is shown row
+            after row, the same in every replicate.
+        horizon: Rounds T.
+        shape: Shape of the features of one round.
+        context_norm: Applied to the rows of an array.
+
+    Attributes:
+        drawn: Whether there is nothing to do.
+        rows: The array, float32, or None.
+
+    Raises:
+        ParameterError: If the name is unknown or the array has a wrong shape.
+        DataError: If the file cannot be read.
+    """
+
+    def __init__(
+        self, contexts: Any, horizon: int, shape: tuple[int, ...], context_norm: str
+    ) -> None:
+        self.rows: Array | None = None
+        self.horizon, self.name = horizon, "array"
+        if isinstance(contexts, str) and contexts in SCHEDULES:
+            self.name = contexts
+        elif isinstance(contexts, str) and not contexts.endswith(".npy"):
+            options = ", ".join(map(repr, SCHEDULES))
+            raise ParameterError(
+                f"contexts must be one of {options}, an array or the path of a .npy file, "
+                f"got {shown(contexts)}"
+            )
+        else:
+            self.rows = fixed_rows("contexts", contexts, horizon, shape)
+            rescale(self.rows, context_norm)
+        self.drawn = self.name == "drawn"
+
+    @property
+    def bound(self) -> float:
+        """Largest magnitude in the array; 0 without one."""
+        return 0.0 if self.rows is None else float(np.abs(self.rows).max())
+
+    def hidden(self, draw: Callable[[Array], None], shape: tuple[int, ...]) -> Hidden:
+        """The two sets of features of one replicate, ``corners`` (2, *shape).
+
+        Args:
+            draw: Fills an array with the features of as many rounds, by the design.
+            shape: Of one round's features.
+        """
+        if self.drawn or self.rows is not None:
+            return {}
+        corners = np.empty((2, *shape), np.float32)
+        draw(corners)
+        return {"corners": corners}
+
+    def at(self, hidden: Hidden, t: Array) -> Array:
+        """Features of the rounds t ``(B,)``, float32 ``(B, *shape)``."""
+        if self.rows is not None:
+            return self.rows[t - 1]
+        first, second = hidden["corners"][:, 0], hidden["corners"][:, 1]
+        if self.name == "switched":
+            weight = (2 * t > self.horizon).astype(np.float32)
+        else:
+            weight = ((t - 1) / (self.horizon - 1)).astype(np.float32)
+        weight = weight.reshape(-1, *(1,) * (first.ndim - 1))
+        mixed: Array = (np.float32(1.0) - weight) * first + weight * second
+        return mixed
+
+
+def fixed_rows(name: str, value: Any, horizon: int, shape: tuple[int, ...]) -> Array:
+    """Rows of an array, or of a file saved by `numpy.save`, as float32 ``(n, *shape)``.
+
+    Raises:
+        ParameterError: If there are too few rows, of another shape, or not finite ones.
+        DataError: If the file cannot be read.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        try:
+            value = np.load(value, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{name}: cannot read {shown(value)}: {error}") from None
+    rows = validation.array(name, value, (None, *shape))
+    if len(rows) < horizon:
+        raise ParameterError(f"{name} must have at least horizon={horizon} rows, got {len(rows)}")
+    return np.array(rows, np.float32, order="C")
