@@ -76,7 +76,8 @@ class Schedule:
     def at(self, hidden: Hidden, t: Array) -> Array:
         """Features of the rounds t ``(B,)``, float32 ``(B, *shape)``."""
         if self.rows is not None:
-            return self.rows[t - 1]
+            given: Array = self.rows[t - 1]
+            return given
         first, second = hidden["corners"][:, 0], hidden["corners"][:, 1]
         if self.name == "switched":
             weight = (2 * t > self.horizon).astype(np.float32)
