@@ -17,7 +17,7 @@ Losses = Callable[[Array, Array, Array, Array, Array], None]
 MAX_PASSES = 400
 SHORTEST = 1e-12
 ENOUGH = 1e-4  # of the fall that the slope promises
-RESOLVED = 1e-13  # a smaller fall is lost in the objective's rounding
+RESOLVED = 1e-13  # of the objective: smaller changes are lost in its rounding
 
 
 @jit
@@ -66,8 +66,10 @@ def _advance(
             value += point[b, j] * (linear[b, j] + 0.5 * bent)
             gradient[b, j] += linear[b, j] + bent
         length = np.sqrt(dot_one(gradient[b], gradient[b]))
+        blur = RESOLVED * abs(best[b])
+        falls = value <= best[b] - ENOUGH * scale[b] * slope[b]
         # near the minimum values no longer tell, gradients still do
-        falls = value <= best[b] - ENOUGH * scale[b] * slope[b] or length <= 0.9 * norm[b]
+        falls = falls or (length <= 0.9 * norm[b] and value <= best[b] + blur)
         active[b] = False
         if falls:
             best[b], norm[b], scale[b] = value, length, 1.0
@@ -83,7 +85,7 @@ def _advance(
         else:
             scale[b] *= 0.5
             # also where the very first value is NaN, when the slope is 0
-            if scale[b] < SHORTEST or slope[b] <= RESOLVED * abs(best[b]):
+            if scale[b] < SHORTEST or slope[b] <= blur:
                 continue
         for k in range(d):
             point[b, k] = theta[b, k] - scale[b] * step[b, k]
