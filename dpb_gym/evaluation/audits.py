@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpb_gym.errors import DPBError
+from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
@@ -86,12 +86,22 @@ def _place(kind: str) -> dict[str, Any]:
     return {"env_id": env_id, "env_kwargs": env_kwargs}
 
 
-def leaderboard_audit(report: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What a leaderboard row says of a kept report, None if there is nothing to say."""
+def leaderboard_audit(
+    report: Mapping[str, Any] | None, *, strict: bool = False
+) -> dict[str, Any] | None:
+    """What a leaderboard row says of a kept report, None if there is nothing to say.
+
+    Raises:
+        ParameterError: If it cannot be read, with `strict`; it says nothing otherwise.
+    """
     if report is None or "error" in report:
         return None
     from dpb_gym.privacy.audit.report import AuditReport
 
-    found: AuditReport = AuditReport.from_dict({k: v for k, v in report.items() if k != "by"})
-    row = found.leaderboard_row()
+    try:
+        row = AuditReport.from_dict(report).leaderboard_row()
+    except ParameterError:
+        if strict:
+            raise
+        return None
     return row if "by" not in report else {**row, "verdict": f"{row['verdict']} ({report['by']})"}

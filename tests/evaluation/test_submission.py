@@ -520,7 +520,7 @@ def test_audits_of_others_are_marked_and_never_count_as_done(
     fake = altered(archive, tmp_path / "x.zip", lambda r, i: i.update(audits={key: forged}))
     import_submission(fake, board)
     (row,) = {
-        row.audit["verdict"]
+        row.audit.verdict
         for task in Result.load(board).to_leaderboard().tasks
         for row in task.rows
         if row.audit is not None

@@ -287,5 +287,5 @@ def _audit(key: str, report: Any, agent: str) -> Mapping[str, Any]:
     run = AgentRun(label=name, name=name, entry_point=name, params=params)
     if name != agent or key != audit_key(run, kind):
         raise ValueError(f"an audit speaks of {name!r}, which is not the agent")
-    leaderboard_audit(report)
+    leaderboard_audit(report, strict=True)
     return dict(report)
