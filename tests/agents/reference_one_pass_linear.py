@@ -1,0 +1,120 @@
+"""The page docs/agents/one-pass-linear.md as plain NumPy: one replicate, rewards in [0, 1].
+
+`play` is all of `one-pass-linear`, or of `one-pass-linear-joint`, as they are by default.
+"""
+
+import numpy as np
+
+
+def schedule(T, d, sigma, spread, prior):
+    """Ends of the batches, weights b_j of their records, precisions a_i of the releases."""
+    first = max(20, 0.07 * sigma * d / np.sqrt(prior))
+    ends = [min(T, max(1, round(first)))]
+    while ends[-1] < T:
+        ends.append(min(T, max(ends[-1] + 1, round(ends[-1] * 1.1))))
+    ends = np.array(ends[:-1] or ends)
+    sizes, rounds = np.diff(ends, prepend=0), np.maximum(np.diff(ends, append=T), 1)
+    a = ends[0] / ends
+    for _ in range(100):
+        b = 1 / np.sqrt(np.cumsum(a[::-1] ** 2)[::-1])
+        q = a * np.cumsum(b * sizes)  # a release's signal
+        P = np.cumsum(q**2)
+        v = (sigma * d) ** 2 / P + spread * d / ends  # variance of a coordinate of theta
+        rho = np.sqrt(prior / (prior + v))  # what the greedy policy earns
+        worth = np.cumsum((rho / (prior + v) * (sigma * d / P) ** 2 * rounds)[::-1])[::-1]
+        a = np.maximum(worth * q / (worth * q).max(), 1e-6)
+    return ends, 1 / np.sqrt(np.cumsum(a[::-1] ** 2)[::-1]), a
+
+
+def play(joint, contexts, answer, noise, sigma):
+    """Returns actions ``(T,)`` and theta ``(d + 1,)``: slopes, then level.
+
+    Args:
+        contexts: Candidates per round, ``(T, m, d)``.
+        answer: Reward in [0, 1] of a round and a candidate.
+        noise: Standard normals of release k, as a function of k.
+        sigma: Noise at sensitivity 1; the joint half has entries of H first, u last.
+    """
+    T, _, d = contexts.shape
+    prior, n = 0.25 / d, d + 1
+    intercept, contrast = (0.35, 0.25) if joint else (0.15, 0.25)
+    stretch = 1 + intercept**2
+    if joint:
+        h = 0.2  # w_H^2 / w_u^2; the largest distance of two rows follows from both
+        w_u = 1 / np.sqrt(2 * h + 0.5 + 1 / (32 * h))
+        w_H = np.sqrt(h) * w_u
+        bent = (1 + 1 / n) / 2 * d * prior * stretch / w_H**2  # variance of the noise of H, times t
+        row = np.sqrt(1 / w_u**2 + bent)
+    ends, b, a = schedule(T, d, sigma * (row * np.sqrt(stretch) if joint else 1), 0.25, prior)
+    theta, centre, total, batch = np.zeros(n), np.zeros(d), np.zeros(n), []
+    released, batches, actions, k, running = [], [], [], 0, 0.0
+    for t in range(T):
+        x = contexts[t] / np.linalg.norm(contexts[t], axis=1, keepdims=True).clip(1)
+        arm = int((x @ theta[:d]).argmax())
+        actions.append(arm)
+        y = x[arm] - contrast * x.mean(0)
+        z = y - centre
+        v = np.append(z / np.linalg.norm(z), intercept) / np.sqrt(stretch)
+        batch.append((v, np.append(x[arm], 1.0), answer(t, arm) - 0.5))
+        total += np.append(y, 1.0)
+        if k == len(ends) or t + 1 < ends[k]:
+            continue
+        V, phi, r = (np.array(part) for part in zip(*batch))
+        batches.append((b[k] * V.T @ phi, b[k] ** 2 / 4 * V.T @ V))
+        if joint:
+            H, u = w_H * V.T @ V, w_u * V.T @ r
+            half = [H[i, j] * (1 if i == j else np.sqrt(2)) for i in range(n) for j in range(i, n)]
+            running = running + b[k] * np.concatenate([half, u])
+        else:
+            running = running + b[k] * V.T @ r
+        released.append(running + sigma / a[k] * noise(k))
+        if joint:
+            weights = w_H, w_u, row, bent
+            theta = joint_posterior(released, ends, b, a, sigma, weights, intercept, prior)
+        else:
+            theta = posterior(released, batches, a, sigma, prior)
+            if k:
+                centre = 0.5 * total[:d] / total[d]
+            total = np.zeros(n)
+        batch, k = [], k + 1
+    return np.array(actions), theta
+
+
+def posterior(released, batches, a, sigma, prior):
+    """Mean of theta given all releases S_i + noise, S_i = sum_{j <= i} (G_j theta + e_j)."""
+    G, K = (np.cumsum(part, axis=0) for part in zip(*batches))
+    k, n = len(G), G.shape[1]
+    cross = np.concatenate(G) * prior
+    noise = np.kron(np.diag((sigma / a[:k]) ** 2), np.eye(n))
+    own = np.block([[K[min(i, j)] for j in range(k)] for i in range(k)])
+    covariance = cross @ np.concatenate(G).T + own + noise
+    return cross.T @ np.linalg.solve(covariance, np.concatenate(released))
+
+
+def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
+    """Mean of theta given the best combination of the releases, curvature shrunk by its noise."""
+    w_H, w_u, row, bent = weights
+    k, stretch, t = len(released), 1 + intercept**2, ends[len(released) - 1]
+    exposure, sizes = np.tril(np.ones((k, k))) * b[:k], np.diff(ends[:k], prepend=0)
+    n = int((np.sqrt(9 + 8 * len(released[0])) - 3) / 2)  # n (n + 1) / 2 + n numbers in a row
+    d = n - 1
+    covariance = 0.25 / d * (exposure * sizes) @ exposure.T + np.diag((sigma * row / a[:k]) ** 2)
+    alpha = np.linalg.solve(covariance, exposure @ sizes)
+    alpha *= t / (alpha @ exposure @ sizes)
+    sums, std = alpha @ np.array(released), sigma * np.linalg.norm(alpha / a[:k])
+    uneven = (alpha @ exposure) ** 2 @ sizes / t
+    H, (i, j), s = np.zeros((n, n)), np.triu_indices(n), std / w_H
+    H[i, j] = H[j, i] = sums[:-n] / w_H / np.where(i == j, 1, np.sqrt(2))
+    trace, level, c = t / stretch, t - t / stretch, H[d, :d]  # both known: |v| = 1
+    keep = max(0, 1 - d * s**2 / 2 / (c @ c))
+    c = min(keep, np.sqrt(level * trace / (c @ c))) * c
+    cut = np.outer(c, c) / level
+    C = H[:d, :d] - cut
+    D = C - np.trace(C) / d * np.eye(d)
+    left = max(0, 1 - (d * (d + 1) / 2 - 1) * s**2 / (D**2).sum())
+    values, vectors = np.linalg.eigh((trace - np.trace(cut)) / d * np.eye(d) + left * D)
+    H = np.block([[vectors * values.clip(0) @ vectors.T + cut, c[:, None]], [c, level]])
+    P = prior * stretch * np.diag(np.append(np.ones(d), 1 / intercept**2))
+    e = 0.25 * uneven * H + (std**2 / w_u**2 + left * std**2 * bent) * np.eye(n)
+    mean = P @ H @ np.linalg.solve(H @ P @ H + e, sums[-n:] / w_u)
+    return mean / np.sqrt(stretch) * np.append(np.ones(d), intercept)
