@@ -8,7 +8,7 @@ import numpy as np
 
 def schedule(T, d, sigma, spread, prior):
     """Ends of the batches, weights b_j of their records, precisions a_i of the releases."""
-    first = max(20, 0.07 * sigma * d / np.sqrt(prior))
+    first = max(d, 0.07 * sigma * d / np.sqrt(prior))
     ends = [min(T, max(1, round(first)))]
     while ends[-1] < T:
         ends.append(min(T, max(ends[-1] + 1, round(ends[-1] * 1.1))))
@@ -36,8 +36,8 @@ def play(joint, contexts, answer, noise, sigma):
         sigma: Noise at sensitivity 1; the joint half has entries of H first, u last.
     """
     T, _, d = contexts.shape
-    prior, n = 0.25 / d, d + 1
-    intercept, contrast = (0.35, 0.25) if joint else (0.15, 0.25)
+    n, contrast, (norm, intercept) = d + 1, 0.25, (1.5, 0.35) if joint else (1, 0.15)
+    prior = (norm / 2) ** 2 / d
     stretch = 1 + intercept**2
     if joint:
         h = 0.2  # w_H^2 / w_u^2; the largest distance of two rows follows from both
@@ -106,15 +106,17 @@ def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
     H, (i, j), s = np.zeros((n, n)), np.triu_indices(n), std / w_H
     H[i, j] = H[j, i] = sums[:-n] / w_H / np.where(i == j, 1, np.sqrt(2))
     trace, level, c = t / stretch, t - t / stretch, H[d, :d]  # both known: |v| = 1
-    keep = max(0, 1 - d * s**2 / 2 / (c @ c))
-    c = min(keep, np.sqrt(level * trace / (c @ c))) * c
+    keep = min(max(0, 1 - d * s**2 / 2 / (c @ c)), np.sqrt(level * trace / (c @ c)))
+    common, c = 0.15 * d * keep**2 * np.outer(c, c) / (c @ c), keep * c
     cut = np.outer(c, c) / level
     C = H[:d, :d] - cut
     D = C - np.trace(C) / d * np.eye(d)
     left = max(0, 1 - (d * (d + 1) / 2 - 1) * s**2 / (D**2).sum())
     values, vectors = np.linalg.eigh((trace - np.trace(cut)) / d * np.eye(d) + left * D)
     H = np.block([[vectors * values.clip(0) @ vectors.T + cut, c[:, None]], [c, level]])
-    P = prior * stretch * np.diag(np.append(np.ones(d), 1 / intercept**2))
+    P = np.diag(np.append(np.ones(d), 1 / intercept**2))
+    P[:d, :d] += common
+    P *= prior * stretch
     e = 0.25 * uneven * H + (std**2 / w_u**2 + left * std**2 * bent) * np.eye(n)
     mean = P @ H @ np.linalg.solve(H @ P @ H + e, sums[-n:] / w_u)
     return mean / np.sqrt(stretch) * np.append(np.ones(d), intercept)

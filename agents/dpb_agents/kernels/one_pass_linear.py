@@ -215,7 +215,7 @@ def shrunken_curvature(half, share, noise, intercept, out):
         out: Output ``(n, n)``.
 
     Returns:
-        The part of the noise's variance that the shrinkage of D left in it.
+        The parts of D's noise, in variance, and of c that the shrinkage left.
     """
     n = out.shape[0]
     d = n - 1
@@ -265,18 +265,30 @@ def shrunken_curvature(half, share, noise, intercept, out):
         out[d, j] = cross[j]
         out[j, d] = cross[j]
     out[d, d] = level
-    return left
+    return left, kept
 
 
 @jit
 def joint_posterior(
-    halves, responses, shares, noise, spread, curvature_noise, response_noise, mean, prior, b, out
+    halves,
+    responses,
+    shares,
+    noise,
+    spread,
+    curvature_noise,
+    response_noise,
+    mean,
+    prior,
+    common,
+    b,
+    out,
 ):
     """Posterior means of t given noisy sums of v v' and of the responses <v, t> + e times v.
 
     With H from `shrunken_curvature`, u = H t + e, t ~ N(mean, prior) and
     e ~ N(0, spread H + s^2 I), s^2 the noise of u and what is left of H's, times t:
-    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean).
+    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean). The prior's variance along
+    the slopes' mean, H's cross term, is larger by `common`, as far as that is known.
 
     Args:
         halves: Isometric halves, ``(B, n (n + 1) / 2)``.
@@ -288,14 +300,23 @@ def joint_posterior(
         response_noise: Variance per coordinate of u, > 0.
         mean: ``(n,)``.
         prior: ``(n, n)``.
+        common: See above.
         b: Value of the constant feature.
         out: Output ``(B, n)``.
     """
     B, n = out.shape
     h, offset, solution = np.empty((n, n)), np.empty(n), np.empty(n)
     for r in range(B):
-        left = shrunken_curvature(halves[r], shares[r], noise, b, h)
-        reached = _product(prior, h)
+        left, kept = shrunken_curvature(halves[r], shares[r], noise, b, h)
+        wider = prior.copy()
+        square = 0.0
+        for j in range(n - 1):
+            square += h[n - 1, j] * h[n - 1, j]
+        if square > 0.0:
+            for j in range(n - 1):
+                for k in range(n - 1):
+                    wider[j, k] += common * kept * kept * h[n - 1, j] * h[n - 1, k] / square
+        reached = _product(wider, h)
         covariance = _product(h, reached)
         for j in range(n):
             offset[j] = responses[r, j]

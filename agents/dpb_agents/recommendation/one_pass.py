@@ -37,7 +37,6 @@ class OnePass(Agent):
         intercept: Value of the constant feature in what is released, > 0.
         contrast: Share of the mean of the round's candidates that is subtracted from the
             features in what is released, in [0, 1].
-        start: Earliest first release, in rounds.
         first: Round of the first release, in units of the round at which the noise is as large
             as the prior's theta.
         ratio: Factor between two releases' rounds, > 1.
@@ -63,7 +62,6 @@ class OnePass(Agent):
         prior_mean: Any,
         intercept: float,
         contrast: float,
-        start: int,
         first: float,
         ratio: float,
         anytime: bool,
@@ -72,7 +70,6 @@ class OnePass(Agent):
         self.prior_mean = prior_mean
         self.intercept = validation.real("intercept", intercept, 0.0, open_low=True)
         self.contrast = validation.real("contrast", contrast, 0.0, 1.0)
-        self.start = validation.integer("start", start, 1)
         self.first = validation.real("first", first, 0.0, open_low=True)
         self.ratio = validation.real("ratio", ratio, 1.0, open_low=True)
         self.anytime = validation.flag("anytime", anytime)
@@ -153,14 +150,14 @@ class OnePass(Agent):
         horizon = 10**9 if self.anytime else self.problem.horizon
         if sigma == 0.0:
             # exact sums may be released often: nothing is spent
-            fine = Schedule.geometric(horizon, self.start, self.ratio**0.2, 0.0)
+            fine = Schedule.geometric(horizon, self.problem.dim, self.ratio**0.2, 0.0)
             return Schedule.unweighted(fine.ends)
         # a round tells a coordinate of theta so much, roughly
         rate = 1.0 / self.problem.dim
         if self.problem.partial_feedback:
             rate /= self.problem.n_candidates or 1
         noise = sigma / rate
-        first = max(self.start, self.first * noise / math.sqrt(self._variance))
+        first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
         return planned(
             Schedule.geometric(horizon, first, self.ratio, 1.0),
             horizon,
@@ -189,7 +186,6 @@ class OnePassLinear(OnePass):
         prior_mean: See `OnePass`.
         intercept: See `OnePass`.
         contrast: See `OnePass`.
-        start: See `OnePass`.
         first: See `OnePass`.
         ratio: See `OnePass`.
         anytime: See `OnePass`.
@@ -203,13 +199,12 @@ class OnePassLinear(OnePass):
         prior_mean: Any = None,
         intercept: float = 0.15,
         contrast: float = 0.25,
-        start: int = 20,
         first: float = 0.07,
         ratio: float = 1.1,
         anytime: bool = False,
         centring: float = 0.5,
     ) -> None:
-        super().__init__(norm, prior_mean, intercept, contrast, start, first, ratio, anytime)
+        super().__init__(norm, prior_mean, intercept, contrast, first, ratio, anytime)
         self.centring = validation.real("centring", centring, 0.0, 1.0)
 
     def _open(self, curator: Curator) -> None:

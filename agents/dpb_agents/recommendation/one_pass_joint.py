@@ -36,27 +36,29 @@ class OnePassLinearJoint(OnePass):
         prior_mean: See `OnePass`; its length is learnt.
         intercept: See `OnePass`.
         contrast: See `OnePass`.
-        start: See `OnePass`.
         first: See `OnePass`.
         ratio: See `OnePass`.
         anytime: See `OnePass`.
         curvature: w_H^2 / w_u^2, > 0.
+        common: Prior variance of theta along the mean feature besides, as a share of
+            ``(norm w / 2)^2``, >= 0: what candidates have in common is often what people like.
     """
 
     def __init__(
         self,
-        norm: float = 1.0,
+        norm: float = 1.5,
         prior_mean: Any = None,
         intercept: float = 0.35,
         contrast: float = 0.25,
-        start: int = 20,
         first: float = 0.07,
         ratio: float = 1.1,
         anytime: bool = False,
         curvature: float = 0.2,
+        common: float = 0.15,
     ) -> None:
-        super().__init__(norm, prior_mean, intercept, contrast, start, first, ratio, anytime)
+        super().__init__(norm, prior_mean, intercept, contrast, first, ratio, anytime)
         self.curvature = validation.real("curvature", curvature, 0.0, open_low=True)
+        self.common = validation.real("common", common, 0.0)
 
     def _open(self, curator: Curator) -> None:
         B, n = self.theta.shape
@@ -68,6 +70,7 @@ class OnePassLinearJoint(OnePass):
         known = self._mean * self._scale
         self._center = 0.5 * known
         self._prior = np.diag(self._variance * self._scale**2) + np.outer(known, known) / 12.0
+        self._common = self.common * d * self._variance * float(self._scale[0]) ** 2
         size = float(np.trace(self._prior[:d, :d]) + (self._center**2).sum())
         # the noise of H is isometric, so a coordinate of it times t has this mean square
         self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
@@ -126,6 +129,7 @@ class OnePassLinearJoint(OnePass):
             max((std / response) ** 2, 1e-6 * rounds),
             self._center,
             self._prior,
+            self._common,
             self.intercept,
             t,
         )

@@ -86,7 +86,7 @@ def chosen_records(problem, agent, seed, rounds):
 def test_without_budget_it_is_the_posterior_given_exact_sums():
     """theta from the sums of r z of every batch, which are all but exact."""
     problem = problem_of(130)
-    agent = begin(problem, [3], None, start=10, centring=0.0)
+    agent = begin(problem, [3], None, centring=0.0)
     phi, z, r = chosen_records(problem, agent, 3, 130)
     ends = agent.releaser.schedule.ends
     parts = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
