@@ -37,12 +37,10 @@ def play(joint, contexts, answer, noise, sigma):
     """
     T, _, d = contexts.shape
     n, contrast, (norm, intercept) = d + 1, 0.25, (1.5, 0.35) if joint else (1, 0.15)
-    prior = (norm / 2) ** 2 / d
-    stretch = 1 + intercept**2
+    prior, stretch = (norm / 2) ** 2 / d, 1 + intercept**2
     if joint:
         h = 0.2  # w_H^2 / w_u^2; the largest distance of two rows follows from both
-        w_u = 1 / np.sqrt(2 * h + 0.5 + 1 / (32 * h))
-        w_H = np.sqrt(h) * w_u
+        w_H, w_u = np.sqrt([h, 1]) / np.sqrt(2 * h + 0.5 + 1 / (32 * h))
         bent = (1 + 1 / n) / 2 * d * prior * stretch / w_H**2  # variance of the noise of H, times t
         row = np.sqrt(1 / w_u**2 + bent)
     ends, b, a = schedule(T, d, sigma * (row * np.sqrt(stretch) if joint else 1), 0.25, prior)

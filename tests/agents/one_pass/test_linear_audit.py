@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpb_gym import Budget
-from dpb_gym.agent import agent_spec
+from dpb_gym.agent import make_agent
 from dpb_gym.evaluation.audit import audit
 
 SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 3}
@@ -18,7 +18,7 @@ NAMES = ["one-pass-linear-joint", "one-pass-linear-user", "one-pass-linear-user-
 
 def underestimating(name):
     """The agent with a tenth of the noise variance that it charges."""
-    agent = agent_spec(name).load()()
+    agent = make_agent(name)
     begin = agent.begin
 
     def quieter(problem, streams, curator):
