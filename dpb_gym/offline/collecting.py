@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import make_problem
-from dpb_gym.errors import ParameterError
-from dpb_gym.offline.log import LoggedData
-from dpb_gym.offline.targets import check_distribution, frozen_probabilities
-from dpb_gym.problems.base import Array, Context, Problem
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.offline.checks import check_distribution
+from dpb_gym.offline.log import Log, LoggedData
+from dpb_gym.offline.prices import PriceLog
+from dpb_gym.offline.slates import SlateLog, SlateProbabilities
+from dpb_gym.offline.targets import frozen_choices
+from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
 from dpb_gym.streams import check_seed
 
 Behaviour = Agent | Callable[[Context], Array] | None
-# Sampling the logged candidate must share no numbers with the replicate's own streams.
+Columns = dict[str, Array]
+L = TypeVar("L", bound=Log)
+# Sampling what is logged must share no numbers with the replicate's own streams.
 _LOGGING_KEY = 0x10661D6
+PRICE_WINDOW = 0.1
+"""An agent's price is logged with a uniform price within this distance of it."""
 
 
 def collect(
@@ -29,33 +37,38 @@ def collect(
     skip: int = 0,
     exploration: float = 0.2,
     samples: int = 20,
+    minimum_propensity: float | None = None,
     **kwargs: Any,
-) -> list[LoggedData]:
-    """Logs `rounds` rounds of a recommendation problem, one log per seed.
+) -> list[Any]:
+    """Logs `rounds` rounds of a problem, one log per seed.
 
-    Every log knows the expected reward of every candidate, so that estimates can be compared
-    with the truth (`LoggedData.expected`).
+    Logs of recommendations know the expected reward of every candidate, so that estimates can be
+    compared with the truth (`LoggedData.expected`).
 
     Args:
-        problem: A recommendation problem with ``horizon >= skip + rounds``, or an
-            environment id, whose horizon is then set to that.
+        problem: A problem with ``horizon >= skip + rounds``, or an environment id, whose horizon
+            is then set to that.
         rounds: Rounds to log, at least 2.
         seeds: One per log; the seed fixes the hidden parameters of its replicate.
-        behaviour: The logging policy: None for uniform; a function from the `Context` to
-            probabilities ``(B, m)``; or an agent with one replicate per seed, which does not
-            learn while it logs.
+        behaviour: The logging policy: None for uniform candidates, sets of `capacity` items, or
+            prices; an agent with one replicate per seed, which does not learn while it logs; or
+            a function from the `Context` to probabilities ``(B, m)``, slates ``(B, K)`` or
+            prices ``(B,)``.
         skip: Rounds to pass over first.
-        exploration: An agent's choices are mixed with this share of uniform ones, in (0, 1],
-            so that every candidate can be logged.
-        samples: How often a random agent is asked for its choice; the candidate is then
-            drawn from the shares of its answers, so propensities are exact.
+        exploration: An agent's choices, and a function's slates and prices, are mixed with this
+            share of uniform ones, in (0, 1], so that everything can be logged. Prices vary within
+            `PRICE_WINDOW` beside.
+        samples: How often a random agent is asked for its choice; one of the answers is then
+            drawn, so propensities are exact.
+        minimum_propensity: Declared for a function's probabilities of candidates; see
+            `LoggedData`. Uniform and mixed choices have theirs.
         **kwargs: Parameters of the environment, if `problem` is an id.
 
     Returns:
-        The logs, in the order of the seeds.
+        Per seed a `LoggedData`, `SlateLog` or `PriceLog`, as the problem's kind is.
 
     Raises:
-        ParameterError: If an argument is out of range, or the problem offers no candidates.
+        ParameterError: If an argument is out of range, or the problem cannot be logged.
     """
     rounds = validation.integer("rounds", rounds, 2)
     skip = validation.integer("skip", skip, 0)
@@ -66,48 +79,44 @@ def collect(
     instance = made.instance(seeds)
     for _ in range(skip):
         instance.advance()
-    B, m, d = len(seeds), made.info.n_candidates, made.dim
-    assert m is not None
+    choices = _choices(behaviour, len(seeds), samples)
+    decide, make = _KINDS[made.kind]
     generators = [np.random.default_rng([seed, skip, _LOGGING_KEY]) for seed in seeds]
-    features = np.empty((B, rounds, m, d), np.float32)
-    actions = np.empty((B, rounds), np.int64)
-    propensities, rewards = np.empty((B, rounds)), np.empty((B, rounds))
-    expected = np.empty((B, rounds, m))
-    arms, users = np.full((B, rounds, m), -1, np.int64), np.full((B, rounds), -1, np.int64)
-    ask = _policy(behaviour, B, m, exploration, samples)
-    lanes = np.arange(B)
+    logged: dict[str, list[Array]] = {}
     for i in range(rounds):
         context = instance.context()
-        shares = ask(context)
-        action = np.array(
-            [_draw(shares[b], generators[b].random()) for b in range(B)], dtype=np.int64
-        )
-        features[:, i], actions[:, i] = context.features, action
-        propensities[:, i] = shares[lanes, action]
-        for k in range(m):
-            expected[:, i, k] = instance.respond(np.full(B, k)).expected
-        # The logged reward is read off a problem that answers every round.
-        rewards[:, i] = instance.respond(action).feedback.reward
-        if context.arms is not None:
-            arms[:, i] = context.arms
-        if context.users is not None:
-            users[:, i] = context.users
+        answers = None if choices is None else choices(context)
+        action, columns = decide(made, context, answers, exploration, generators)
+        outcome = instance.respond(action)
+        response = _response(made, instance, action, outcome)
+        for key, column in {**context._asdict(), **columns, **response}.items():
+            if key != "t" and column is not None:
+                logged.setdefault(key, []).append(np.array(column))
         if i < rounds - 1:
             instance.advance()
+    stacked = {key: np.stack(column, axis=1) for key, column in logged.items()}
+    least = minimum_propensity
+    if least is None and (behaviour is None or isinstance(behaviour, Agent)):
+        least = (1.0 if behaviour is None else exploration) / (made.info.n_candidates or 1)
     return [
-        LoggedData.from_arrays(
-            features[b],
-            actions[b],
-            propensities[b],
-            rewards[b],
-            made.info.reward_range,
-            arms=arms[b] if (arms[b] >= 0).all() else None,
-            users=users[b] if (users[b] >= 0).all() else None,
-            expected=expected[b],
-            name=name,
-        )
-        for b in range(B)
+        make(made, {key: column[b] for key, column in stacked.items()}, least, name)
+        for b in range(len(seeds))
     ]
+
+
+def collect_one(
+    wanted: type[L], problem: Problem | str, rounds: int, seed: int, options: Mapping[str, Any]
+) -> L:
+    """One log, of the kind that is wanted.
+
+    Raises:
+        ParameterError: If the problem is of another kind.
+    """
+    kind = make_problem(problem).kind if isinstance(problem, str) else problem.kind
+    if kind != wanted.kind:
+        raise ParameterError(f"a {wanted.__name__} is made of a {wanted.kind} problem, not {kind}")
+    (log,) = collect(problem, rounds, [seed], **options)
+    return log  # type: ignore[no-any-return]
 
 
 def monte_carlo_value(
@@ -122,8 +131,7 @@ def monte_carlo_value(
     """The true value of a frozen agent, by fresh rounds of a simulated problem.
 
     Args:
-        agent: A recommendation agent with one replicate per seed; it is copied, and does not
-            learn.
+        agent: An agent with one replicate per seed; it is copied, and does not learn.
         problem: See `collect`.
         rounds: Rounds to average over.
         seeds: The replicates' seeds, which fix the hidden parameters.
@@ -140,16 +148,11 @@ def monte_carlo_value(
     instance = made.instance(seeds)
     for _ in range(skip):
         instance.advance()
-    B, m = len(list(seeds)), made.info.n_candidates
-    assert m is not None
-    ask = frozen_probabilities(agent, B, m, samples)
-    values = np.empty((B, rounds))
-    expected = np.empty((B, m))
+    ask = frozen_choices(agent, len(seeds), samples)
+    values = np.empty((len(seeds), rounds))
     for i in range(rounds):
-        shares = ask(instance.context())
-        for k in range(m):
-            expected[:, k] = instance.respond(np.full(B, k)).expected
-        values[:, i] = (shares * expected).sum(axis=1)
+        given = ask(instance.context())
+        values[:, i] = np.mean([instance.respond(one).expected for one in given], axis=0)
         if i < rounds - 1:
             instance.advance()
     return values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(rounds)
@@ -162,8 +165,8 @@ def _problem(problem: Problem | str, rounds: int, kwargs: dict[str, Any]) -> Pro
         raise ParameterError(f"parameters {', '.join(kwargs)} need an environment id")
     else:
         made = problem
-    if made.kind != "recommendation":
-        raise ParameterError(f"logs are made of recommendation problems, not {made.kind}")
+    if made.kind not in _KINDS:
+        raise ParameterError(f"no logs are made of {made.kind} problems")
     if made.info.partial_feedback:
         raise ParameterError(
             "logs are made of problems that answer every round (protocol='matrix')"
@@ -173,19 +176,55 @@ def _problem(problem: Problem | str, rounds: int, kwargs: dict[str, Any]) -> Pro
     return made
 
 
-def _policy(
-    behaviour: Behaviour, B: int, m: int, exploration: float, samples: int
-) -> Callable[[Context], Array]:
+def _choices(
+    behaviour: Behaviour, B: int, samples: int
+) -> Callable[[Context], tuple[bool, Array]] | None:
+    """From contexts to whether an agent was asked, and its choices ``(S, B, ...)``; or what a
+    function returns ``(1, B, ...)``."""
     if behaviour is None:
-        uniform = np.full((B, m), 1.0 / m)
-        return lambda context: uniform
+        return None
     if isinstance(behaviour, Agent):
-        ask = frozen_probabilities(behaviour, B, m, samples)
-        return lambda context: (1.0 - exploration) * ask(context) + exploration / m
+        ask = frozen_choices(behaviour, B, samples)
+        return lambda context: (True, ask(context))
     if callable(behaviour):
         policy = behaviour
-        return lambda context: check_distribution("behaviour", policy(context), (B, m))
+        return lambda context: (False, np.asarray(policy(context))[None])
     raise ParameterError(f"behaviour must be None, a function or an agent, got {behaviour!r}")
+
+
+def _response(made: Problem, instance: Instance, action: Array, outcome: Outcome) -> Columns:
+    feedback = outcome.feedback
+    if made.kind == "assortment":
+        assert feedback.choice is not None
+        bought = feedback.choice[:, None] == np.arange(action.shape[1])
+        return {"rewards": np.where(bought, feedback.reward[:, None], 0.0)}
+    if made.kind == "pricing":
+        return {"rewards": feedback.reward}
+    m = made.info.n_candidates or 0
+    each = [instance.respond(np.full(len(action), k)).expected for k in range(m)]
+    return {"rewards": feedback.reward, "expected": np.stack(each, axis=1)}
+
+
+Answers = tuple[bool, Array] | None
+Generators = Sequence[np.random.Generator]
+
+
+def _candidates(
+    made: Problem, context: Context, answers: Answers, exploration: float, random: Generators
+) -> tuple[Array, Columns]:
+    B, m, _ = context.features.shape
+    if answers is None:
+        shares = np.full((B, m), 1.0 / m)
+    elif answers[0]:
+        given = answers[1]
+        if given.min() < 0 or given.max() >= m:
+            raise AgentError(f"the logging agent chose outside 0..{m - 1}")
+        asked = np.stack([(given == k).mean(axis=0) for k in range(m)], axis=1)
+        shares = (1.0 - exploration) * asked + exploration / m
+    else:
+        shares = check_distribution("behaviour", answers[1][0], (B, m))
+    action = np.array([_draw(row, one.random()) for row, one in zip(shares, random)], np.int64)
+    return action, {"actions": action, "behaviour": shares}
 
 
 def _draw(shares: Array, uniform: float) -> int:
@@ -195,4 +234,82 @@ def _draw(shares: Array, uniform: float) -> int:
     return min(found, int(np.flatnonzero(shares)[-1]))
 
 
-__all__ = ["Behaviour", "collect", "monte_carlo_value"]
+def _sets(
+    made: Problem, context: Context, answers: Answers, exploration: float, random: Generators
+) -> tuple[Array, Columns]:
+    B, m, _ = context.features.shape
+    K = made.info.capacity or 0
+    given = np.empty((0, B, K), np.int64) if answers is None else answers[1].astype(np.int64)
+    sizes = (np.diff(np.sort(given, axis=2), axis=2) > 0).all() and (given >= 0).all()
+    if given.shape[1:] != (B, K) or not sizes:
+        raise AgentError(f"the logging policy must show {K} different items in every round")
+    mixed = exploration if len(given) else 1.0
+    action = np.empty((B, K), np.int64)
+    for b, one in enumerate(random):
+        uniform, pick = one.random(), one.random()
+        own = one.permutation(m)[:K]
+        action[b] = own if uniform < mixed else given[int(pick * len(given)), b]
+    held = (given[:, :, :, None] == action[None, :, None, :]).any(axis=2)
+    zero = np.zeros((1, B, K), bool)
+    share = (held if len(given) else zero).mean(axis=0)
+    whole = (held.all(axis=2) if len(given) else zero[:, :, 0]).mean(axis=0)
+    columns = {
+        "actions": action,
+        "slate": mixed / math.comb(m, K) + (1.0 - mixed) * whole,
+        "marginals": mixed * K / m + (1.0 - mixed) * share,
+    }
+    return action, columns
+
+
+def _prices(
+    made: Problem, context: Context, answers: Answers, exploration: float, random: Generators
+) -> tuple[Array, Columns]:
+    B = len(context.features)
+    given = np.empty((0, B)) if answers is None else answers[1]
+    if given.shape[1:] != (B,) or (len(given) and not (given.min() >= 0 and given.max() <= 1)):
+        raise AgentError("the logging policy must name one price in [0, 1] per replicate")
+    low, high = np.maximum(given - PRICE_WINDOW, 0.0), np.minimum(given + PRICE_WINDOW, 1.0)
+    mixed = exploration if len(given) else 1.0
+    action = np.empty(B)
+    for b, one in enumerate(random):
+        uniform, pick, place = one.random(3)
+        ends = (0.0, 1.0)
+        if uniform >= mixed:
+            s = int(pick * len(given))
+            ends = (float(low[s, b]), float(high[s, b]))
+        action[b] = ends[0] + place * (ends[1] - ends[0])
+    inside = (low <= action) & (action <= high)
+    near = (inside / (high - low)).mean(axis=0) if len(given) else np.zeros(B)
+    return action, {"prices": action, "densities": mixed + (1.0 - mixed) * near}
+
+
+def _recommendations(made: Problem, c: Columns, least: float | None, name: str) -> LoggedData:
+    named = {k: c[k] for k in ("arms", "users") if k in c and (c[k] >= 0).all()}
+    return LoggedData.from_arrays(
+        c["features"], c["actions"], None, c["rewards"], made.info.reward_range,
+        behaviour=c["behaviour"], expected=c["expected"], name=name,
+        minimum_propensity=least, **named,
+    )  # fmt: skip
+
+
+def _slates(made: Problem, c: Columns, least: float | None, name: str) -> SlateLog:
+    return SlateLog.from_arrays(
+        c["features"], c["actions"], SlateProbabilities(c["slate"], c["marginals"]), c["rewards"],
+        made.info.reward_range, ordered=False, revenues=c.get("revenues"), name=name,
+    )  # fmt: skip
+
+
+def _offers(made: Problem, c: Columns, least: float | None, name: str) -> PriceLog:
+    return PriceLog.from_arrays(
+        c["features"], c["prices"], c["densities"], c["rewards"], made.info.reward_range,
+        price_range=(0.0, 1.0), name=name,
+    )  # fmt: skip
+
+
+_KINDS: dict[str, tuple[Callable[..., tuple[Array, Columns]], Callable[..., Log]]] = {
+    "recommendation": (_candidates, _recommendations),
+    "assortment": (_sets, _slates),
+    "pricing": (_prices, _offers),
+}
+
+__all__ = ["Behaviour", "collect", "collect_one", "monte_carlo_value"]

@@ -1,42 +1,113 @@
-"""Logged bandit data with known propensities."""
+"""Logged bandit data: what every log is, and logs of recommendations."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
-from dpb_gym.problems.base import Array, Problem, ProblemInfo
+from dpb_gym.agent import Agent
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.offline.checks import check_distribution, check_range, frozen, inside, integers
+from dpb_gym.offline.models import cross_fitted, estimated_propensities
+from dpb_gym.offline.targets import answers
+from dpb_gym.offline.weights import LIMITS, NEEDS_MODEL, WEIGHTING, Estimator, Weighted
+from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
 
-if TYPE_CHECKING:
-    from dpb_gym.offline.collecting import Behaviour
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Log(ABC):
+    """What every log has. The arrays are read-only.
+
+    Attributes:
+        features: float32, what the policy saw, n rounds first.
+        rewards: ``(n,)`` within `reward_range`. Private data of the logged users.
+        reward_range: Declared lowest and highest reward; never read off the data.
+        name: For titles and messages.
+    """
+
+    features: Array
+    rewards: Array
+    reward_range: tuple[float, float]
+    name: str = "log"
+
+    kind: ClassVar[str]
+    estimators: ClassVar[Mapping[str, Any]]
+    """Estimators by name: from `ingredients` to `Terms`."""
+    usual: ClassVar[tuple[str, ...]]
+    """Those that are computed if none is named."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names of further arguments that `ingredients` takes."""
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def select(self, rounds: Sequence[int] | slice | Array) -> Self:
+        """The log of some of the rounds, e.g. ``log.select(slice(0, 1000))``.
+
+        Raises:
+            ParameterError: If fewer than two rounds remain.
+        """
+        chosen: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                chosen[field.name] = frozen(value[rounds])
+            elif hasattr(value, "select"):
+                chosen[field.name] = value.select(rounds)
+        if len(chosen["rewards"]) < 2:
+            raise ParameterError("a log needs at least 2 rounds")
+        return replace(self, **chosen)
+
+    @abstractmethod
+    def target(self, policy: Any, samples: int) -> Any:
+        """What a policy would have done in every round, from an agent or from arrays."""
+
+    @abstractmethod
+    def ingredients(
+        self, target: Any, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
+        """What `estimators` need to estimate the target's value.
+
+        Args:
+            target: See `target`.
+            names: The estimators.
+            q: A model's predictions; a fitted one if it is None and needed.
+            model: How that is fitted: ``ridge``, ``folds``, ``seed``.
+            options: Some of `options`.
+        """
+
+    def context(self, i: int, t: int) -> Context:
+        """Round i as an agent of one replicate sees it at its round t."""
+        return Context(t, self.features[i : i + 1])
 
 
-@dataclass(frozen=True, eq=False)
-class LoggedData:
-    """n logged rounds: candidates, the one that was shown, how likely that was, its reward.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LoggedData(Log):
+    """n logged recommendations: candidates, the one shown, how likely that was, its reward.
 
-    Build it with `from_arrays`, `from_columns`, `read_csv` or `from_problem`, which validate;
-    the arrays are read-only.
+    Build it with `from_arrays`, `from_columns`, `read_csv` or `from_problem`, which validate.
 
     Attributes:
         features: float32 ``(n, m, d)``, the candidates' features.
         actions: int64 ``(n,)``, the candidate that was shown, in 0..m - 1.
         propensities: ``(n,)`` in (0, 1], the probability with which the logging policy
             chose just that candidate.
-        rewards: ``(n,)`` within `reward_range`. Private data of the logged users.
-        reward_range: Declared lowest and highest reward; never read off the data.
+        behaviour: ``(n, m)``, its probability of every candidate, or None.
+        estimated: Whether the propensities come from a model instead of the logging policy.
+        minimum_propensity: Declared lower bound on the propensities of everybody who could have
+            been logged, or None; public, never read off the data. Replay training needs it.
         arms: Pool indices of the candidates ``(n, m)``, or None.
         users: User ids ``(n,)``, or None.
         expected: Expected reward of every candidate ``(n, m)``, known for simulated logs
             and logs of complete ratings, else None.
-        name: For titles and messages.
 
     Example:
         >>> log = LoggedData.from_problem("DPB/Recommendation-v0", rounds=200, seed=7)
@@ -46,25 +117,31 @@ class LoggedData:
         0.2
     """
 
-    features: Array
     actions: Array
     propensities: Array
-    rewards: Array
-    reward_range: tuple[float, float]
+    behaviour: Array | None = None
+    estimated: bool = False
+    minimum_propensity: float | None = None
     arms: Array | None = None
     users: Array | None = None
     expected: Array | None = None
-    name: str = "log"
+
+    kind: ClassVar[str] = "recommendation"
+    estimators: ClassVar[Mapping[str, Estimator]] = WEIGHTING
+    usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "dm", "dr", "switch-dr")
+    options: ClassVar[tuple[str, ...]] = (*LIMITS, "groups")
 
     @classmethod
     def from_arrays(
         cls,
         features: ArrayLike,
         actions: ArrayLike,
-        propensities: ArrayLike,
+        propensities: ArrayLike | None,
         rewards: ArrayLike,
         reward_range: tuple[float, float],
         *,
+        behaviour: ArrayLike | None = None,
+        minimum_propensity: float | None = None,
         arms: ArrayLike | None = None,
         users: ArrayLike | None = None,
         expected: ArrayLike | None = None,
@@ -75,9 +152,13 @@ class LoggedData:
         Args:
             features: ``(n, m, d)``, finite; stored as float32, as contexts are.
             actions: Integers ``(n,)`` in 0..m - 1.
-            propensities: ``(n,)`` in (0, 1].
+            propensities: ``(n,)`` in (0, 1]. None: those of `behaviour`, or without it
+                estimates of a cross-fitted model (`estimated_propensities`), and the log and
+                whatever is computed from it say so.
             rewards: ``(n,)`` within `reward_range`.
             reward_range: Lowest and highest possible reward.
+            behaviour: Probabilities ``(n, m)`` of every candidate, optional.
+            minimum_propensity: In (0, 1], optional.
             arms: Integers ``(n, m)``, optional.
             users: Integers ``(n,)``, optional.
             expected: ``(n, m)`` within `reward_range`, optional.
@@ -87,42 +168,46 @@ class LoggedData:
             ParameterError: If an array has a wrong shape or a value out of range; the
                 message names the first bad round.
         """
-        low, high = _range(reward_range)
-        x = validation.array("features", features, (None, None, None))
+        low, high = check_range("reward_range", reward_range)
+        x = validation.array("features", features, (None, None, None)).astype(np.float32)
         n, m, d = x.shape
         if n < 2 or m < 2 or d < 1:
             raise ParameterError(
                 f"a log needs at least 2 rounds, 2 candidates and 1 feature, got shape {x.shape}"
             )
-        action = _integers("actions", actions, (n,))
-        _inside("actions", action, 0, m - 1)
-        p = validation.array("propensities", propensities, (n,))
-        _inside("propensities", p, 0.0, 1.0)
+        action = integers("actions", actions, (n,), 0, m - 1)
+        known = None if behaviour is None else check_distribution("behaviour", behaviour, (n, m))
+        estimated = propensities is None and known is None
+        if estimated:
+            known = estimated_propensities(x, action)
+        if propensities is None:
+            assert known is not None
+            propensities = known[np.arange(n), action]
+        p = inside("propensities", propensities, (n,), minimum_propensity or 0.0, 1.0)
         if (p == 0.0).any():
             raise ParameterError(
                 f"propensities must be positive, got 0 in round {int((p == 0.0).argmax())}: what "
                 "was logged cannot have been impossible"
             )
-        r = validation.array("rewards", rewards, (n,))
-        _inside("rewards", r, low, high)
-        values = None if expected is None else validation.array("expected", expected, (n, m))
-        if values is not None:
-            _inside("expected", values, low, high)
         return cls(
-            features=_frozen(x.astype(np.float32)),
-            actions=_frozen(action),
-            propensities=_frozen(p),
-            rewards=_frozen(r),
+            features=frozen(x),
+            actions=frozen(action),
+            propensities=frozen(p),
+            rewards=frozen(inside("rewards", rewards, (n,), low, high)),
             reward_range=(low, high),
-            arms=None if arms is None else _frozen(_integers("arms", arms, (n, m))),
-            users=None if users is None else _frozen(_integers("users", users, (n,))),
-            expected=None if values is None else _frozen(values),
+            behaviour=None if known is None else frozen(known),
+            estimated=estimated,
+            minimum_propensity=minimum_propensity,
+            arms=None if arms is None else frozen(integers("arms", arms, (n, m))),
+            users=None if users is None else frozen(integers("users", users, (n,))),
+            expected=None if expected is None
+            else frozen(inside("expected", expected, (n, m), low, high)),
             name=str(name),
-        )
+        )  # fmt: skip
 
     @classmethod
     def from_columns(
-        cls, frame: Any, reward_range: tuple[float, float], name: str = "log"
+        cls, frame: Any, reward_range: tuple[float, float], name: str = "log", **options: Any
     ) -> LoggedData:
         """Makes a log of a data frame or mapping of columns; see `read_csv` for their names.
 
@@ -131,6 +216,7 @@ class LoggedData:
                 a pyarrow table.
             reward_range: Lowest and highest possible reward.
             name: For titles and messages.
+            **options: ``minimum_propensity``.
 
         Raises:
             DataError: If a column is missing or left over.
@@ -138,29 +224,30 @@ class LoggedData:
         """
         from dpb_gym.offline.tables import from_columns
 
-        return from_columns(frame, reward_range, name)
+        return from_columns(frame, reward_range, name, **options)
 
     @classmethod
     def read_csv(
-        cls, path: str | os.PathLike[str], reward_range: tuple[float, float]
+        cls, path: str | os.PathLike[str], reward_range: tuple[float, float], **options: Any
     ) -> LoggedData:
         """Reads a log from a CSV file with a header, one line per round.
 
-        Columns, in any order: ``action``, ``propensity``, ``reward``, and ``x_K_J`` for
-        coordinate J of candidate K, both counted from 0; optional ``arm_K``, ``expected_K``
-        and ``user``. `write_csv` writes this format.
+        Columns, in any order: ``action``, ``reward``, and ``x_K_J`` for coordinate J of candidate
+        K, both counted from 0; ``propensity``, without which propensities are estimated; optional
+        ``arm_K``, ``expected_K``, ``behaviour_K`` and ``user``. `write_csv` writes this format.
 
         Args:
             path: The file.
             reward_range: Lowest and highest possible reward.
+            **options: ``minimum_propensity``.
 
         Raises:
-            DataError: If the file is missing or damaged; the message names the line, what
-                was expected and what was found.
+            DataError: If the file is missing or damaged; the message names the line where
+                there is one.
         """
         from dpb_gym.offline.tables import read_csv
 
-        return read_csv(path, reward_range)
+        return read_csv(path, reward_range, **options)
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes the log for `read_csv`, without loss. The file holds the raw rewards."""
@@ -170,35 +257,25 @@ class LoggedData:
 
     @classmethod
     def from_problem(
-        cls,
-        problem: Problem | str,
-        rounds: int,
-        seed: int = 0,
-        behaviour: Behaviour = None,
-        skip: int = 0,
-        **kwargs: Any,
+        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
     ) -> LoggedData:
-        """Runs a recommendation problem under a logging policy; see `collect`.
+        """Runs a recommendation problem under a logging policy.
 
         Args:
             problem: The problem, or an environment id.
             rounds: Rounds to log, at least 2.
             seed: Seed of the replicate: it fixes the hidden parameters, as everywhere.
-            behaviour: The logging policy, uniform by default.
-            skip: Rounds to pass over first, so that a policy trained on the first rounds of
-                the same replicate is evaluated on later ones.
-            **kwargs: Parameters of the environment.
+            **options: See `collect`: `behaviour` (the logging policy, uniform by default), `skip`
+                (rounds to pass over first, so that a policy trained on the first rounds of the
+                same replicate is evaluated on later ones), parameters of the environment.
         """
-        from dpb_gym.offline.collecting import collect
+        from dpb_gym.offline.collecting import collect_one
 
-        return collect(problem, rounds, [seed], behaviour, skip, **kwargs)[0]
-
-    def __len__(self) -> int:
-        return len(self.actions)
+        return collect_one(cls, problem, rounds, seed, options)
 
     def __repr__(self) -> str:
-        _, m, d = self.features.shape
-        return f"LoggedData({self.name!r}: {len(self):,} rounds, {m} candidates, {d} features)"
+        n, m, d = self.features.shape
+        return f"LoggedData({self.name!r}: {n:,} rounds, {m} candidates, {d} features)"
 
     @property
     def n_candidates(self) -> int:
@@ -210,61 +287,113 @@ class LoggedData:
         """Features of a candidate d."""
         return int(self.features.shape[2])
 
-    def select(self, rounds: Sequence[int] | slice | Array) -> LoggedData:
-        """The log of some of the rounds, e.g. ``log.select(slice(0, 1000))``.
+    def context(self, i: int, t: int) -> Context:
+        """Round i as an agent of one replicate sees it at its round t."""
+        parts = (None if part is None else part[i : i + 1] for part in (self.arms, self.users))
+        return Context(t, self.features[i : i + 1], None, *parts)
 
-        Raises:
-            ParameterError: If fewer than two rounds remain.
-        """
-        chosen: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            chosen[field.name] = _frozen(value[rounds]) if isinstance(value, np.ndarray) else value
-        if len(chosen["actions"]) < 2:
-            raise ParameterError("a log needs at least 2 rounds")
-        return LoggedData(**chosen)
-
-    def problem_info(self, partial_feedback: bool = False) -> ProblemInfo:
-        """What an agent that learns from this log may know before its first round."""
+    def problem_info(
+        self, partial_feedback: bool = False, rounds: int | None = None
+    ) -> ProblemInfo:
+        """What an agent that learns from this log, or `rounds` of it, may know before."""
         return ProblemInfo(
             kind="recommendation",
-            horizon=len(self),
+            horizon=rounds or len(self),
             dim=self.dim,
             reward_range=self.reward_range,
             n_candidates=self.n_candidates,
             partial_feedback=partial_feedback,
         )
 
+    def predicted(self, ridge: float = 1.0, folds: int = 2, seed: int = 0) -> Array:
+        """A model of the rewards: cross-fitted ridge regression on the shown candidate's features.
 
-def _range(value: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(v) for v in value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"reward_range must be (lowest, highest), got {value!r}") from None
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ParameterError(f"reward_range must be finite and increasing, got {value!r}")
-    return low, high
+        Reads raw rewards: **not private**.
 
+        Args:
+            ridge: Penalty on the squared norm of the coefficients, > 0.
+            folds: At least 2.
+            seed: Of the split.
 
-def _integers(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    found = validation.array(name, value, shape)
-    whole = found.astype(np.int64)
-    if (whole != found).any():
-        bad = found[whole != found][0]
-        raise ParameterError(f"{name} must be integers, got {bad}")
-    return whole
+        Returns:
+            Predicted reward of every candidate ``(n, m)``, within the declared range.
 
+        Raises:
+            ParameterError: If a parameter is out of range.
+        """
+        x = self.features.astype(np.float64)
+        shown = x[np.arange(len(self)), self.actions]
+        return np.clip(cross_fitted(shown, self.rewards, x, ridge, folds, seed), *self.reward_range)
 
-def _inside(name: str, value: Array, low: float, high: float) -> None:
-    outside = ((value < low) | (value > high)).reshape(len(value), -1).any(axis=1)
-    if outside.any():
-        bad = int(outside.argmax())
-        raise ParameterError(
-            f"{name} must lie in [{low:g}, {high:g}], got {value[bad]} in round {bad}"
+    def target(self, policy: Agent | ArrayLike, samples: int) -> Array:
+        """Probabilities of the candidates ``(n, m)``; see `dpb_gym.offline.probabilities`."""
+        if isinstance(policy, Agent):
+            return probabilities(policy, self, samples)
+        return check_distribution("target", policy, self.features.shape[:2])
+
+    def ingredients(
+        self, target: Array, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Weighted:  # fmt: skip
+        """See `Log.ingredients`; `q` is ``(n, m)``."""
+        n, shown = np.arange(len(self)), self.actions
+        if q is None and any(name in NEEDS_MODEL for name in names):
+            q = self.predicted(**model)
+        predicted = np.zeros_like(target) if q is None else validation.array("q", q, target.shape)
+        grouped = None
+        groups = options.get("groups")
+        if groups is not None and self.behaviour is not None:
+            own = np.broadcast_to(integers("groups", groups, np.shape(groups)), target.shape)
+            alike = own == own[n, shown][:, None]
+            grouped = (target * alike).sum(axis=1) / (self.behaviour * alike).sum(axis=1)
+        return Weighted(
+            weights=target[n, shown] / self.propensities,
+            rewards=self.rewards,
+            reward_range=self.reward_range,
+            model_value=(target * predicted).sum(axis=1),
+            model_shown=predicted[n, shown],
+            grouped=grouped,
+            limits=options,
         )
 
 
-def _frozen(value: Array) -> Array:
-    result = np.array(value, order="C")
-    result.flags.writeable = False
-    return result
+def probabilities(
+    agent: Agent,
+    log: LoggedData | Sequence[LoggedData],
+    samples: int = 200,
+    t: int | None = None,
+) -> Array:
+    """How likely a frozen agent is to choose each logged candidate.
+
+    The agent is copied and never told a reward, so it does not learn and spends no privacy;
+    the agent passed in is unchanged. A policy that always answers alike is asked once per
+    round and gets probabilities 0 and 1. One that draws random numbers (Thompson sampling) is
+    asked `samples` times and gets the shares of its answers. IPS, DM and DR are linear in
+    these probabilities, so they stay unbiased for any number of samples; fewer samples only
+    add variance, and a small bias to SNIPS and switch-DR.
+
+    Args:
+        agent: A trained recommendation agent of B replicates.
+        log: A log that all replicates are evaluated on (B = 1), or one log per replicate, all
+            of one shape.
+        samples: Choices per round of a random policy, at least 1.
+        t: The round number that the agent is told; the length of the log by default.
+
+    Returns:
+        ``(n, m)`` for one log, ``(B, n, m)`` for a sequence of logs; rows sum to one.
+
+    Raises:
+        ParameterError: If the logs differ in shape.
+        AgentError: If the agent does not have one replicate per log, or chooses outside the
+            candidates.
+    """
+    logs = [log] if isinstance(log, LoggedData) else list(log)
+    if not logs or any(other.features.shape != logs[0].features.shape for other in logs):
+        raise ParameterError("the logs must be at least one, and all of the same shape")
+    n, m, _ = logs[0].features.shape
+    result = np.empty((len(logs), n, m))
+    for i, answer in enumerate(answers(agent, logs, samples, t)):
+        if answer.min() < 0 or answer.max() >= m:
+            raise AgentError(f"{type(agent).__name__} chose outside 0..{m - 1}")
+        result[:, i] = np.stack([(answer == k).mean(axis=0) for k in range(m)], axis=-1)
+    return result[0] if isinstance(log, LoggedData) else result

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.estimators import importance_weights
+from dpb_gym.offline.checks import check_distribution
 from dpb_gym.offline.log import LoggedData
-from dpb_gym.offline.targets import check_distribution
 from dpb_gym.privacy import BatchSum, Curator, Guarantee
 
 UNITS = ("reward", "user-round")
@@ -66,7 +65,7 @@ def release_value(
 
     The policy must not depend on the log's rewards, unless it comes from a private agent: then
     the two guarantees add up. The same holds for `q`, for which cross-fitted predictions
-    (`ridge_rewards`) are **not** allowed.
+    (`LoggedData.predicted`) are **not** allowed.
 
     Args:
         log: The log.
@@ -88,7 +87,7 @@ def release_value(
     if q is not None and unit != "reward":
         raise ParameterError("a model q is supported for unit='reward' only")
     pi = check_distribution("policy", policy, (len(log), log.n_candidates))
-    weights = np.minimum(importance_weights(log, pi), clip)
+    weights = np.minimum(pi[np.arange(len(log)), log.actions] / log.propensities, clip)
     low, high = log.reward_range
     largest = clip if unit == "user-round" else float(weights.max())
     n = len(log)

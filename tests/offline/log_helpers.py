@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpb_gym.offline import LoggedData
+from dpb_gym.offline import LoggedData, SlateProbabilities
 
 
 def wave(i, k=0.0):
@@ -52,3 +52,44 @@ def by_hand(log, target, q, threshold):
     found = {name: total / n for name, total in sums.items()}
     found["snips"] = sums["ips"] / math.fsum(weights)
     return found, weights
+
+
+def weights_of(log, target):
+    """pi(a|x) / p of what was logged."""
+    return np.asarray(target)[np.arange(len(log)), log.actions] / log.propensities
+
+
+def small_slates(n=30, m=4, K=3):
+    """Logged rankings of positions that do not depend on each other, a target and a model Q."""
+
+    def rows(salt):
+        return np.array(
+            [[normalised([0.1 + wave(i, salt + 10 * k + a) for a in range(m)]) for k in range(K)]
+             for i in range(n)]
+        )  # fmt: skip
+
+    actions = np.array([[(i * 5 + 3 * k + i // 4) % m for k in range(K)] for i in range(n)])
+    conditional = rows(500)
+    logged = {
+        "features": [[[wave(i, 600 + a)] for a in range(m)] for i in range(n)],
+        "actions": actions,
+        "rewards": np.array([[round(wave(i, 700 + k), 3) for k in range(K)] for i in range(n)]),
+        "behaviour": SlateProbabilities.of_ranking(conditional, actions),
+        "conditional": conditional,
+    }
+    Q = np.array(
+        [[[wave(i, 800 + 10 * k + a) for a in range(m)] for k in range(K)] for i in range(n)]
+    )
+    return logged, SlateProbabilities.of_ranking(rows(900), actions), Q
+
+
+def small_prices(n=50):
+    """Logged prices, a target's, and a model's rewards at the target's prices."""
+    logged = {
+        "features": [[wave(i, 1), wave(i, 2)] for i in range(n)],
+        "prices": np.array([wave(i, 10) for i in range(n)]),
+        "densities": np.array([0.5 + wave(i, 11) for i in range(n)]),
+        "rewards": np.array([wave(i, 12) for i in range(n)]),
+    }
+    target = np.array([0.3 + 0.4 * wave(i, 13) for i in range(n)])
+    return logged, target, np.array([wave(i, 14) for i in range(n)])

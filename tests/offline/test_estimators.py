@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_helpers import by_hand, small_log
+from log_helpers import by_hand, small_log, weights_of
 
 from dpb_gym import offline
 from dpb_gym.errors import DataError, ParameterError
@@ -30,11 +30,8 @@ OPEN_BANDIT_PIPELINE = {
 
 def all_values(log, target, q, threshold=1.0):
     return {
-        "ips": offline.ips(log, target),
-        "snips": offline.snips(log, target),
-        "dm": offline.dm(log, target, q),
-        "dr": offline.dr(log, target, q),
-        "switch-dr": offline.switch_dr(log, target, q, threshold),
+        name: offline.estimate(name, log, target, q=q, threshold=threshold)
+        for name in ("ips", "snips", "dm", "dr", "switch-dr")
     }
 
 
@@ -58,10 +55,10 @@ def test_plain_sums(m, threshold):
     )
     for name, value in expected.items():
         assert found[name].value == pytest.approx(value, abs=1e-12)
-    np.testing.assert_allclose(offline.importance_weights(log, target), weights, rtol=1e-12)
+    np.testing.assert_allclose(weights_of(log, target), weights, rtol=1e-12)
     squares = math.fsum(w * w for w in weights)
     expected_size = math.fsum(weights) ** 2 / squares
-    assert offline.effective_sample_size(log, target) == pytest.approx(expected_size)
+    assert offline.effective_sample_size(weights_of(log, target)) == pytest.approx(expected_size)
     assert found.effective_sample_size == pytest.approx(expected_size)
 
 
@@ -82,9 +79,9 @@ def test_unbiased_by_enumeration_of_every_log():
             shown = [behaviour[i, actions[i]] for i in range(2)]
             log = LoggedData.from_arrays(np.zeros((2, 3, 1)), actions, shown, rewards, (0, 1))
             total += chance
-            if not offline.importance_weights(log, target).any():
+            if not weights_of(log, target).any():
                 with pytest.raises(DataError, match="never chooses"):
-                    offline.snips(log, target)
+                    offline.estimate("snips", log, target)
                 continue
             for name, value in all_values(log, target, q, 1.5).items():
                 expectation[name] += chance * value
@@ -114,31 +111,31 @@ def test_identities(seed, n, m, threshold):
     log = LoggedData.from_arrays(rng.normal(size=(n, m, 2)), actions, shown, rewards, (-2, 3))
     values = all_values(log, target, q, threshold)
     zero = np.zeros((n, m))
-    assert offline.dr(log, target, zero) == pytest.approx(values["ips"])
-    assert offline.switch_dr(log, target, q, math.inf) == values["dr"]
-    assert (
-        offline.switch_dr(log, target, q, offline.importance_weights(log, target).max())
-        == values["dr"]
-    )
-    assert offline.switch_dr(log, target, q, 0.0) == pytest.approx(values["dm"])
+    assert offline.estimate("dr", log, target, q=zero) == pytest.approx(values["ips"])
+    assert offline.estimate("switch-dr", log, target, q=q, threshold=math.inf) == values["dr"]
+    for tau, name in ((weights_of(log, target).max(), "dr"), (0.0, "dm")):
+        found = offline.estimate("switch-dr", log, target, q=q, threshold=float(tau))
+        assert found == pytest.approx(values[name])
     assert rewards.min() - 1e-12 <= values["snips"] <= rewards.max() + 1e-12
     # Rewards shifted by a constant shift SNIPS, and DR with a shifted model, by that constant.
     moved = LoggedData.from_arrays(log.features, actions, shown, rewards + 1.5, (-2, 3))
-    assert offline.snips(moved, target) == pytest.approx(values["snips"] + 1.5)
-    assert offline.dr(moved, target, q + 1.5) == pytest.approx(values["dr"] + 1.5)
+    assert offline.estimate("snips", moved, target) == pytest.approx(values["snips"] + 1.5)
+    assert offline.estimate("dr", moved, target, q=q + 1.5) == pytest.approx(values["dr"] + 1.5)
     # The logging policy itself has weight one everywhere.
-    assert offline.ips(log, behaviour) == pytest.approx(rewards.mean())
-    assert offline.effective_sample_size(log, behaviour) == pytest.approx(n)
+    assert offline.estimate("ips", log, behaviour) == pytest.approx(rewards.mean())
+    assert offline.effective_sample_size(weights_of(log, behaviour)) == pytest.approx(n)
     # IPS, DM, DR are linear in the policy.
     half = 0.5 * target + 0.5 * behaviour
-    for name, f in (("ips", offline.ips), ("dr", lambda a, b: offline.dr(a, b, q))):
-        assert f(log, half) == pytest.approx(0.5 * values[name] + 0.5 * f(log, behaviour))
+    for name in ("ips", "dr"):
+        mixed, other = (offline.estimate(name, log, pi, q=q) for pi in (half, behaviour))
+        assert mixed == pytest.approx(0.5 * values[name] + 0.5 * other)
 
 
 def test_automatic_threshold_is_the_best_of_its_candidates():
     log, target, q = small_log(n=200, m=4)
-    chosen = offline.automatic_threshold(log, target, q)
-    weights = offline.importance_weights(log, target)
+    found = offline.evaluate_offline(target, log, estimators="switch-dr", q=q, resamples=0)
+    chosen = found.settings["switch-dr"]
+    weights = weights_of(log, target)
 
     def score(tau):
         kept = np.where(weights <= tau, weights, 0.0)
@@ -149,7 +146,8 @@ def test_automatic_threshold_is_the_best_of_its_candidates():
     grid = np.quantile(weights, np.linspace(0, 1, 21), method="higher")
     assert chosen in grid
     assert score(chosen) == pytest.approx(min(score(tau) for tau in grid))
-    assert offline.switch_dr(log, target, q) == offline.switch_dr(log, target, q, chosen)
+    given = offline.estimate("switch-dr", log, target, q=q, threshold=chosen)
+    assert found["switch-dr"].value == given
 
 
 def test_one_huge_weight_is_switched_off():
@@ -163,8 +161,9 @@ def test_one_huge_weight_is_switched_off():
     target = np.tile([0.5, 0.5], (n, 1))
     q = np.full((n, 2), 0.5)
     # Dropping a weight of 5000 would bias by 5000 / 400 at worst: the bound keeps it.
-    assert offline.automatic_threshold(log, target, q) == pytest.approx(5000.0)
-    assert offline.switch_dr(log, target, q, 2.0) < 1 < offline.dr(log, target, q)
+    found = offline.evaluate_offline(target, log, estimators=("switch-dr", "dr"), q=q, resamples=0)
+    assert found.settings["switch-dr"] == pytest.approx(5000.0)
+    assert offline.estimate("switch-dr", log, target, q=q, threshold=2.0) < 1 < found["dr"].value
 
 
 @pytest.mark.parametrize(
@@ -183,4 +182,6 @@ def test_one_huge_weight_is_switched_off():
 def test_bad_arguments(kwargs, message):
     log, target, q = small_log()
     with pytest.raises(ParameterError, match=message):
-        offline.switch_dr(log, **{"policy": target, "q": q, "threshold": 1.0, **kwargs})
+        offline.estimate(
+            "switch-dr", log, kwargs.pop("policy", target), **{"q": q, "threshold": 1.0, **kwargs}
+        )

@@ -99,7 +99,7 @@ def test_frames():
     for bad, message in (
         ({**columns, "reward": ["a"] * 6}, "no numbers"),
         ({**columns, "reward": log.rewards[:3]}, "shape"),
-        ({k: v for k, v in columns.items() if k != "propensity"}, "expected a column 'propensity'"),
+        ({k: v for k, v in columns.items() if k != "action"}, "expected a column 'action'"),
         ({**columns, "weight": log.rewards}, "unknown column 'weight'"),
         ({k: v for k, v in columns.items() if k != "x_0_0"}, "2 x 1 feature columns"),
         ({k: v for k, v in columns.items() if k[0] != "x"}, "expected feature columns"),
@@ -118,9 +118,9 @@ HEADER = "action,propensity,reward,x_0_0,x_1_0\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER + "0,0.5,1,1,2\n1,0.5,one,1,2\n", "line 3: expected a number as reward.*'one'"),
-        (HEADER + "0,0.5,1,1,2\n1,0.5,1,1\n", "line 3: expected 5 fields, found 4"),
-        (HEADER + "0,0.5,1,1,2\n1,0.5,7,1,2\n", r"rewards must lie in \[0, 1\], got 7.0 in line 3"),
+        (HEADER + "0,0.5,1,1,2\n1,0.5,one,1,2\n", "Row #3.*'one'"),
+        (HEADER + "0,0.5,1,1,2\n1,0.5,1,1\n", "Row #3: Expected 5 columns, got 4"),
+        (HEADER + "0,0.5,1,1,2\n1,0.5,7,1,2\n", r"rewards must lie in \[0, 1\], got 7 in line 3"),
         (HEADER + "0,0.5,1,1,2\n1,0,1,1,2\n", "propensities must be positive, got 0 in line 3"),
         (HEADER + "0,0.5,1,1,2\n2,0.5,1,1,2\n", "actions must lie in .* in line 3"),
         (HEADER + "0,0.5,1,1,2\n", "at least 2 rounds, found 1"),
@@ -128,7 +128,7 @@ HEADER = "action,propensity,reward,x_0_0,x_1_0\n"
         (HEADER.replace("reward", "rewards"), "line 1: expected a column 'reward'"),
         (HEADER.replace("x_1_0", "x_0_0"), "occurs twice"),
         ("", "line 1: expected feature columns"),
-        ('"', "expected CSV"),
+        ('"', "expected feature columns"),
     ],
 )
 def test_bad_files(text, message, tmp_path):
@@ -190,7 +190,7 @@ def test_an_agent_can_be_the_logging_policy():
 @pytest.mark.parametrize(
     ("problem", "kwargs", "message"),
     [
-        ("DPB/Pricing-v0", {}, "recommendation"),
+        ("DPB/Pricing-v0", {}, "LoggedData is made of a recommendation problem, not pricing"),
         ("DPB/MovieLensReplay-v0", {"protocol": "replay"}, "matrix"),
         ("DPB/Recommendation-v0", {"rounds": 1}, "rounds"),
         ("DPB/Recommendation-v0", {"skip": -1}, "skip"),

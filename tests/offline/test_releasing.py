@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from log_helpers import small_log
+from log_helpers import small_log, weights_of
 
 from dpb_gym import offline
 from dpb_gym.errors import BudgetError, ParameterError
@@ -85,10 +85,12 @@ def test_no_round_moves_the_estimate_by_more_than_the_sensitivity(clip):
 
 def test_large_clip_is_ips_with_a_shift():
     log, target, q = small_log()
-    weights = offline.importance_weights(log, target)
+    weights = weights_of(log, target)
     value, _ = exact(log, target, clip=100.0)
-    assert value == pytest.approx(offline.ips(log, target) + 0.5 * (1 - weights.mean()))
-    assert exact(log, target, clip=100.0, q=q)[0] == pytest.approx(offline.dr(log, target, q))
+    assert value == pytest.approx(offline.estimate("ips", log, target) + 0.5 * (1 - weights.mean()))
+    assert exact(log, target, clip=100.0, q=q)[0] == pytest.approx(
+        offline.estimate("dr", log, target, q=q)
+    )
 
 
 def test_noise_has_the_stated_scale_and_is_calibrated():

@@ -87,9 +87,10 @@ def test_an_agent_of_many_replicates_needs_a_log_for_each(log):
 def test_few_samples_estimate_the_same_value(log):
     """IPS is linear in the policy: the mean over repetitions does not depend on samples."""
     agent = offline.train_offline("lin-ts", log, v=3.0)
-    exact = offline.ips(log, offline.probabilities(agent, log, samples=150))
+    exact = offline.estimate("ips", log, offline.probabilities(agent, log, samples=150))
     few = [
-        offline.ips(
+        offline.estimate(
+            "ips",
             log,
             offline.probabilities(offline.train_offline("lin-ts", log, v=3.0, seeds=[s]), log, 1),
         )
@@ -110,8 +111,8 @@ def test_learning_from_a_log_is_observing_it(log):
     np.testing.assert_array_equal(
         offline.probabilities(learner, log), offline.probabilities(again, log)
     )
-    assert learner.guarantee == again.guarantee
-    assert learner.guarantee.epsilon(1e-5) == pytest.approx(2.0, rel=1e-4)
+    assert learner.curator.guarantee == again.curator.guarantee
+    assert learner.curator.guarantee.epsilon(1e-5) == pytest.approx(2.0, rel=1e-4)
 
 
 class Recorder(SingleAgent):
@@ -133,6 +134,7 @@ def test_rejection_tells_agreeing_rounds_evenly():
         "DPB/Recommendation-v0",
         4000,
         behaviour=lambda c: np.array([[0.1, 0.9]]) if c.t % 2 else np.array([[0.5, 0.5]]),
+        minimum_propensity=0.1,
         n_candidates=2,
         dim=2,
     )

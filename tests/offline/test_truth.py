@@ -142,7 +142,7 @@ def test_the_same_seed_gives_the_same_intervals():
 
 
 def test_cross_fitted_model_is_the_ridge_solution_of_the_other_half(log):
-    q = offline.ridge_rewards(log, ridge=2.0, folds=2, seed=4)
+    q = log.predicted(ridge=2.0, folds=2, seed=4)
     part = np.random.default_rng(4).permutation(len(log)) % 2
     shown = log.features[np.arange(len(log)), log.actions].astype(float)
     for fold in (0, 1):
@@ -159,7 +159,7 @@ def test_cross_fitted_model_is_the_ridge_solution_of_the_other_half(log):
     other = LoggedData.from_arrays(
         log.features, log.actions, log.propensities, changed, log.reward_range
     )
-    again = offline.ridge_rewards(other, ridge=2.0, folds=2, seed=4)
+    again = other.predicted(ridge=2.0, folds=2, seed=4)
     np.testing.assert_array_equal(again[0], q[0])
     assert (again[part != part[0]] != q[part != part[0]]).all()
 
@@ -186,7 +186,7 @@ def test_bad_targets():
     log, target, _ = small_log()
     with pytest.raises(ParameterError, match="train_offline"):
         offline.evaluate_offline("lin-ucb", log)
-    with pytest.raises(ParameterError, match="LoggedData"):
+    with pytest.raises(ParameterError, match="log such as"):
         offline.evaluate_offline(target, target)
     with pytest.raises(AgentError, match="not begun"):
         offline.evaluate_offline(dpb_gym.make_agent("lin-ucb"), log)

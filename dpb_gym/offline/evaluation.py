@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +13,13 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.offline.estimators import (
-    ESTIMATORS,
-    TERMS,
-    check_estimators,
-    effective_sample_size,
-    ingredients,
-)
-from dpb_gym.offline.intervals import Estimate, with_intervals
-from dpb_gym.offline.log import LoggedData
-from dpb_gym.offline.rewards import ridge_rewards
-from dpb_gym.offline.targets import check_distribution, probabilities
+from dpb_gym.offline.log import Log, LoggedData
+from dpb_gym.offline.slates import SlateProbabilities, SlateWeights
+from dpb_gym.offline.terms import Estimate, with_intervals
+from dpb_gym.offline.weights import Weighted, check_estimators, effective_sample_size
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
-
-NEEDS_MODEL = ("dm", "dr", "switch-dr")
 
 
 @dataclass(frozen=True)
@@ -46,8 +37,9 @@ class OfflineEvaluation:
             policy or that its propensities are wrong.
         largest_weight: Largest weight.
         logged_mean: Mean logged reward, the value of the logging policy.
-        threshold: Threshold of switch-DR, None if it was not asked for.
+        settings: Thresholds and bandwidth that were used, by estimator or name.
         level: Confidence level of the intervals.
+        estimated: Whether the propensities are a model's.
         true_value: Value on the log's own contexts, if the log knows expected rewards.
         guarantee: The evaluated agent's own guarantee, None for a non-private one or an array.
     """
@@ -58,8 +50,9 @@ class OfflineEvaluation:
     mean_weight: float
     largest_weight: float
     logged_mean: float
-    threshold: float | None
-    level: float
+    settings: dict[str, float] = field(default_factory=dict)
+    level: float = 0.95
+    estimated: bool = False
     true_value: float | None = None
     guarantee: Guarantee | None = None
 
@@ -71,7 +64,7 @@ class OfflineEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as plain JSON values."""
-        plain = {k: getattr(self, k) for k in self.__dataclass_fields__}
+        plain = dict(vars(self))
         plain["estimates"] = [e.to_dict() for e in self.estimates]
         plain["guarantee"] = None if self.guarantee is None else self.guarantee.to_dict()
         return plain
@@ -79,13 +72,14 @@ class OfflineEvaluation:
     def table(self) -> str:
         """The estimates as text."""
         percent = f"{100 * self.level:g}%"
-        head = f"{'estimator':<10} {'value':>8} {'std err':>8}  {percent + ' normal':<18}"
+        wide = max(10, *(len(e.name) for e in self.estimates))
+        head = f"{'estimator':<{wide}} {'value':>8} {'std err':>8}  {percent + ' normal':<18}"
         lines = [head + f" {percent} bootstrap"]
         for e in self.estimates:
             spans = "".join(
                 f"{f'[{low:.4f}, {high:.4f}]':<19}" for low, high in (e.normal, e.percentile)
             )
-            lines.append(f"{e.name:<10} {e.value:8.4f} {e.std_error:8.4f}  {spans}".rstrip())
+            lines.append(f"{e.name:<{wide}} {e.value:8.4f} {e.std_error:8.4f}  {spans}".rstrip())
         lines.append(
             f"{self.rounds:,} rounds, worth {self.effective_sample_size:,.0f} under the policy; "
             f"weights: mean {self.mean_weight:.3f}, largest {self.largest_weight:.3g}"
@@ -93,6 +87,8 @@ class OfflineEvaluation:
         lines.append(f"logging policy {self.logged_mean:.4f}")
         if self.true_value is not None:
             lines[-1] += f"; true value on these contexts {self.true_value:.4f}"
+        if self.estimated:
+            lines.append("propensities estimated by a model: the estimates are as good as it is")
         if self.guarantee is not None:
             lines.append(f"trained with: {self.guarantee}")
         lines.append("estimates read raw rewards: not private")
@@ -116,18 +112,18 @@ class OfflineEvaluation:
 
 
 def evaluate_offline(
-    target: Agent | ArrayLike,
-    log: LoggedData,
+    target: Agent | SlateProbabilities | ArrayLike,
+    log: Log,
     *,
-    estimators: Sequence[str] | str = ESTIMATORS,
+    estimators: Sequence[str] | str | None = None,
     q: ArrayLike | None = None,
     ridge: float = 1.0,
     folds: int = 2,
-    threshold: float | None = None,
     samples: int = 200,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    **options: Any,
 ) -> OfflineEvaluation:
     """Estimates what a policy would have earned on a log of another policy.
 
@@ -135,25 +131,29 @@ def evaluate_offline(
     rewards. `dpb_gym.offline.release_value` releases one with a guarantee.
 
     Args:
-        target: A trained agent of one replicate (it is copied and stays as it is), or the
-            policy's probabilities ``(n, m)`` over the logged candidates. For agents of many
-            replicates see `dpb_gym.offline.probabilities`.
+        target: A trained agent of one replicate (it is copied and stays as it is), or what the
+            policy does in the logged rounds: probabilities ``(n, m)`` of the candidates of a
+            `LoggedData`, slates ``(n, K)`` or `SlateProbabilities` for a `SlateLog`, prices
+            ``(n,)`` for a `PriceLog`. For agents of many replicates see
+            `dpb_gym.offline.probabilities`.
         log: The log.
-        estimators: Among ``"ips"``, ``"snips"``, ``"dm"``, ``"dr"``, ``"switch-dr"`` and
-            ``"logged"`` (the mean logged reward, whatever the policy).
-        q: Predicted rewards ``(n, m)``; `ridge_rewards` by default.
+        estimators: Among ``log.estimators``; ``log.usual`` by default.
+        q: Predicted rewards, in the shape that ``log.predicted`` returns; that by default.
         ridge: Penalty of the default model.
         folds: Parts of its cross-fitting.
-        threshold: Of switch-DR; `automatic_threshold` by default.
         samples: How often a random agent is asked per round (see `probabilities`).
         level: Confidence level of the intervals, in (0, 1).
         resamples: Bootstrap resamples; 0 for none.
         seed: Of the bootstrap and the folds.
+        **options: ``threshold``, ``clip``, ``shrinkage`` of the estimators that change weights,
+            chosen by estimated squared error by default; ``groups`` of the candidates, integers
+            ``(m,)`` or ``(n, m)``, for marginalised estimates; ``kernel`` and ``bandwidth`` for
+            prices (see `dpb_gym.offline.prices`).
 
     Raises:
         ParameterError: If an argument is out of range or `target` is no distribution.
         AgentError: If the agent has more than one replicate.
-        DataError: If the policy never chooses what was logged (SNIPS only).
+        DataError: If the policy never chooses what was logged (self-normalised estimates only).
 
     Example:
         >>> import numpy as np
@@ -164,37 +164,45 @@ def evaluate_offline(
         >>> abs(found["snips"].value - found.true_value) < 4 * found["snips"].std_error
         True
     """
-    if not isinstance(log, LoggedData):
-        raise ParameterError(f"log must be a LoggedData, got {type(log).__name__}")
-    names = check_estimators(estimators)
+    if not isinstance(log, Log):
+        raise ParameterError(f"log must be a log such as LoggedData, got {type(log).__name__}")
+    names = check_estimators(log.usual if estimators is None else estimators, log.estimators)
     level = validation.real("level", level, 0.0, 1.0, open_low=True, open_high=True)
     resamples = validation.integer("resamples", resamples, 0)
     seed = validation.integer("seed", seed, 0)
-    guarantee = None
-    if isinstance(target, Agent):
-        policy = probabilities(target, log, samples)
-        guarantee = target.curator.guarantee
-    elif isinstance(target, str):
+    for name in options:
+        if name not in log.options:
+            raise unknown_name(f"option of a {type(log).__name__}", name, log.options)
+    if isinstance(target, str):
         raise ParameterError(
             f"{target!r} is not trained; train_offline({target!r}, log) returns an agent"
         )
-    else:
-        policy = check_distribution("target", target, (len(log), log.n_candidates))
-    model = q
-    if model is None and any(name in NEEDS_MODEL for name in names):
-        model = ridge_rewards(log, ridge, folds, seed)
-    switching = "switch-dr" in names
-    parts = ingredients(log, policy, model, threshold if switching else np.inf)
-    true_value = None if log.expected is None else float((policy * log.expected).sum(axis=1).mean())
-    return OfflineEvaluation(
-        estimates=with_intervals({k: TERMS[k](parts) for k in names}, level, resamples, seed),
-        rounds=len(log),
-        effective_sample_size=effective_sample_size(log, policy),
-        mean_weight=float(parts.weights.mean()),
-        largest_weight=float(parts.weights.max()),
-        logged_mean=float(log.rewards.mean()),
-        threshold=parts.threshold if switching else None,
-        level=level,
-        true_value=true_value,
-        guarantee=guarantee,
+    policy = log.target(target, samples)
+    model = {"ridge": ridge, "folds": folds, "seed": seed}
+    parts = log.ingredients(policy, names, q, model, options)
+    whole: Weighted = parts.whole if isinstance(parts, SlateWeights) else parts
+    estimates = with_intervals(
+        {name: log.estimators[name](parts) for name in names}, level, resamples, seed
     )
+    known = log.expected if isinstance(log, LoggedData) else None
+    return OfflineEvaluation(
+        estimates=estimates,
+        rounds=len(log),
+        effective_sample_size=effective_sample_size(whole.weights),
+        mean_weight=float(whole.weights.mean()),
+        largest_weight=float(whole.weights.max()),
+        logged_mean=float(whole.rewards.mean()),
+        settings=dict(whole.chosen),
+        level=level,
+        estimated=isinstance(log, LoggedData) and log.estimated,
+        true_value=None if known is None else float(np.mean((policy * known).sum(axis=1))),
+        guarantee=target.curator.guarantee if isinstance(target, Agent) else None,
+    )
+
+
+def estimate(
+    name: str, log: Log, target: Agent | SlateProbabilities | ArrayLike, **options: Any
+) -> float:
+    """One estimate without its interval; see `evaluate_offline`."""
+    found = evaluate_offline(target, log, estimators=name, resamples=0, **options)
+    return found[name].value

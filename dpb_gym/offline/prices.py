@@ -1,0 +1,244 @@
+"""Logs of prices, and kernels that compare prices that are never equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import ParameterError
+from dpb_gym.offline.checks import check_range, frozen, inside
+from dpb_gym.offline.log import Log
+from dpb_gym.offline.models import cross_fitted
+from dpb_gym.offline.targets import answers
+from dpb_gym.offline.terms import Terms
+from dpb_gym.offline.weights import (
+    LIMITS,
+    NEEDS_MODEL,
+    WEIGHTING,
+    Weighted,
+    effective_sample_size,
+)
+from dpb_gym.problems.base import Array, Problem
+
+
+def _normal_mass(u: Array) -> Array:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(u))
+
+
+KERNELS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "epanechnikov": (lambda u: 0.75 * (1 - u * u), lambda u: 0.5 + 0.75 * u - 0.25 * u**3),
+    "triangular": (lambda u: 1 - np.abs(u), lambda u: 0.5 + u - 0.5 * u * np.abs(u)),
+    "cosine": (
+        lambda u: np.pi / 4 * np.cos(np.pi / 2 * u),
+        lambda u: 0.5 + 0.5 * np.sin(np.pi / 2 * u),
+    ),
+    "gaussian": (lambda u: np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi), _normal_mass),
+}
+"""Densities and distribution functions; all but the last are zero outside [-1, 1]."""
+
+LEAST_ROUNDS = 10
+"""No bandwidth is chosen under which the log is worth fewer rounds."""
+
+
+def kernel_weights(
+    prices: Array,
+    densities: Array,
+    target: Array,
+    bandwidth: float,
+    kernel: str,
+    price_range: tuple[float, float],
+) -> Array:
+    """K((target - price) / h) / (h density), ``(n,)`` (Kallus & Zhou 2018).
+
+    Divided by the kernel's mass within the range of the prices, without which targets near an end
+    would lose weight to prices that nobody could be offered.
+
+    Args:
+        prices: Logged prices ``(n,)``.
+        densities: Their densities under the logging policy ``(n,)``.
+        target: The target policy's prices ``(n,)``.
+        bandwidth: h > 0.
+        kernel: One of `KERNELS`.
+        price_range: Lowest and highest price of the logging policy; may be infinite.
+    """
+    h = validation.real("bandwidth", bandwidth, 0.0, open_low=True)
+    density, mass = KERNELS[validation.choice("kernel", kernel, KERNELS)]
+    bounded = kernel != "gaussian"
+
+    def within(u: Array) -> Array:
+        return np.clip(u, -1.0, 1.0) if bounded else u
+
+    low, high = price_range
+    share = mass(within((high - target) / h)) - mass(within((low - target) / h))
+    weights: Array = density(within((target - prices) / h)) / (h * densities * share)
+    return weights
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PriceLog(Log):
+    """n logged prices: whom they were offered, how dense they were, what they earned.
+
+    Build it with `from_arrays` or `from_problem`. The estimators are those of recommendations with
+    kernel weights (`kernel_weights`).
+
+    Attributes:
+        features: float32 ``(n, d)``, the customers' features.
+        prices: ``(n,)``.
+        densities: ``(n,)``, positive: the logging policy's density at its price.
+        price_range: Lowest and highest price that it could offer; infinite if unbounded.
+    """
+
+    prices: Array
+    densities: Array
+    price_range: tuple[float, float]
+
+    kind: ClassVar[str] = "pricing"
+    estimators: ClassVar[Mapping[str, Callable[[Weighted], Terms]]] = {
+        name: of for name, of in WEIGHTING.items() if "mips" not in name
+    }
+    usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "dm", "dr", "sndr")
+    options: ClassVar[tuple[str, ...]] = (*LIMITS, "kernel", "bandwidth")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        features: ArrayLike,
+        prices: ArrayLike,
+        densities: ArrayLike,
+        rewards: ArrayLike,
+        reward_range: tuple[float, float],
+        *,
+        price_range: tuple[float, float] = (-np.inf, np.inf),
+        name: str = "log",
+    ) -> PriceLog:
+        """Validates arrays and makes a log of copies of them; see the attributes.
+
+        Raises:
+            ParameterError: If an array has a wrong shape or a value out of range; the
+                message names the first bad round.
+        """
+        low, high = check_range("reward_range", reward_range)
+        x = validation.array("features", features, (None, None))
+        n = len(x)
+        if n < 2:
+            raise ParameterError(f"a log needs at least 2 rounds, got {n}")
+        bottom, top = (float(end) for end in price_range)
+        if not bottom < top:
+            raise ParameterError(f"price_range must be increasing, got {price_range!r}")
+        p = inside("densities", densities, (n,), 0.0, np.inf)
+        if (p == 0.0).any():
+            raise ParameterError(
+                f"densities must be positive, got 0 in round {int((p == 0.0).argmax())}"
+            )
+        return cls(
+            features=frozen(x.astype(np.float32)),
+            prices=frozen(inside("prices", prices, (n,), bottom, top)),
+            densities=frozen(p),
+            rewards=frozen(inside("rewards", rewards, (n,), low, high)),
+            reward_range=(low, high),
+            price_range=(bottom, top),
+            name=str(name),
+        )
+
+    @classmethod
+    def from_problem(
+        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
+    ) -> PriceLog:
+        """Logs prices offered by a pricing problem; see `dpb_gym.offline.collect`."""
+        from dpb_gym.offline.collecting import collect_one
+
+        return collect_one(cls, problem, rounds, seed, options)
+
+    def __repr__(self) -> str:
+        n, d = self.features.shape
+        return f"PriceLog({self.name!r}: {n:,} rounds, {d} features)"
+
+    def target(self, policy: Agent | ArrayLike, samples: int) -> Array:
+        """The target's prices ``(n,)``; a random agent's are drawn once per round."""
+        if isinstance(policy, Agent):
+            policy = np.array([answer[0, 0] for answer in answers(policy, [self], 2)])
+        return inside("target", policy, (len(self),), *self.price_range)
+
+    def predicted(self, target: Array, ridge: float = 1.0, folds: int = 2, seed: int = 0) -> Array:
+        """A model of the rewards: cross-fitted ridge regression, quadratic in the price.
+
+        On x, p, p^2, p x, and the square of the price times x. Reads raw rewards: **not private**.
+
+        Args:
+            target: Prices ``(n,)``.
+            ridge: Penalty on the squared norm of the coefficients, > 0.
+            folds: At least 2.
+            seed: Of the split.
+
+        Returns:
+            Predictions at the logged and at the target's prices ``(n, 2)``, within the declared
+            range.
+        """
+        x = self.features.astype(np.float64)[:, None]
+        p = np.stack([self.prices, target], axis=1)[:, :, None]
+        columns = np.concatenate(
+            [p, p * p, np.broadcast_to(x, (*p.shape[:2], x.shape[2])), p * x, p * p * x], axis=2
+        )
+        found = cross_fitted(columns[:, 0], self.rewards, columns, ridge, folds, seed)
+        return np.clip(found, *self.reward_range)
+
+    def ingredients(
+        self, target: Array, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Weighted:  # fmt: skip
+        """See `Log.ingredients`; `q` is ``(n, 2)``: at the logged and at the target's prices."""
+        n = len(self)
+        predicted = np.zeros((n, 2))
+        if q is not None:
+            predicted = validation.array("q", q, (n, 2))
+        elif any(name in NEEDS_MODEL for name in names):
+            predicted = self.predicted(target, **model)
+        kernel = options.get("kernel") or "epanechnikov"
+        chosen: dict[str, float] = {}
+
+        def weights(h: float) -> Array:
+            log = (self.prices, self.densities, target)
+            return kernel_weights(*log, h, kernel, self.price_range)
+
+        h = options.get("bandwidth")
+        if h is None:
+            h = automatic_bandwidth(self.prices, self.rewards, weights)
+            chosen["bandwidth"] = h
+        return Weighted(
+            weights(h), self.rewards, self.reward_range, predicted[:, 1], predicted[:, 0],
+            limits=options, chosen=chosen,
+        )  # fmt: skip
+
+
+def automatic_bandwidth(prices: Array, rewards: Array, weights: Callable[[float], Array]) -> float:
+    """The largest bandwidth that is consistent with all smaller ones (Su, Srinath & Krishnamurthy
+    2020, SLOPE).
+
+    From 1/64 of the spread of the prices upwards in steps of sqrt 2: the last one whose interval,
+    two standard errors of the self-normalised estimate either way, meets those of all before it.
+
+    Args:
+        prices: Logged prices ``(n,)``.
+        rewards: ``(n,)``.
+        weights: Kernel weights by bandwidth.
+    """
+    spread = float(prices.max() - prices.min()) or 1.0
+    low, high, best = -np.inf, np.inf, spread
+    for h in spread * 2.0 ** np.arange(-6, 0.25, 0.5):
+        w = weights(float(h))
+        if effective_sample_size(w) < LEAST_ROUNDS:
+            continue
+        one = Terms.ratio(w * rewards, w)
+        value, error = one.value, 2.0 * one.std_error
+        if max(low, value - error) > min(high, value + error):
+            break
+        low, high, best = max(low, value - error), min(high, value + error), float(h)
+    return best

@@ -1,0 +1,353 @@
+"""Logs of slates: rankings, or sets, of K items per round, and the estimators for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.offline.checks import check_distribution, check_range, frozen, inside, integers
+from dpb_gym.offline.log import Log
+from dpb_gym.offline.models import cross_fitted
+from dpb_gym.offline.targets import answers
+from dpb_gym.offline.terms import Terms
+from dpb_gym.offline.weights import LIMITS, WEIGHTING, Weighted
+from dpb_gym.problems.base import Array, Context, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class SlateProbabilities:
+    """How likely a policy is to show what was logged: the whole slate, and its parts.
+
+    Attributes:
+        slate: ``(n,)``, probability of the slate that was logged; of its items in any order, if
+            slates are sets.
+        marginals: ``(n, K)``, that the item stands in its position, whatever the others are; for
+            sets, that it is shown. None if not known.
+        prefixes: ``(n, K)``, that the first k items are those that were logged, in their order.
+            None if not known, or for sets.
+        conditional: ``(n, K, m)``, of every item in position k, given the logged items before
+            it. None if not known; needed of targets by ``cascade-dr``.
+    """
+
+    slate: Array
+    marginals: Array | None = None
+    prefixes: Array | None = None
+    conditional: Array | None = None
+
+    @classmethod
+    def of_ranking(
+        cls, conditional: ArrayLike, slates: ArrayLike, marginals: ArrayLike | None = None
+    ) -> SlateProbabilities:
+        """Of a policy that fills the positions one by one.
+
+        Args:
+            conditional: ``(n, K, m)``: of every item in position k, given the logged items before.
+            slates: Logged items ``(n, K)``.
+            marginals: ``(n, K)``; None if the positions do not depend on each other, so that they
+                are the conditional ones.
+
+        Raises:
+            ParameterError: If the shapes disagree or a row of probabilities does not sum to one.
+        """
+        chosen = np.asarray(slates)
+        given = np.asarray(conditional, dtype=np.float64)
+        rows = check_distribution("conditional", given, (*chosen.shape, *given.shape[2:]))
+        shown = np.take_along_axis(rows, chosen[:, :, None], axis=2)[:, :, 0]
+        prefixes = np.cumprod(shown, axis=1)
+        own = shown if marginals is None else _probabilities("marginals", marginals, chosen.shape)
+        return cls(prefixes[:, -1], own, prefixes, rows)
+
+    @classmethod
+    def of_answers(cls, given: Array, log: SlateLog) -> SlateProbabilities:
+        """Of a policy that was asked S times in every round: the shares of its answers.
+
+        Args:
+            given: Slates ``(S, n, K)``.
+            log: The log.
+        """
+        slates = log.actions
+        if not log.ordered:
+            same = (np.sort(given, axis=2) == np.sort(slates, axis=1)).all(axis=2)
+            held = (given[:, :, :, None] == slates[:, None, :]).any(axis=2)
+            return cls(same.mean(axis=0), held.mean(axis=0))
+        agree = given == slates
+        so_far = np.cumprod(agree, axis=2).astype(bool)
+        before = np.concatenate([np.ones((*agree.shape[:2], 1), bool), so_far[:, :, :-1]], axis=2)
+        items = np.arange(log.n_items)
+        counts = ((given[..., None] == items) & before[..., None]).mean(axis=0)
+        reached = counts.sum(axis=2, keepdims=True)
+        # After items that the policy never shows its choice weighs nothing; anything will do.
+        conditional = np.where(reached > 0, counts / np.where(reached > 0, reached, 1.0),
+                               1.0 / log.n_items)  # fmt: skip
+        prefixes = so_far.mean(axis=0)
+        return cls(prefixes[:, -1], agree.mean(axis=0), prefixes, conditional)
+
+    def select(self, rounds: Any) -> SlateProbabilities:
+        """Of some of the rounds."""
+        kept: Any = {k: None if v is None else v[rounds] for k, v in vars(self).items()}
+        return SlateProbabilities(**kept)
+
+
+@dataclass(frozen=True, eq=False)
+class SlateWeights:
+    """What the estimators of slates are made of.
+
+    Attributes:
+        whole: Ingredients of the estimators that look at whole slates.
+        rewards: ``(n, K)``.
+        positions: Weights of items in their positions ``(n, K)``, or None.
+        prefixes: Weights of the first k items ``(n, K)``, or None.
+        model_shown: Q of the logged items ``(n, K)``.
+        model_value: Mean of Q over the target's item in position k, after the logged ones
+            before it ``(n, K)``.
+    """
+
+    whole: Weighted
+    rewards: Array
+    positions: Array | None
+    prefixes: Array | None
+    model_shown: Array
+    model_value: Array
+
+    @property
+    def chosen(self) -> dict[str, float]:
+        """See `Weighted.chosen`."""
+        return self.whole.chosen
+
+
+def _known(name: str, weights: Array | None) -> Array:
+    if weights is None:
+        raise ParameterError(
+            f"this estimator needs the {name} of the log and of the target policy; see "
+            "SlateProbabilities"
+        )
+    return weights
+
+
+def _weighted(part: str, normalised: bool) -> Callable[[SlateWeights], Terms]:
+    def terms(p: SlateWeights) -> Terms:
+        w = _known(part, p.positions if part == "marginals" else p.prefixes)
+        top = w * p.rewards
+        return Terms.ratio(top, w) if normalised else Terms.mean(top.sum(axis=1))
+
+    return terms
+
+
+def _cascade(p: SlateWeights) -> Terms:
+    w = _known("prefixes", p.prefixes)
+    before = np.concatenate([np.ones((len(w), 1)), w[:, :-1]], axis=1)
+    return Terms.mean((w * (p.rewards - p.model_shown) + before * p.model_value).sum(axis=1))
+
+
+_WHOLE = ("logged", "ips", "snips", "switch-ips", "clipped-ips", "shrunk-ips")
+SLATES: dict[str, Callable[[SlateWeights], Terms]] = {
+    **{name: (lambda p, of=WEIGHTING[name]: of(p.whole)) for name in _WHOLE},  # type: ignore[misc]
+    "independent-ips": _weighted("marginals", False),
+    "independent-snips": _weighted("marginals", True),
+    "interaction-ips": _weighted("prefixes", False),
+    "interaction-snips": _weighted("prefixes", True),
+    "cascade-dr": _cascade,
+}
+"""Per name, from the ingredients to the terms. With w_k the weight of position k, the estimate is
+the mean of sum_k w_k r_k; ``snips`` forms divide by the mean weight of each position.
+
+``ips``: w_k that of the whole slate, unbiased whatever the customers do. ``independent-ips``: that
+of the item in its position; unbiased if its reward depends on nothing else (Li et al. 2018).
+``interaction-ips``: that of the first k items; unbiased if a reward depends on the items above
+only (McInerney et al. 2020). ``cascade-dr``: under the same condition, with a model Q of the
+rewards from position k on: sum_k w_k (r_k - Q_k) + w_{k-1} E_pi[Q_k] (Kiyohara et al. 2022).
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SlateLog(Log):
+    """n logged slates of K items out of m, what each item earned, how likely they were.
+
+    Build it with `from_arrays` or `from_problem`.
+
+    Attributes:
+        features: float32 ``(n, m, d)``, the items' features.
+        actions: int64 ``(n, K)``, the items by position, in 0..m - 1.
+        rewards: ``(n, K)``, reward by position. `reward_range` is that of one position's.
+        behaviour: How likely the logging policy was to show them.
+        ordered: Whether positions mean anything; else slates are sets.
+        revenues: ``(n, m)`` that the agent sees beside the features, or None.
+    """
+
+    actions: Array
+    behaviour: SlateProbabilities
+    ordered: bool = True
+    revenues: Array | None = None
+
+    kind: ClassVar[str] = "assortment"
+    estimators: ClassVar[Mapping[str, Any]] = SLATES
+    usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "independent-ips")
+    options: ClassVar[tuple[str, ...]] = LIMITS
+
+    @classmethod
+    def from_arrays(
+        cls,
+        features: ArrayLike,
+        actions: ArrayLike,
+        behaviour: SlateProbabilities,
+        rewards: ArrayLike,
+        reward_range: tuple[float, float],
+        *,
+        ordered: bool = True,
+        revenues: ArrayLike | None = None,
+        name: str = "log",
+    ) -> SlateLog:
+        """Validates arrays and makes a log of copies of them; see the attributes.
+
+        Raises:
+            ParameterError: If an array has a wrong shape or a value out of range; the
+                message names the first bad round.
+        """
+        low, high = check_range("reward_range", reward_range)
+        x = validation.array("features", features, (None, None, None))
+        n, m, _ = x.shape
+        chosen = integers("actions", actions, (n, *np.shape(actions)[1:]), 0, m - 1)
+        if n < 2 or chosen.ndim != 2:
+            raise ParameterError(f"a log needs at least 2 rounds of slates, got {chosen.shape}")
+        if not ordered and (np.diff(np.sort(chosen, axis=1), axis=1) == 0).any():
+            raise ParameterError("a set shows no item twice")
+        known: dict[str, Any] = {}
+        for part in ("slate", "marginals", "prefixes"):
+            value, shape = getattr(behaviour, part), (n,) if part == "slate" else chosen.shape
+            if value is None and part != "slate":
+                continue
+            known[part] = frozen(_probabilities(f"behaviour.{part}", value, shape))
+            if not known[part].all():
+                raise ParameterError(
+                    f"behaviour.{part} must be positive: what was logged cannot have been "
+                    "impossible"
+                )
+        return cls(
+            features=frozen(x.astype(np.float32)),
+            actions=frozen(chosen),
+            rewards=frozen(inside("rewards", rewards, chosen.shape, low, high)),
+            reward_range=(low, high),
+            behaviour=SlateProbabilities(**known),
+            ordered=ordered,
+            revenues=None if revenues is None
+            else frozen(validation.array("revenues", revenues, (n, m)).astype(np.float32)),
+            name=str(name),
+        )  # fmt: skip
+
+    @classmethod
+    def from_problem(
+        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
+    ) -> SlateLog:
+        """Logs sets shown by an assortment problem; see `dpb_gym.offline.collect`."""
+        from dpb_gym.offline.collecting import collect_one
+
+        return collect_one(cls, problem, rounds, seed, options)
+
+    def __repr__(self) -> str:
+        n, K = self.actions.shape
+        return f"SlateLog({self.name!r}: {n:,} rounds, {K} of {self.n_items} items)"
+
+    @property
+    def n_items(self) -> int:
+        """Items to choose from, m."""
+        return int(self.features.shape[1])
+
+    def context(self, i: int, t: int) -> Context:
+        """Round i as an agent of one replicate sees it at its round t."""
+        revenues = None if self.revenues is None else self.revenues[i : i + 1]
+        return Context(t, self.features[i : i + 1], revenues)
+
+    def target(
+        self, policy: Agent | SlateProbabilities | ArrayLike, samples: int
+    ) -> SlateProbabilities:
+        """How likely the target is to show the logged slates.
+
+        Args:
+            policy: The probabilities; or the slates ``(n, K)`` that the target shows; or a
+                trained agent, asked `samples` times per round if it is random.
+            samples: See `policy`.
+        """
+        if isinstance(policy, SlateProbabilities):
+            return policy
+        if isinstance(policy, Agent):
+            given = np.stack([answer[:, 0] for answer in answers(policy, [self], samples)], axis=1)
+            if given.shape[1:] != self.actions.shape:
+                raise AgentError(
+                    f"{type(policy).__name__} shows slates of another size than the log's"
+                )
+            return SlateProbabilities.of_answers(given, self)
+        fixed = integers("target", policy, self.actions.shape, 0, self.n_items - 1)
+        return SlateProbabilities.of_answers(fixed[None], self)
+
+    def predicted(self, ridge: float = 1.0, folds: int = 2, seed: int = 0) -> Array:
+        """A model Q of the rewards from each position on, of every item there.
+
+        Per position a cross-fitted ridge regression on the item's features and on the mean of
+        those above it. Reads raw rewards: **not private**.
+
+        Args:
+            ridge: Penalty on the squared norm of the coefficients, > 0.
+            folds: At least 2.
+            seed: Of the split.
+
+        Returns:
+            ``(n, K, m)``.
+        """
+        n, K = self.actions.shape
+        x = self.features.astype(np.float64)
+        shown = np.take_along_axis(x, self.actions[:, :, None], axis=1)
+        to_go = np.cumsum(self.rewards[:, ::-1], axis=1)[:, ::-1]
+        found = np.empty((n, K, self.n_items))
+        for k in range(K):
+            above = shown[:, :k].mean(axis=1) if k else np.zeros((n, x.shape[2]))
+            tiled = np.broadcast_to(above[:, None], x.shape)
+            logged = np.concatenate([shown[:, k], above], axis=1)
+            new = np.concatenate([x, tiled], axis=2)
+            found[:, k] = cross_fitted(logged, to_go[:, k], new, ridge, folds, seed)
+        return found
+
+    def ingredients(
+        self,
+        target: SlateProbabilities,
+        names: Sequence[str],
+        q: ArrayLike | None,
+        model: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> SlateWeights:
+        """See `Log.ingredients`; `q` is Q ``(n, K, m)``, see `SLATES`."""
+        n, K = self.actions.shape
+        shape = (n, K, self.n_items)
+        zero = np.zeros((n, K))
+        shown, value = zero, zero
+        if "cascade-dr" in names:
+            predicted = self.predicted(**model) if q is None else validation.array("q", q, shape)
+            shown = np.take_along_axis(predicted, self.actions[:, :, None], axis=2)[:, :, 0]
+            rows = _known("conditional probabilities", target.conditional)
+            value = (check_distribution("target", rows, shape) * predicted).sum(axis=2)
+
+        def weights(part: str) -> Array | None:
+            own, theirs = getattr(target, part), getattr(self.behaviour, part)
+            if own is None or theirs is None:
+                return None
+            ratios: Array = _probabilities(f"target.{part}", own, theirs.shape) / theirs
+            return ratios
+
+        whole = weights("slate")
+        assert whole is not None
+        low, high = self.reward_range
+        return SlateWeights(
+            Weighted(whole, self.rewards.sum(axis=1), (K * low, K * high), zero[:, 0], zero[:, 0],
+                     limits=options),
+            self.rewards, weights("marginals"), weights("prefixes"), shown, value,
+        )  # fmt: skip
+
+
+def _probabilities(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    return inside(name, value, shape, 0.0, 1.0)

@@ -1,0 +1,111 @@
+"""Agents that learn from a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent, BatchedSingle, agent_spec, check_supported
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.offline.log import LoggedData
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.streams import AgentStreams
+
+_ACCEPTANCE_KEY = 0xACCE97
+
+
+def train_offline(
+    agent: str | Agent,
+    log: LoggedData,
+    budget: Budget | str | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    method: str = "all",
+    rounds: str = "shared",
+    **params: Any,
+) -> Agent:
+    """Lets an agent learn from a log, in the order of its rounds.
+
+    Rewards enter the agent's releasers only, whoever chose the candidates. What counts as public
+    in its guarantee (contexts, recommendations) is what is logged. The guarantee is that of
+    everything that is trained here together: replicates that learn from the same rounds compose,
+    and share the budget.
+
+    Args:
+        agent: A registered name, or an agent that has not begun.
+        log: The log.
+        budget: Privacy budget of all replicates together.
+        seeds: Seeds of the agent's own random numbers and noise, one per replicate.
+        method: ``"all"``: every logged choice and reward is handed over, which suits agents
+            that learn from any recommended candidate (the linear ones). ``"replay"``: the
+            agent chooses, and is told the reward only where its choice agrees with the log
+            (rejection; Li, Chu, Langford & Wang 2011), with acceptance inverse to the
+            propensity, so that it learns as it would online. About one round in m remains. The
+            scale of the acceptance is the log's declared `minimum_propensity`.
+        rounds: ``"shared"``: every replicate learns from the whole log, and the budget is divided
+            among them. ``"parts"``: every replicate learns from a part of its own, each with the
+            whole budget, since nobody is in two of them.
+        **params: Parameters of a registered agent.
+
+    Returns:
+        The trained agent.
+
+    Raises:
+        UnknownNameError: If the agent is not registered.
+        AgentError: If the agent does not play recommendation, needs a budget, or learns only
+            from its own choices (``"all"``).
+        ParameterError: If `method` or `rounds` is unknown, the log is too short for its parts, or
+            has no declared `minimum_propensity` (``"replay"``).
+    """
+    method = validation.choice("method", method, ("all", "replay"))
+    rounds = validation.choice("rounds", rounds, ("shared", "parts"))
+    B, n = len(seeds), len(log)
+    if rounds == "parts" and n < 2 * B:
+        raise ParameterError(f"{n} rounds cannot be divided into {B} parts of two")
+    rows = np.repeat(np.arange(n)[:, None], B, axis=1)
+    if rounds == "parts":
+        rows = np.arange(n - n % B).reshape(-1, B)
+    replay = method == "replay"
+    if replay and log.minimum_propensity is None:
+        raise ParameterError(
+            "replay accepts rounds by the smallest propensity that anybody could have been logged "
+            "with, which must be public: declare the log's minimum_propensity"
+        )
+    budget = Budget.parse(budget)
+    info = log.problem_info(partial_feedback=replay, rounds=len(rows))
+    if isinstance(agent, str):
+        spec = agent_spec(agent, **params)
+        if spec.uses_oracle:
+            raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
+        check_supported(spec, info, budget)
+        learner, streams = spec.make(), spec.streams(seeds, budget)
+    elif params:
+        raise ParameterError("parameters need the name of a registered agent")
+    else:
+        learner, streams = agent, AgentStreams(seeds, f"{type(agent).__qualname__}, {budget}")
+    if not replay and isinstance(learner, BatchedSingle):
+        raise AgentError(
+            "a SingleAgent learns from its own choices only: train it with method='replay'"
+        )
+    learner.set_up(info, streams, budget)
+    accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
+    accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)
+    for i, row in enumerate(rows):
+        context = Context(
+            i + 1,
+            log.features[row],
+            arms=None if log.arms is None else log.arms[row],
+            users=None if log.users is None else log.users[row],
+        )
+        action, reward = learner.act(context), log.rewards[row]
+        if replay:
+            seen = (action == log.actions[row]) & accepted[row]
+            feedback = Feedback(np.where(seen, reward, 0.0), observed=seen)
+            learner.observe(context, action, feedback)
+        else:
+            learner.observe(context, log.actions[row], Feedback(reward))
+    return learner

@@ -1,0 +1,84 @@
+"""Propensities that nobody logged: estimated, cross-fitted, and marked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from dpb_gym import offline
+from dpb_gym.offline import LoggedData
+
+N, M, D = 4000, 4, 3
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """A log by a conditional logit that prefers a slot, its probabilities, means and a target."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, M, D)).astype(np.float32)
+    utility = x.astype(float) @ np.array([0.8, -0.5, 0.0]) + np.array([0.7, 0.0, 0.0, -0.4])
+    p = np.exp(utility)
+    p /= p.sum(axis=1, keepdims=True)
+    actions = np.array([rng.choice(M, p=row) for row in p])
+    mean = 1 / (1 + np.exp(-x.astype(float) @ np.array([1.0, 0.5, -1.0])))
+    rewards = (rng.random(N) < mean[np.arange(N), actions]).astype(float)
+    target = np.eye(M)[mean.argmax(axis=1)]
+    return x, actions, rewards, p, mean, target
+
+
+def test_they_are_close_to_those_that_logged(truth):
+    x, actions, rewards, p, _, _ = truth
+    log = LoggedData.from_arrays(x, actions, None, rewards, (0, 1))
+    assert log.estimated
+    assert np.abs(log.behaviour - p).max() < 0.08
+    np.testing.assert_array_equal(log.propensities, log.behaviour[np.arange(N), actions])
+    np.testing.assert_allclose(log.behaviour.sum(axis=1), 1.0)
+
+
+def test_the_fit_is_the_penalised_maximum(truth):
+    x, actions = truth[0][:300], truth[1][:300]
+    found = offline.estimated_propensities(x, actions, penalty=2.0, folds=3, seed=5)
+    part = np.random.default_rng(5).permutation(300) % 3
+    design = np.concatenate([x.astype(float), np.tile(np.eye(M), (300, 1, 1))], axis=2)
+
+    def loss(b, rows):
+        utility = design[rows] @ b
+        chosen = utility[np.arange(rows.sum()), actions[rows]]
+        return np.log(np.exp(utility).sum(axis=1)).sum() - chosen.sum() + b @ b
+
+    for fold in range(3):
+        rows = part != fold
+        best = optimize.minimize(loss, np.zeros(D + M), rows, tol=1e-12).x
+        utility = design[~rows] @ best
+        expected = np.exp(utility) / np.exp(utility).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(found[~rows], expected, atol=1e-5)
+
+
+def test_a_round_does_not_enter_its_own_propensity(truth):
+    x, actions = truth[0][:200], truth[1][:200].copy()
+    before = offline.estimated_propensities(x, actions)
+    actions[7] = (actions[7] + 1) % M
+    after = offline.estimated_propensities(x, actions)
+    np.testing.assert_array_equal(before[7], after[7])
+    assert (before != after).any()
+
+
+def test_estimates_with_them_are_right_and_say_so(truth, tmp_path):
+    x, actions, rewards, p, mean, target = truth
+    unknown = LoggedData.from_arrays(x, actions, None, rewards, (0, 1))
+    known = LoggedData.from_arrays(x, actions, p[np.arange(N), actions], rewards, (0, 1))
+    true = float((target * mean).sum(axis=1).mean())
+    found = offline.evaluate_offline(target, unknown, resamples=0)
+    for name in ("ips", "snips", "dr"):
+        assert abs(found[name].value - true) < 4 * found[name].std_error + 0.01, name
+    assert found.estimated and "propensities estimated" in found.table()
+    other = offline.evaluate_offline(target, known, resamples=0)
+    assert not other.estimated and "estimated" not in other.table()
+    # a wrong guess is worse: all candidates alike
+    uniform = LoggedData.from_arrays(x, actions, np.full(N, 1 / M), rewards, (0, 1))
+    assert abs(offline.estimate("ips", uniform, target) - true) > 0.05
+    # and a file keeps the mark
+    short = unknown.select(slice(0, 50))
+    short.write_csv(tmp_path / "log.csv")
+    assert LoggedData.read_csv(tmp_path / "log.csv", (0, 1)).estimated
