@@ -58,6 +58,7 @@ class Agent(ABC):
         budget: Budget | None = None,
         *,
         noise: str | NoiseSource = "seeded",
+        shared: bool = False,
     ) -> None:
         """Makes the curator, begins, and has the curator calibrate and charge every plan.
 
@@ -67,6 +68,7 @@ class Agent(ABC):
             budget: What may be spent; None: exact releases.
             noise: ``"seeded"``, a simulation whose noise the seed reveals, or ``"system"``; or a
                 source of the caller's.
+            shared: Whether all replicates will see the same records, and share the budget.
 
         Raises:
             BudgetError: If the agent makes no releaser although there is a budget.
@@ -86,6 +88,7 @@ class Agent(ABC):
             noise=NoiseSource(streams.noise) if noise == "seeded" else noise,
             replicates=streams.replicates,
             horizon=problem.horizon,
+            copies=streams.replicates if shared else 1,
         )
         self.begin(problem, streams, self.curator)
         self.curator.seal()

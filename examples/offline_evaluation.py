@@ -6,7 +6,8 @@ each would earn, by inverse propensities and doubly robust, without showing anyb
 log is simulated, so the truth is known and drawn beside the estimates.
 
 The agents' guarantees cover what they learned. The estimates read raw rewards and are not private;
-the last one is published with a guarantee of its own.
+the last one is published with a guarantee of its own, and noise from the operating system (extra
+[secure]).
 
     python examples/offline_evaluation.py
 """
@@ -18,7 +19,6 @@ from pathlib import Path
 
 import dpb_gym
 from dpb_gym.offline import LoggedData, probabilities, release_value, train_offline
-from dpb_gym.privacy import NoiseSource
 
 ENVIRONMENT = "DPB/Recommendation-v0"
 CANDIDATES = [
@@ -78,9 +78,7 @@ def main() -> None:
             policy = probabilities(agent, second)
 
     # The log is uniform over five candidates, so no weight exceeds 5.
-    released = release_value(
-        second, policy, dpb_gym.Budget.approx(0.5, 1e-5), NoiseSource.from_seed(1), clip=5.0
-    )
+    released = release_value(second, policy, "eps=0.5,delta=1e-5", clip=5.0)
     print(
         f"\npublished for one-pass-linear, eps=1: {released.value:.4f} +- {released.std_error:.4f}"
     )

@@ -12,7 +12,7 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.offline.checks import check_distribution
 from dpb_gym.offline.log import LoggedData
-from dpb_gym.privacy import BatchSum, Curator, Guarantee
+from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee
 
 UNITS = ("reward", "user-round")
 
@@ -42,10 +42,11 @@ class PrivateValue:
 def release_value(
     log: LoggedData,
     policy: ArrayLike,
-    curator: Curator,
+    budget: Curator | Budget | str,
     *,
     clip: float = 10.0,
     q: ArrayLike | None = None,
+    unit: str = "reward",
     share: float | None = None,
 ) -> PrivateValue:
     """Releases an off-policy estimate by the Gaussian mechanism.
@@ -70,10 +71,12 @@ def release_value(
     Args:
         log: The log.
         policy: Probabilities of the target policy ``(n, m)``.
-        curator: Whose budget it uses, of one replicate; it protects ("central", "reward") or
-            ("central", "user-round").
+        budget: What the release may spend, with noise from the operating system; or a `Curator`
+            of one replicate that protects ("central", "reward") or ("central", "user-round").
+            Its noise must be secret: whoever knows the seed of a seeded source subtracts it.
         clip: Largest weight, > 0.
         q: Predicted rewards ``(n, m)`` of a public model, where the unit is the reward.
+        unit: ``"reward"`` or ``"user-round"``; that of the curator, if one is given.
         share: Part of the curator's budget.
 
     Raises:
@@ -81,6 +84,12 @@ def release_value(
         ParameterError: If an argument is out of range.
     """
     clip = validation.real("clip", clip, 0.0, open_low=True)
+    if isinstance(budget, Curator):
+        curator = budget
+    else:
+        curator = Curator(
+            budget, ("central", validation.choice("unit", unit, UNITS)), noise="system"
+        )
     unit = validation.choice("the curator's unit", curator.unit, UNITS)
     if curator.replicates != 1:
         raise ParameterError(f"the curator must have one replicate, got {curator.replicates}")

@@ -26,6 +26,7 @@ def train_offline(
     seeds: Sequence[int] = (0,),
     method: str = "all",
     rounds: str = "shared",
+    noise: str = "seeded",
     **params: Any,
 ) -> Agent:
     """Lets an agent learn from a log, in the order of its rounds.
@@ -49,6 +50,8 @@ def train_offline(
         rounds: ``"shared"``: every replicate learns from the whole log, and the budget is divided
             among them. ``"parts"``: every replicate learns from a part of its own, each with the
             whole budget, since nobody is in two of them.
+        noise: ``"seeded"``, a simulation whose noise `seeds` reveal; ``"system"``, from the
+            operating system, for logs of real people.
         **params: Parameters of a registered agent.
 
     Returns:
@@ -91,7 +94,7 @@ def train_offline(
         raise AgentError(
             "a SingleAgent learns from its own choices only: train it with method='replay'"
         )
-    learner.set_up(info, streams, budget)
+    learner.set_up(info, streams, budget, noise=noise, shared=rounds == "shared")
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
     accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)
     for i, row in enumerate(rows):

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpb_gym.agent import Agent
 from dpb_gym.evaluation.filesystem import make_folder, write_json
-from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.leaderboard import collect
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import board
@@ -152,34 +152,21 @@ def _block(
 
 
 def _curves(blocks: Sequence[dict[str, Any]], figure: Figure) -> list[Curve]:
-    rows: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for block in blocks:
-        rows.setdefault(Cell.read(block["cell"]).row, []).append(block)
-    series, recorded = [], {}
-    for key, parts in rows.items():
-        cells = [Cell.read(part["cell"]) for part in parts]
-        numbers = [i for cell in cells for i in cell.replicates]
-        order = np.argsort(numbers)
-        series.append(
-            Series(
-                *key,
-                cells[0],
-                np.array(numbers)[order],
-                np.array(cells[0].checkpoints),
-                np.concatenate([part["regret"] for part in parts])[order],
-                np.concatenate([part["reward"] for part in parts])[order],
-                parts[0]["guarantee"],
-                None,
-            )
+    results = [
+        CellResult(
+            Cell.read(one["cell"]),
+            np.array(one["regret"]),
+            np.array(one["reward"]),
+            one["guarantee"],
         )
-        recorded[key] = {
-            name: dict(zip(numbers, [v for part in parts for v in part["recorded"][name]]))
-            for name in parts[0]["recorded"]
-        }
-    return [
-        replace(c, recorded=recorded[c.series.task, c.series.agent, c.series.budget])
-        for c in figure.place(series)
+        for one in blocks
     ]
+    recorded: dict[tuple[str, str, str], dict[str, dict[int, float]]] = {}
+    for block, result in zip(blocks, results):
+        own = recorded.setdefault(result.cell.row, {})
+        for name, values in block["recorded"].items():
+            own.setdefault(name, {}).update(zip(result.cell.replicates, values))
+    return [replace(c, recorded=recorded[c.series.place]) for c in figure.place(collect(results))]
 
 
 def measure_ope(
@@ -194,14 +181,14 @@ def measure_ope(
         ``dr-error``, the same in standard errors (``ips-z``, ``snips-z``, ``dr-z``), and
         ``ess`` (effective sample size over rounds).
     """
+    from dpb_gym import offline
     from dpb_gym.envs.catalogue import make_problem
-    from dpb_gym.offline import collect, evaluate_offline, probabilities
 
     task, seeds = job.task, job.cells[0].seeds
     rounds = int(options["rounds"])
     kwargs = {**task.env_kwargs, "horizon": task.horizon + rounds}
-    logs = collect(make_problem(task.env, **kwargs), rounds, seeds, skip=task.horizon)
-    policies = probabilities(agent, logs, samples=int(options["samples"]))
+    logs = offline.collect(make_problem(task.env, **kwargs), rounds, seeds, skip=task.horizon)
+    policies = offline.probabilities(agent, logs, samples=int(options["samples"]))
     found: dict[str, list[float]] = {}
 
     def record(name: str, value: float) -> None:
@@ -214,7 +201,9 @@ def measure_ope(
         record("oracle-value", log.expected.max(axis=1).mean())
         record("random-value", log.expected.mean())
         record("naive-error", abs(result.reward[b, -1] / task.horizon - value))
-        estimates = evaluate_offline(policy, log, estimators=("ips", "snips", "dr"), resamples=0)
+        estimates = offline.evaluate_offline(
+            policy, log, estimators=("ips", "snips", "dr"), resamples=0
+        )
         for name in ("ips", "snips", "dr"):
             error = abs(estimates[name].value - value)
             record(f"{name}-error", error)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
-from dpb_gym.privacy.checks import FloatArray, probability
+from dpb_gym.privacy.checks import FloatArray, count, probability
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
@@ -45,6 +45,9 @@ class Curator:
         replicates: B, needed with ``"system"`` and without a budget.
         horizon: Largest number of records per replicate, None if it is not known.
         relation: See `Guarantee`.
+        copies: How many replicates see the same records, as in training from one log: everything
+            is charged that many times, and the budget is that of all of them. Replicates are
+            separate data sets by default.
 
     Attributes:
         budget: What may be spent, or None.
@@ -74,8 +77,10 @@ class Curator:
         replicates: int | None = None,
         horizon: int | None = None,
         relation: str = "replace-one",
+        copies: int = 1,
     ) -> None:
         self.budget = Budget.parse(budget)
+        self.copies = count("copies", copies)
         self.ledger = Ledger(self.budget, *protects, relation)
         self.horizon = horizon
         if isinstance(noise, str):
@@ -114,7 +119,7 @@ class Curator:
     @property
     def most_rho(self) -> float:
         """The rho that Gaussian releases could spend if they had the whole budget."""
-        return math.inf if self.budget is None else equivalent_rho(self.budget)
+        return math.inf if self.budget is None else equivalent_rho(self.budget) / self.copies
 
     # ------------------------------------------------------------------ releasers
 
@@ -194,7 +199,8 @@ class Curator:
         shares = self._resolved()
         rho = self._whole(self.budget, shares)
         for releaser, share in zip(self.releasers, shares):
-            self.ledger.charge(releaser.cost(rho * share), what=releaser.what)
+            for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
+                self.ledger.charge(event, what=releaser.what)
         for releaser, share in zip(self.releasers, shares):
             releaser.open(rho * share, self.noise.spawn())
             releaser.opened = True
@@ -212,13 +218,14 @@ class Curator:
 
     def _whole(self, budget: Budget, shares: Sequence[float]) -> float:
         """The rho, nominal for mechanisms that are no zCDP, of which every plan gets its share."""
+        rho = equivalent_rho(budget) / self.copies
         if self.ledger.budget is None or budget.rho is not None:
-            return equivalent_rho(budget)
+            return rho
 
         def costs(rho: float) -> list[Event]:
-            return [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
+            once = [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
+            return once * self.copies
 
-        rho = equivalent_rho(budget)
         composition = Composition.of(*costs(rho))
         exact = all(event.gaussian_mu is not None for event in composition.events)
         if exact or costs(rho) == costs(0.5 * rho):  # nothing left to calibrate
@@ -311,6 +318,7 @@ class _SingleCurator(Curator):
             replicates=1,
             horizon=whole.horizon,
             relation=ledger.relation,
+            copies=whole.copies,
         )
 
     def _hand_out(self, releaser: Releaser) -> Any:

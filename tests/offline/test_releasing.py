@@ -13,6 +13,7 @@ from dpb_gym import offline
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.offline import LoggedData
 from dpb_gym.privacy import Budget, Curator, GaussianEvent, NoiseSource
+from dpb_gym.privacy.noise import grid_of
 from dpb_gym.streams import AgentStreams
 
 BUDGET = Budget.approx(1.0, 1e-5)
@@ -175,3 +176,20 @@ def test_a_policy_that_never_agrees_has_a_public_value():
     never = np.eye(3)[(np.asarray(log.actions) + 1) % 3]
     value, sensitivity = exact(log, never)
     assert value == 0.5 and sensitivity < 1e-10
+
+
+def test_a_published_number_has_noise_that_nobody_can_draw_again():
+    """The same call twice: the operating system's noise, on a grid, at the stated scale."""
+    log, target, _ = small_log()
+    found = [offline.release_value(log, target, "eps=1,delta=1e-5") for _ in range(200)]
+    values = np.array([one.value for one in found])
+    assert len(set(values)) > 190
+    center, _ = exact(log, target)
+    sigma = found[0].sigma
+    assert abs(values.mean() - center) < 4 * sigma / math.sqrt(200)
+    assert values.std() == pytest.approx(sigma, rel=0.25)
+    cells = values / grid_of(sigma)
+    assert np.abs(cells).max() < 2**40 and (cells == np.round(cells)).all(), "discrete noise"
+    assert found[0].guarantee.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
+    whole = offline.release_value(log, target, "rho=0.5", unit="user-round", clip=2.0)
+    assert whole.guarantee.unit == "user-round"

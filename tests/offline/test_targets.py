@@ -65,10 +65,10 @@ def test_evaluation_leaves_the_agent_as_it_was(log):
 
 def test_replicates_of_a_batch_equal_single_agents(log):
     other = LoggedData.from_problem("DPB/Recommendation-v0", 600, seed=9, dim=4, n_candidates=3)
-    batch = offline.train_offline("adaprivate-ts", log, BUDGET, seeds=[3, 8], batch=100)
+    batch = offline.train_offline("lin-ts", log, seeds=[3, 8])
     both = offline.probabilities(batch, [log, other], samples=7)
     for i, (seed, own) in enumerate([(3, log), (8, other)]):
-        alone = offline.train_offline("adaprivate-ts", log, BUDGET, seeds=[seed], batch=100)
+        alone = offline.train_offline("lin-ts", log, seeds=[seed])
         np.testing.assert_array_equal(offline.probabilities(alone, own, samples=7), both[i])
 
 
