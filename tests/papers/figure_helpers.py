@@ -95,5 +95,6 @@ def curve(
         reward=np.zeros_like(values) if reward is None else np.asarray(reward, float)[:, None],
         guarantee=guarantee,
         rounds_per_second=None,
+        trust="computed here",
     )
     return Curve(series, axes)

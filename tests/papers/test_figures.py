@@ -46,6 +46,7 @@ def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
                     reward=regret,
                     guarantee=None,
                     rounds_per_second=None,
+                    trust="computed here",
                 )
             )
     return figure.place(series)
