@@ -85,15 +85,19 @@ def train_offline(
         if spec.uses_oracle:
             raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
         check_supported(spec, info, budget)
-        learner, streams = spec.make(), spec.streams(seeds, budget)
+        learner, who = spec.make(), spec.streams(seeds, budget).configuration
     elif params:
         raise ParameterError("parameters need the name of a registered agent")
     else:
-        learner, streams = agent, AgentStreams(seeds, f"{type(agent).__qualname__}, {budget}")
+        learner, who = agent, f"{type(agent).__qualname__}, {budget}"
     if not replay and isinstance(learner, BatchedSingle):
         raise AgentError(
             "a SingleAgent learns from its own choices only: train it with method='replay'"
         )
+    # Noise of its own: it must not be shared with a run of the harness, or with a training whose
+    # companions leave it another part of the budget.
+    companions = "" if budget is None else f", {B}"
+    streams = AgentStreams(seeds, f"{who}, offline: {method}, {rounds}{companions}")
     learner.set_up(info, streams, budget, noise=noise, shared=rounds == "shared")
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
     accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)

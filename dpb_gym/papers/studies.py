@@ -6,6 +6,7 @@ their regret, one JSON file per block of replicates, and is not computed again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import time
@@ -125,6 +126,7 @@ def _block(
     kept: dict[str, Agent] = {}
 
     def keeping(run: AgentRun) -> AgentRun:
+        @functools.wraps(run.maker)  # its parameters key the streams
         def make(**_: Any) -> Agent:
             kept[run.title] = run.make()
             return kept[run.title]

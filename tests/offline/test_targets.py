@@ -13,6 +13,7 @@ from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline import LoggedData
 from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.streams import AgentStreams
 
 BUDGET = Budget.approx(2.0, 1e-5)
 
@@ -104,7 +105,9 @@ def test_learning_from_a_log_is_observing_it(log):
     learner = offline.train_offline("adaprivate-ucb", log, BUDGET, seeds=[6], batch=50)
     spec = agent_spec("adaprivate-ucb", batch=50)
     again = spec.make()
-    again.set_up(log.problem_info(), spec.streams([6], BUDGET), BUDGET)
+    configuration = spec.streams([6], BUDGET).configuration
+    streams = AgentStreams([6], f"{configuration}, offline: all, shared, 1")
+    again.set_up(log.problem_info(), streams, BUDGET)
     for i in range(len(log)):
         context = Context(i + 1, log.features[i : i + 1])
         again.observe(context, log.actions[i : i + 1], Feedback(log.rewards[i : i + 1]))

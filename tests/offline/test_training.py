@@ -154,3 +154,17 @@ def test_noise_may_come_from_the_operating_system(log):
     assert first.curator.system_noise
     a, b = (agent.curator.releasers[0].value for agent in (first, again))
     assert (np.asarray(a) != np.asarray(b)).any()
+
+
+def test_no_two_trainings_share_their_noise(log):
+    """Two releases with the same normals at two scales give away the raw sum."""
+    sums = {}
+    for key, options in {
+        "alone": {},
+        "with others": {"seeds": (0, 1)},
+        "a part": {"seeds": (0, 1), "rounds": "parts"},
+    }.items():
+        agent = offline.train_offline("one-pass-linear", log, "eps=1,delta=1e-5", **options)
+        generator = agent.curator.noise.generators[0]
+        sums[key] = generator.normal(size=3).tolist()
+    assert len({tuple(values) for values in sums.values()}) == 3
