@@ -209,7 +209,8 @@ def measure_ope(
         for name in ("ips", "snips", "dr"):
             error = abs(estimates[name].value - value)
             record(f"{name}-error", error)
-            record(f"{name}-z", error / estimates[name].std_error)
+            # equal rewards in a very short log have no spread
+            record(f"{name}-z", error / max(estimates[name].std_error, 1e-12))
         record("ess", estimates.effective_sample_size / rounds)
     return {name: plain(values, name) for name, values in found.items()}
 
