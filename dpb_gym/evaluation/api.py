@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
 from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents, slug
@@ -85,6 +85,8 @@ def evaluate(
         >>> result.final_regret("oracle").tolist()
         [0.0, 0.0]
     """
+    if not isinstance(env_kwargs, (Mapping, type(None))):
+        raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
     kwargs = dict(env_kwargs or {})
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
     workers = check_workers(workers)

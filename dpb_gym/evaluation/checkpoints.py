@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 
 Checkpoints: TypeAlias = "str | int | Iterable[int]"
 
@@ -43,7 +43,7 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
             return tuple(range(1, horizon + 1))
         match = re.fullmatch(r"log(?::([1-9][0-9]{0,5}))?", checkpoints)
         if match is None or match[1] == "1":
-            raise ParameterError(f"checkpoints must be {_ALLOWED}, got {checkpoints!r}")
+            raise ParameterError(f"checkpoints must be {_ALLOWED}, got {shown(checkpoints)}")
         points = LOG_POINTS if match[1] is None else int(match[1])
         spaced = np.rint(np.geomspace(1, horizon, points)).astype(np.int64)
     elif isinstance(checkpoints, (int, np.integer)):
@@ -53,7 +53,9 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
         try:
             rounds = list(checkpoints)
         except TypeError:
-            raise ParameterError(f"checkpoints must be {_ALLOWED}, got {checkpoints!r}") from None
+            raise ParameterError(
+                f"checkpoints must be {_ALLOWED}, got {shown(checkpoints)}"
+            ) from None
         for value in rounds:
             validation.integer("a checkpoint", value, 1, horizon)
         spaced = np.array([*rounds, horizon], dtype=np.int64)

@@ -17,7 +17,15 @@ from dpb_gym.agent import (
     agent_specs,
     check_supported,
 )
-from dpb_gym.errors import AgentError, DataError, DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.errors import (
+    AgentError,
+    DataError,
+    DPBError,
+    ParameterError,
+    SuiteError,
+    shown,
+    unknown_name,
+)
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task, printable
 from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Participant, Suite
@@ -131,15 +139,15 @@ def _read_agent(
     params: Any = None
     if isinstance(value, tuple):
         if not 1 <= len(value) <= 3:
-            raise ParameterError(f"an agent must be {_ALLOWED}, got {value!r}")
+            raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(value)}")
         value, budget, params = [*value, None, None][:3]
         if not (params is None or isinstance(params, Mapping)) or not all(
             isinstance(key, str) for key in params or ()
         ):
-            raise ParameterError(f"agent parameters must map names to values, got {params!r}")
+            raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
     if label is not None:
         if not isinstance(label, str):
-            raise ParameterError(f"an agent's label must be printable text, got {label!r}")
+            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
         printable(label)
     spec, maker = _known(label, value, kind)
     asked = Budget.parse(budget)
@@ -175,7 +183,7 @@ def _known(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any]:
             f"give the class {type(value).__name__} or a function that makes the agent, "
             "not an agent that exists already: every block of replicates needs a fresh one"
         )
-    raise ParameterError(f"an agent must be {_ALLOWED}, got {value!r}")
+    raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(value)}")
 
 
 def _spec_of(cls: type, kind: str) -> AgentSpec:
@@ -350,7 +358,9 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
         or not isinstance(replicates, int)
         or not 1 <= replicates <= SEED_SPAN
     ):
-        raise ParameterError(f"replicates must be an integer in 1..{SEED_SPAN}, got {replicates!r}")
+        raise ParameterError(
+            f"replicates must be an integer in 1..{SEED_SPAN}, got {shown(replicates)}"
+        )
     protocol = suite.protocol
     jobs: list[tuple[int, Job]] = []
     for plan in plans:

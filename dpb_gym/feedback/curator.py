@@ -25,7 +25,9 @@ class _Curated(Layer):
     # It sees responses and contexts raw; no other layer goes beneath or on top.
     covers = ("response", "context")
 
-    def __init__(self, env: Any, budget: Budget, batch: int = 300) -> None:
+    def __init__(self, env: Any, budget: Budget | str, batch: int = 300) -> None:
+        if isinstance(budget, str):
+            budget = Budget.parse(budget)
         if not isinstance(budget, Budget):
             raise BudgetError(f"a central curator needs a budget, got {shown(budget)}")
         self._budget, self._batch = budget, validation.integer("batch", batch, 1)
@@ -88,7 +90,7 @@ class CentralCurator(_Curated, SingleLayer):
 
     Args:
         env: A dpb-gym recommendation environment.
-        budget: What one episode may spend.
+        budget: What one episode may spend, e.g. ``"rho=0.5"``.
         batch: Rounds between releases.
 
     Attributes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpb_gym.errors import BudgetError
+from dpb_gym.errors import BudgetError, shown
 from dpb_gym.privacy.checks import positive, probability
 
 _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none'"
@@ -83,7 +83,7 @@ class Budget:
         if text is None or isinstance(text, Budget):
             return text
         if not isinstance(text, str):
-            raise BudgetError(f"a budget is {_FORMS}; got {text!r}")
+            raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
         plain = re.sub(r"\s+", "", text).lower()
         if plain == "none":
             return None
@@ -158,7 +158,7 @@ class Budget:
         def read(value: Any) -> Budget:
             found = cls.parse(value)
             if found is None:
-                raise BudgetError(f"a budget is needed here, 'rho=0.5' say; got {value!r}")
+                raise BudgetError(f"a budget is needed here, 'rho=0.5' say; got {shown(value)}")
             return found
 
         return core_schema.no_info_plain_validator_function(

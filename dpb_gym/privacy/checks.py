@@ -8,7 +8,7 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.errors import DPBError, ParameterError, shown
 
 FloatArray = NDArray[np.float64]
 
@@ -19,10 +19,10 @@ def positive(
     """Returns `value` as a float if it is finite and positive (or zero, if allowed)."""
     allowed = "finite and >= 0" if zero else "finite and > 0"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise error(f"{name} must be a real number, {allowed}; got {value!r}")
+        raise error(f"{name} must be a real number, {allowed}; got {shown(value)}")
     number = float(value)
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise error(f"{name} must be {allowed}; got {value!r}")
+        raise error(f"{name} must be {allowed}; got {shown(value)}")
     return number
 
 
@@ -32,14 +32,14 @@ def probability(
     """Returns `value` as a float if it lies in (0, 1), or in (0, 1] with `one`."""
     number = positive(name, value, error=error)
     if number > 1 or (number == 1 and not one):
-        raise error(f"{name} must lie in (0, 1{']' if one else ')'}; got {value!r}")
+        raise error(f"{name} must lie in (0, 1{']' if one else ')'}; got {shown(value)}")
     return number
 
 
 def count(name: str, value: object, *, minimum: int = 1) -> int:
     """Returns `value` as an int if it is an integer >= `minimum`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
-        raise ParameterError(f"{name} must be an integer >= {minimum}; got {value!r}")
+        raise ParameterError(f"{name} must be an integer >= {minimum}; got {shown(value)}")
     return int(value)
 
 

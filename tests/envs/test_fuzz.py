@@ -178,6 +178,23 @@ def test_actions_seeds_and_options(env_id, many):
                 attempt(partial(reset, env, key), value, f"{env_id} {key} {name}")
 
 
+@pytest.mark.parametrize(
+    "name", ["env_id", "env_kwargs", "horizon", "replicates", "agents", "checkpoints", "budgets"]
+)
+def test_evaluate(name):
+    given = {"env_id": "DPB/Pricing-v0", "agents": ["random"], "horizon": 3, "replicates": 1}
+    for key, value in VALUES.items():
+        if name in ("horizon", "replicates") and isinstance(value, int) and value > 10:
+            continue  # a run of that length
+        if (name, key) == ("agents", "function"):
+            continue  # its own error is the caller's
+        attempt(
+            lambda v: dpb_gym.evaluate(**{**given, name: v}, progress=False),
+            value,
+            f"evaluate {name}={key}",
+        )
+
+
 def test_random_arrays_as_records_and_actions():
     """A seeded walk over shapes, types and magnitudes."""
     rng = np.random.default_rng(SEED)
