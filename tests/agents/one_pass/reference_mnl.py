@@ -1,0 +1,106 @@
+"""one-pass-mnl for one replicate, in plain NumPy, to be read with docs/one-pass.md."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+NORM, REACH, CUT, BOUND, SHARE = 2.0, 10.0, 0.5, 0.35 * 0.5, 0.85
+LEAST_EVENNESS, LARGEST_WEIGHT = 0.3, 4.0
+DEVIATIONS = np.linspace(-2.5, 2.5, 11)
+SIZES = NORM * np.exp(0.5 * DEVIATIONS)
+BELIEFS = np.exp(-0.5 * DEVIATIONS**2) / np.exp(-0.5 * DEVIATIONS**2).sum()
+
+
+def isometric_half(H):
+    """Upper triangle row by row, off-diagonal entries times sqrt(2): the norm is Frobenius'."""
+    scale = np.sqrt(2.0) - (np.sqrt(2.0) - 1.0) * np.eye(len(H))
+    return (H * scale)[np.triu_indices(len(H))]
+
+
+def full(half, d):
+    """The symmetric matrix of an isometric half."""
+    H = np.zeros((d, d))
+    H[np.triu_indices(d)] = half
+    return (H + H.T) / np.sqrt(2.0) + np.diag(np.diag(H)) * (1.0 - np.sqrt(2.0))
+
+
+def softmax(scores):
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
+
+
+def even_out(H, noise):
+    """The shape of a noisy H shrunk towards isotropy; the variance of the error that stays."""
+    d = len(H)
+    if noise == 0.0:
+        return H, 0.0
+    mu = max(0.0, np.trace(H) / d)
+    D = H - mu * np.eye(d)
+    own = max((D**2).sum() / (d * (d + 1) / 2) - noise**2, (LEAST_EVENNESS * mu) ** 2)
+    w = own / (own + noise**2)
+    return mu * np.eye(d) + w * D, w * noise**2
+
+
+def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, calm=0.0):
+    """Mean, covariance and exploring root: for each size r, u = H theta + e in H's eigenbasis."""
+    d = len(u)
+    h, E = np.linalg.eigh(H)
+    h, z = np.maximum(h, 0.0), E.T @ u
+    few = h < rare * h.mean()
+    logs, means, variances = [], [], []
+    for r, belief in zip(sizes, beliefs):
+        prior = np.where(few, wide, r) ** 2 / d
+        error = spread * h + noise + left * (1 + 1 / d) / 2 * r**2
+        total = prior * h**2 + error
+        logs.append(math.log(belief) - 0.5 * (np.log(total) + z**2 / total).sum())
+        means.append(prior * h * z / total)
+        variances.append(prior * error / total)
+    weights, means = softmax(np.array(logs)), np.array(means)
+    mean = weights @ means
+    local = np.diag(weights @ np.array(variances))
+    local += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
+    theta = E @ mean
+    theta *= min(1.0, REACH / max(np.linalg.norm(theta), 1e-300))
+    return theta, E @ local @ E.T, E * np.where(few, 1.0, calm) * np.sqrt(np.diag(local))
+
+
+class OnePassMNL:
+    """Takes records and combined releases; `theta` and `V` are what the policy knows."""
+
+    def __init__(self, d, private):
+        self.d, self.private = d, private
+        self.theta, self.V = np.zeros(d), np.eye(d) * (BELIEFS @ SIZES**2) / d
+        self.factors = (
+            (math.sqrt((1 - SHARE) / 2) / BOUND, math.sqrt(SHARE) / (2 * CUT))
+            if private
+            else (1.0, 1.0)
+        )
+
+    def record(self, items, chosen):
+        """The row of one choice: what enters the running sums. `chosen` is -1 for none."""
+        x = np.vstack([items, np.zeros(self.d)])  # the last alternative buys nothing
+        scores = x @ self.theta
+        s = x - softmax(scores) @ x
+        c = math.sqrt(1 + math.pi / 4 * softmax(scores) @ np.einsum("ij,jk,ik->i", s, self.V, s))
+        p = softmax(scores / c)
+        s = x - p @ x
+        cut = CUT if self.private else math.inf
+        v = s * np.minimum(1.0, cut / np.maximum(np.linalg.norm(s, axis=1), 1e-300))[:, None]
+        H = (v * p[:, None]).T @ s / c
+        u = H @ self.theta + v - p @ v  # one row per outcome
+        w = 1.0
+        if self.private:
+            load = (1 - SHARE) * (H**2).sum() / BOUND**2
+            load += SHARE * (u**2).sum(axis=1).max() / CUT**2
+            w = min(LARGEST_WEIGHT, 1 / math.sqrt(load))
+        a, b = self.factors
+        return np.concatenate([a * w * isometric_half(H), b * w * u[chosen]])
+
+    def learn(self, sums, std, spread):
+        """From combined sums whose every coordinate has noise `std`."""
+        a, b = self.factors
+        H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
+        u = sums[-self.d :] / b
+        self.theta, self.V, _ = posterior(H, u, SIZES, BELIEFS, spread, (std / b) ** 2, left)

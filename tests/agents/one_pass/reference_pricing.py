@@ -1,0 +1,85 @@
+"""one-pass-pricing (logistic demand) for one replicate, to be read with docs/one-pass.md."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from reference_mnl import even_out, full, isometric_half, posterior
+from scipy.optimize import minimize_scalar
+
+CLIP, BOUND, DISPERSE, RARE, WIDER, LARGEST_WEIGHT = 0.3, 0.2, 0.2, 0.15, 6.0, 4.0
+SIZES, BELIEFS = np.array([1.0, 1.6, 2.5, 4.0]), np.array([0.99, 0.01 / 3, 0.01 / 3, 0.01 / 3])
+
+
+def sigmoid(s):
+    return 1 / (1 + math.exp(-s))
+
+
+class OnePassPricing:
+    """Takes records and combined releases; prices are best for a draw around theta."""
+
+    def __init__(self, d, zeta, horizon, sigma):
+        """`sigma` is the noise of one release of sensitivity 1; 0 without a budget."""
+        self.d, self.zeta, self.private = d, zeta, sigma > 0
+        self.U, self.B = CLIP * zeta, BOUND * zeta**2 / 4
+        widening, rate = self.B * math.sqrt(1 + 1 / d), zeta**2 / 4 / (4 * d)
+        even = sigma * (2 * self.U + widening) / rate  # t_0 of a theta of size 1
+        r = 0.85
+        if self.private:
+            r = min(0.85, max(0.2, (horizon / (even * math.sqrt(d))) ** 0.4 / 7))
+        self.r, ample = r, r >= 0.85
+        self.sizes = r * SIZES if ample else np.array([r])
+        self.beliefs = BELIEFS if ample else np.ones(1)
+        self.q = 2 * self.U / (2 * self.U + r * widening)
+        self.theta, self.V = np.zeros(d), np.eye(d) * (self.beliefs @ self.sizes**2) / d
+        self.root = np.zeros((d, d))
+        self.factors = (1.0, 1.0)
+        if self.private:
+            self.factors = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
+
+    def phi(self, x, price):
+        return np.append(x, -price) / math.sqrt(self.d)
+
+    def price(self, x, normals):
+        """The price in [0, 1] of largest expected revenue under theta + root z."""
+        drawn = self.theta + self.root @ normals
+
+        def loss(p):
+            return -p * sigmoid(self.zeta * self.phi(x, p) @ drawn)
+
+        inner = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-10})
+        return min([1.0, 0.0, inner.x], key=loss)
+
+    def record(self, x, price, demand):
+        """The row of one sale."""
+        phi, zeta = self.phi(x, price), self.zeta
+        s = zeta * phi @ self.theta
+        c = math.sqrt(1 + math.pi / 8 * zeta**2 * phi @ self.V @ phi)
+        f = sigmoid(s / c)
+        H = zeta**2 * f * (1 - f) / c * np.outer(phi, phi)
+        u = [H @ self.theta + zeta * (y - f) * phi for y in (0.0, 1.0)]
+        w = 1.0
+        if self.private:
+            load = (1 - self.q) * (H**2).sum() / self.B**2
+            load += self.q * max(v @ v for v in u) / self.U**2
+            w = min(LARGEST_WEIGHT, 1 / math.sqrt(load))
+        a, b = self.factors
+        return np.concatenate([a * w * isometric_half(H), b * w * u[int(demand)]])
+
+    def learn(self, sums, std, spread):
+        """From combined sums whose every coordinate has noise `std`."""
+        a, b = self.factors
+        H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
+        self.theta, self.V, self.root = posterior(
+            H,
+            sums[-self.d :] / b,
+            self.sizes,
+            self.beliefs,
+            spread,
+            (std / b) ** 2,
+            left,
+            rare=RARE,
+            wide=WIDER * self.r,
+            calm=DISPERSE,
+        )

@@ -1,0 +1,85 @@
+"""The fast agents against the plain ones, record by record and release by release."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference_mnl import OnePassMNL
+from reference_pricing import OnePassPricing
+
+import dpb_gym
+from dpb_gym.agent import make_agent
+from dpb_gym.privacy import Budget, gaussian_sigma
+from dpb_gym.streams import AgentStreams
+
+ROUNDS = 400
+
+
+def compare(name, kwargs, budget, make, record, action_of=None):
+    """Plays the fast agent; the plain one sees the same customers, actions and releases."""
+    problem = dpb_gym.make_problem(horizon=ROUNDS, **kwargs)
+    seeds = [3, 4]
+    agent = make_agent(name)
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
+    plain = [make(agent, problem) for _ in seeds]
+    instance, learned = problem.instance(seeds), 0
+    learn = agent._learn
+
+    def both(estimate):
+        nonlocal learned
+        learned += 1
+        learn(estimate)
+        for b, reference in enumerate(plain):
+            reference.learn(estimate.sums[b], estimate.std, estimate.uneven)
+            np.testing.assert_allclose(agent.theta[b], reference.theta, rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(agent.covariance[b], reference.V, rtol=1e-7, atol=1e-12)
+
+    agent._learn = both
+    for t in range(ROUNDS):
+        context = instance.context()
+        action = agent.act(context)
+        if action_of is not None:
+            for b, reference in enumerate(plain):
+                action_of(agent, reference, context, action, b)
+        feedback = instance.respond(action).feedback
+        expected = [record(r, context, action, feedback, b) for b, r in enumerate(plain)]
+        agent.observe(context, action, feedback)
+        np.testing.assert_allclose(agent.rows, expected, rtol=1e-6, atol=1e-7)
+        if t < ROUNDS - 1:
+            instance.advance()
+    assert learned > 8
+
+
+@pytest.mark.parametrize("rho", [None, 0.05, 2.0])
+def test_assortment(rho):
+    def record(reference, context, action, feedback, b):
+        items = context.features[b, action[b]].astype(float)
+        return reference.record(items, feedback.choice[b])
+
+    budget = None if rho is None else Budget.zcdp(rho)
+    kwargs = {"env_id": "DPB/Assortment-v0", "n_items": 30, "dim": 3, "capacity": 4}
+    compare("one-pass-mnl", kwargs, budget, lambda a, p: OnePassMNL(3, rho is not None), record)
+
+
+@pytest.mark.parametrize("rho", [None, 0.05, 2.0])
+def test_pricing(rho):
+    def record(reference, context, action, feedback, b):
+        return reference.record(context.features[b].astype(float), action[b], feedback.demand[b])
+
+    def price(agent, reference, context, action, b):
+        x = context.features[b].astype(float)
+        drawn = agent._drawn[b] - reference.theta
+        normals = np.linalg.lstsq(reference.root, drawn, rcond=None)[0]
+        best = reference.price(x, normals)
+        assert action[b] == pytest.approx(best, abs=1e-4)
+
+    sigma = 0.0 if rho is None else gaussian_sigma(rho, 1.0)
+    budget = None if rho is None else Budget.zcdp(rho)
+    compare(
+        "one-pass-pricing",
+        {"env_id": "DPB/Pricing-v0"},
+        budget,
+        lambda a, p: OnePassPricing(3, 4.0, ROUNDS, sigma),
+        record,
+        price,
+    )
