@@ -51,7 +51,6 @@ class OnePassMNL(OnePassNewton):
     Args:
         prior_mean: Public prior mean of theta, ``(d,)``; by default zero.
         norm: Median of the prior size of theta - prior mean.
-        reach: Largest norm of an estimate of theta.
         cut: Norm at which an item's distance from the mean item is cut, and the norm U of a
             response for which the row has its full sensitivity.
         bound: The same norm B of the curvature, in units of `cut`.
@@ -60,9 +59,7 @@ class OnePassMNL(OnePassNewton):
             coordinate is as large as a theta of size `norm`.
         ratio: Factor between two releases' rounds.
         decay: Power of t with which the noise of a release grows.
-
-    Attributes:
-        releaser: Takes the raw records; the policy reads its releases only.
+        anytime: Spread the releases over every horizon up to 10^9 instead of T.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -80,15 +77,15 @@ class OnePassMNL(OnePassNewton):
         self,
         prior_mean: Any = None,
         norm: float = 2.0,
-        reach: float = 10.0,
         cut: float = 0.5,
         bound: float = 0.35,
         share: float = 0.85,
         first: float = 2.2,
         ratio: float = 1.1,
         decay: float = 1.25,
+        anytime: bool = False,
     ) -> None:
-        super().__init__(prior_mean, reach, first, ratio, decay)
+        super().__init__(prior_mean, first, ratio, decay, anytime)
         self.norm = validation.real("norm", norm, 0.0, open_low=True)
         self.cut = validation.real("cut", cut, 0.0, open_low=True)
         self.bound = validation.real("bound", bound, 0.0, open_low=True)

@@ -1,4 +1,4 @@
-"""One-pass private Newton: the core that the three one-pass agents share.
+"""One-pass private Newton: the core of one-pass-mnl and one-pass-pricing.
 
 Every record enters once, as curvature H_t and response u_t at the parameter that was released
 when it arrived; what leaves are noisy running sums of both, and everything else is
@@ -8,118 +8,24 @@ computed from those. `docs/one-pass.md` has the method and the proofs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_agents.common.weighted_sums import Estimate, Releases
-from dpb_gym import kernels, validation
+from dpb_agents import kernels
+from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.privacy import Schedule
 from dpb_gym.problems.base import ProblemInfo
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Bound, Curator, Sum
+    from dpb_gym.privacy import Curator, Schedule
 
 Array = NDArray[Any]
-MECHANISMS = ("weighted", "blt", "sqrt-toeplitz", "binary-tree")
-# Prior standard deviation of the curvature's entries around an isotropic matrix, relative to
-# its level.
-EVENNESS = 0.15
-
-
-@dataclass(frozen=True)
-class Design:
-    """How the sums are released; the same parameters in all one-pass agents.
-
-    Attributes:
-        mechanism: ``"weighted"`` (`Schedule.geometric`), or a continual sum of
-            `dpb_gym.privacy`: ``"blt"``, ``"sqrt-toeplitz"``, ``"binary-tree"``.
-        first: Round of the first release, in units of the round at which the noise is as
-            large as the prior knowledge of the parameter.
-        ratio: Factor between two releases' rounds.
-        decay: Power of t with which the noise of a release grows.
-        every: Release interval of the continual sums, in rounds.
-
-    Raises:
-        ParameterError: If a value is out of range.
-    """
-
-    mechanism: str = "weighted"
-    first: float = 0.7
-    ratio: float = 1.1
-    decay: float = 1.25
-    every: int = 100
-
-    def __post_init__(self) -> None:
-        validation.choice("mechanism", self.mechanism, MECHANISMS)
-        validation.real("first", self.first, 0.0, open_low=True)
-        validation.real("ratio", self.ratio, 1.0, open_low=True)
-        validation.real("decay", self.decay, 0.0)
-        validation.integer("every", self.every, 1)
-
-
-def open_sums(
-    design: Design,
-    curator: Curator,
-    *,
-    width: int,
-    horizon: int,
-    start: int,
-    sensitivity: float,
-    what: str,
-    unit_noise: float,
-    spread: float,
-    signal: float,
-    clip: Bound | None = None,
-    plan: Callable[[float], Schedule] | None = None,
-) -> tuple[Sum, Releases]:
-    """Makes the releaser of a row of running sums, and the policy's side of it.
-
-    Args:
-        design: See `Design`.
-        curator: Without a budget the sums are exact.
-        width: Numbers per record.
-        horizon: Largest number of records per replicate.
-        start: First release of the exact sums, and the earliest of the noisy ones.
-        sensitivity: Largest distance between a record and its replacement.
-        what: What is released, in words.
-        unit_noise: Standard deviation that noise of standard deviation 1 in the row causes in
-            one coordinate of the response that the estimate is made of.
-        spread: Variance of a coordinate of one round's response itself.
-        signal: Size of a coordinate of one round's response: information times the prior's
-            standard deviation.
-        clip: Bound of the records, if the releaser is to enforce it.
-        plan: Makes the schedule of ``"weighted"`` from the noise of one release at scale 1 in
-            a coordinate of the response, instead of `Schedule.geometric`.
-    """
-    from dpb_gym.privacy import RunningSum, WeightedSum
-
-    def schedule(sigma: float) -> Schedule:
-        if not curator.private:
-            # exact sums may be released often: nothing is spent
-            fine = Schedule.geometric(horizon, start, design.ratio**0.2, 0.0)
-            return Schedule.unweighted(fine.ends)
-        if plan is not None:
-            return plan(sigma * unit_noise)
-        first = max(start, design.first * sigma * unit_noise / signal)
-        return Schedule.geometric(horizon, first, design.ratio, design.decay)
-
-    bounds = {"clip": clip, "sensitivity": sensitivity, "horizon": horizon, "what": what}
-    if curator.private and design.mechanism != "weighted":
-        every = min(design.every, horizon)
-        continual = RunningSum(curator, width, mechanism=design.mechanism, every=every, **bounds)
-        return continual, Releases(Schedule.unweighted(np.arange(1, continual.steps + 1) * every))
-    weighted = WeightedSum(curator, width, schedule=schedule, **bounds)
-    if not curator.private:
-        return weighted, Releases(weighted.schedule)
-    combinations = weighted.schedule.best_weights(weighted.sigma * unit_noise, spread)
-    return weighted, Releases(weighted.schedule, combinations, weighted.sigma)
-
-
+# Every horizon that is played: what `anytime` spreads its releases over.
+LONGEST = 10**9
 # Least prior deviation of the curvature from isotropy, relative to its level.
 LEAST_EVENNESS = 0.3
 # Largest weight: records without information are not blown up into noise.
@@ -185,33 +91,63 @@ class Rows:
         return math.sqrt(1.0 / response**2 + curved)
 
 
+class Estimate(NamedTuple):
+    """What the policy makes of all releases so far.
+
+    Attributes:
+        sums: Combined sums of all rounds so far, ``(B, width)``.
+        std: Standard deviation of the noise in every coordinate of `sums`.
+        uneven: Mean squared weight of the records in `sums`.
+    """
+
+    sums: Array
+    std: float
+    uneven: float
+
+
 class OnePassNewton(Agent):
     """Base of the one-pass agents whose curvature is private: assortment and pricing.
 
     A subclass opens the sums in `begin`, fills `rows` in `observe` and calls `take`; it acts
     on `theta`.
 
+    Args:
+        prior_mean: Public prior mean of theta, ``(d,)``; None for zero.
+        first: Round of the first release, in units of t_0, the round at which the noise in one
+            coordinate is as large as the signal.
+        ratio: Factor between two releases' rounds, > 1.
+        decay: Power of t with which the noise of a release grows, >= 0.
+        anytime: Spread the releases over every horizon up to 10^9 instead of T.
+
     Attributes:
         theta: Posterior mean, ``(B, d)``, from releases only.
         covariance: Posterior covariance, ``(B, d, d)``.
-        root: theta + root z, z standard normal, explores; see `kernels.one_pass.posterior`.
+        root: theta + root z, z standard normal, explores; see `kernels.posterior.posterior`.
         rows: Buffer of one record per replicate, ``(B, width)``.
         layout: What the rows hold.
         rounds: Records per replicate so far.
-        releaser: Takes the raw records; the policy reads its releases only.
+        first_release: Round after which theta moves for the first time.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
     """
 
     layout: Rows
-    releaser: Sum
 
     def __init__(
-        self, prior_mean: Any, reach: float, first: float, ratio: float, decay: float
+        self, prior_mean: Any, first: float, ratio: float, decay: float, anytime: bool
     ) -> None:
         self.prior_mean = (
             None if prior_mean is None else validation.array("prior_mean", prior_mean, (None,))
         )
-        self.reach = validation.real("reach", reach, 0.0, open_low=True)
-        self.design = Design("weighted", first, ratio, decay)
+        self.first = validation.real("first", first, 0.0, open_low=True)
+        self.ratio = validation.real("ratio", ratio, 1.0, open_low=True)
+        self.decay = validation.real("decay", decay, 0.0)
+        self.anytime = validation.flag("anytime", anytime)
+
+    def horizon(self, problem: ProblemInfo) -> int:
+        """The horizon that is planned for."""
+        return LONGEST if self.anytime else problem.horizon
 
     def open(
         self,
@@ -236,7 +172,7 @@ class OnePassNewton(Agent):
             beliefs: Their prior probabilities, ``(m,)``.
             rate: A typical eigenvalue of one record's curvature.
             signal: Size of a coordinate of one record's response, for the first release.
-            rare: See `kernels.one_pass.posterior`.
+            rare: See `kernels.posterior.posterior`.
             calm: See there.
 
         Raises:
@@ -245,49 +181,64 @@ class OnePassNewton(Agent):
         B, d = curator.replicates, problem.dim
         centre = np.zeros(d) if self.prior_mean is None else self.prior_mean
         self._centre = validation.array("prior_mean", centre, (d,))
-        self.layout = layout
         size = float(sizes[beliefs.argmax()])
-        self._sizes, self._beliefs = sizes, beliefs
+        self.layout, self._sizes, self._beliefs = layout, sizes, beliefs
         self._exploring = (rare, WIDER * size, calm)
-        self.releaser, self._releases = open_sums(
-            self.design,
-            curator,
-            width=layout.width,
-            horizon=problem.horizon,
-            start=LEAST_FIRST,
+        unit_noise, horizon = layout.unit_noise(size), self.horizon(problem)
+
+        self._releaser = curator.weighted_sum(
+            layout.width,
+            schedule=partial(
+                _plan,
+                curator.private,
+                horizon,
+                self.first * unit_noise / signal,
+                self.ratio,
+                self.decay,
+            ),
             sensitivity=1.0,
             what="running sums of curvature and response",
-            unit_noise=layout.unit_noise(size),
-            spread=rate,
-            signal=signal,
         )
+        schedule, self._combinations = self._releaser.schedule, None
+        if curator.private:
+            noise = self._releaser.sigma * unit_noise
+            self._combinations = schedule.best_weights(noise, rate)
+        self._ends, self._releases = schedule.ends, 0
+        self.first_release = int(self._ends[0])
+        self._history: list[Array] = []
         self.theta = np.tile(self._centre, (B, 1))
         self.covariance = np.tile(np.eye(d) * float(beliefs @ sizes**2) / d, (B, 1, 1))
         self.root = np.zeros((B, d, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
 
-    @property
-    def first_release(self) -> int:
-        """Round after which theta moves for the first time."""
-        return int(self._releases.schedule.ends[0])
-
     def take(self) -> None:
         """Hands `rows` to the releaser and renews theta when there is a release."""
-        self.releaser.add(self.rows)
+        self._releaser.add(self.rows)
         self.rounds += 1
-        if self._releases.due(self.rounds):
-            self._learn(self._releases.take(self.releaser.value, self.releaser.noise_std))
+        k = self._releases
+        if k < len(self._ends) and self.rounds == self._ends[k]:
+            self.learn(self._combined(k))
+            self._releases += 1
 
-    def _learn(self, estimate: Estimate) -> None:
-        from dpb_agents.kernels import one_pass
+    def _combined(self, k: int) -> Estimate:
+        if self._combinations is None:
+            return Estimate(self._releaser.value, 0.0, 1.0)
+        self._history.append(self._releaser.value)
+        sums = np.zeros_like(self.rows)
+        for weight, release in zip(self._combinations.weights[k], self._history):
+            sums += weight * release
+        std = self._releaser.sigma * float(self._combinations.std[k])
+        return Estimate(sums, std, float(self._combinations.uneven[k]))
 
+    def learn(self, estimate: Estimate) -> None:
+        """Renews theta, its covariance and the exploring root from combined releases."""
         B, d = self.theta.shape
         curvature, response = self.layout.factors
         information, left = np.empty((B, d, d)), np.empty(B)
-        kernels.one_pass.unpack(estimate.sums, 1.0 / curvature, information)
-        one_pass.even_out(information, estimate.std / curvature, LEAST_EVENNESS, left)
-        one_pass.posterior(
+        kernels.posterior.unpack(estimate.sums, 1.0 / curvature, information)
+        kernels.posterior.even_out(information, estimate.std / curvature, LEAST_EVENNESS, left)
+        kernels.posterior.posterior(
             information,
             estimate.sums[:, -d:] / response,
             self._centre,
@@ -297,8 +248,19 @@ class OnePassNewton(Agent):
             (estimate.std / response) ** 2,
             left,
             *self._exploring,
-            self.reach,
             self.theta,
             self.covariance,
             self.root,
         )
+
+
+def _plan(
+    private: bool, horizon: int, first: float, ratio: float, decay: float, sigma: float
+) -> Schedule:
+    """Releases from round `first` sigma on."""
+    from dpb_gym.privacy import Schedule
+
+    if private:
+        return Schedule.geometric(horizon, max(LEAST_FIRST, first * sigma), ratio, decay)
+    # exact sums may be released often: nothing is spent
+    return Schedule.unweighted(Schedule.geometric(horizon, LEAST_FIRST, ratio**0.2, 0.0).ends)

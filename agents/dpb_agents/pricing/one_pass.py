@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 GAUSSIAN_RANGE = (-3.0, 3.0)
 LEAST_NORM, LARGEST_NORM = 0.2, 0.85
 # The prior size of theta, of which nearly all belief is in the first.
-SIZES = np.array([1.0, 1.6, 2.5, 4.0])
-BELIEFS = np.array([0.99, 0.01 / 3, 0.01 / 3, 0.01 / 3])
+SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])
+BELIEFS = np.array([0.97, 0.0075, 0.0075, 0.0075, 0.0075])
 
 
 @register_agent(
@@ -61,21 +61,18 @@ class OnePassPricing(OnePassNewton):
             coordinate is as large as a theta of size 1: the less a budget can teach, the more a
             small theta, which means price 1, is preferred. For Gaussian demand 0.85. From 0.85
             on, larger sizes are believed in as well if the responses speak for them.
-        reach: Largest norm of an estimate of theta.
         clip: Norm U of a response for which the row has its full sensitivity, in units of the
             largest that is possible (zeta, or the range to which Gaussian demand is clipped).
         bound: The same norm B of the curvature, in units of zeta^2 / 4, or 1 for Gaussian
             demand.
         disperse: Size of the draw, in units of the posterior.
-        rare: Part of the mean information below which a direction is rare; of no use for
-            Gaussian demand, whose best price is linear in the features, so that one direction
-            always carries little.
+        rare: Part of the mean information, and of the price's, below which a direction in which
+            the price takes part is rare; of no use for Gaussian demand, whose best price is
+            linear in the features, so that one direction always carries little.
         first: Round of the first release, in units of t_0.
         ratio: Factor between two releases' rounds.
         decay: Power of t with which the noise of a release grows.
-
-    Attributes:
-        releaser: Takes the raw records; the policy reads its releases only.
+        anytime: Plan for every horizon up to 10^9 instead of T.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -93,7 +90,6 @@ class OnePassPricing(OnePassNewton):
         self,
         prior_mean: Any = None,
         norm: float | None = None,
-        reach: float = 5.0,
         clip: float = 0.3,
         bound: float = 0.2,
         disperse: float = 0.2,
@@ -101,8 +97,9 @@ class OnePassPricing(OnePassNewton):
         first: float = 2.4,
         ratio: float = 1.1,
         decay: float = 1.25,
+        anytime: bool = False,
     ) -> None:
-        super().__init__(prior_mean, reach, first, ratio, decay)
+        super().__init__(prior_mean, first, ratio, decay, anytime)
         self.norm = None if norm is None else validation.real("norm", norm, 0.0, open_low=True)
         self.clip = validation.real("clip", clip, 0.0, open_low=True)
         self.bound = validation.real("bound", bound, 0.0, open_low=True)
@@ -128,7 +125,7 @@ class OnePassPricing(OnePassNewton):
         if self.norm is None and logistic and curator.private:
             sigma = gaussian_sigma(curator.most_rho, 1.0)
             even = sigma * (2 * response + widening) / rate
-            reachable = (problem.horizon / (even * math.sqrt(d))) ** 0.4 / 7
+            reachable = (self.horizon(problem) / (even * math.sqrt(d))) ** 0.4 / 7
             norm = min(norm, max(LEAST_NORM, reachable))
         ample = norm >= LARGEST_NORM
         # the least noise in u - H theta for a theta of this size
@@ -154,7 +151,7 @@ class OnePassPricing(OnePassNewton):
         if self.rounds < self._blind:
             price[:] = kernels.elementary.each(kernels.elementary.normal_cdf, normals[:, 0])
             return price
-        zoo.one_pass.dispersed(self.theta, self.root, normals, self._drawn)
+        zoo.posterior.dispersed(self.theta, self.root, normals, self._drawn)
         kernels.pricing.best_prices(
             context.features, self._drawn, self._model, self._zeta, price, self._value
         )

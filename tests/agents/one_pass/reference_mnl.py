@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-NORM, REACH, CUT, BOUND, SHARE = 2.0, 10.0, 0.5, 0.35 * 0.5, 0.85
-LEAST_EVENNESS, LARGEST_WEIGHT = 0.3, 4.0
+NORM, CUT, BOUND, SHARE = 2.0, 0.5, 0.35 * 0.5, 0.85
+LEAST_EVENNESS, LARGEST_WEIGHT, LEVER = 0.3, 4.0, 0.1
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 SIZES = NORM * np.exp(0.5 * DEVIATIONS)
 BELIEFS = np.exp(-0.5 * DEVIATIONS**2) / np.exp(-0.5 * DEVIATIONS**2).sum()
@@ -48,7 +48,7 @@ def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, 
     d = len(u)
     h, E = np.linalg.eigh(H)
     h, z = np.maximum(h, 0.0), E.T @ u
-    few = h < rare * h.mean()
+    few = (h < rare * min(h.mean(), H[-1, -1])) & (E[-1] ** 2 > LEVER)
     logs, means, variances = [], [], []
     for r, belief in zip(sizes, beliefs):
         prior = np.where(few, wide, r) ** 2 / d
@@ -61,9 +61,7 @@ def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, 
     mean = weights @ means
     local = np.diag(weights @ np.array(variances))
     local += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
-    theta = E @ mean
-    theta *= min(1.0, REACH / max(np.linalg.norm(theta), 1e-300))
-    return theta, E @ local @ E.T, E * np.where(few, 1.0, calm) * np.sqrt(np.diag(local))
+    return E @ mean, E @ local @ E.T, E * np.where(few, 1.0, calm) * np.sqrt(np.diag(local))
 
 
 class OnePassMNL:

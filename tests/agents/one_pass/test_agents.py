@@ -174,7 +174,7 @@ def test_a_bad_record_or_one_too_many_is_refused(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_and_problems_are_checked(name):
     own = {
-        "one-pass-mnl": [{"cut": 0.0}, {"bound": 0.0}, {"share": 1.0}, {"reach": 0.0}],
+        "one-pass-mnl": [{"cut": 0.0}, {"bound": 0.0}, {"share": 1.0}, {"anytime": 3}],
         "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}, {"rare": 2.0}],
         "one-pass-linear": [{"centring": 2.0}, {"contrast": -1.0}],
     }[name]

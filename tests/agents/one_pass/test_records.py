@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dpb_agents.common.one_pass import Rows
-from dpb_agents.kernels import one_pass
-from dpb_gym import kernels
+from dpb_agents.kernels import one_pass, posterior
 
 RANGE = {0: (0.0, 1.0), 1: (-3.0, 3.0)}
 EXACT = Rows(3, 1.0, 1.0, 0.5, private=False)
@@ -266,7 +265,7 @@ def test_a_record_that_carries_nothing_is_not_blown_up():
 
 def evened(matrix, noise, evenness):
     out, left = matrix[None].copy(), np.empty(1)
-    one_pass.even_out(out, noise, evenness, left)
+    posterior.even_out(out, noise, evenness, left)
     return out[0], left[0]
 
 
@@ -303,7 +302,7 @@ def test_the_posterior_is_that_of_the_mixture():
     spread, noise = 1.3, 0.8
     theta, covariance, root = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
     args = (h, u, centre, sizes, beliefs, spread, noise, left)
-    one_pass.posterior(*args, 0.0, 9.0, 0.5, np.inf, theta, covariance, root)
+    posterior.posterior(*args, 0.0, 9.0, 0.5, theta, covariance, root)
     for b in range(B):
         weights, means, own = [], [], []
         for r, belief in zip(sizes, beliefs):
@@ -327,31 +326,35 @@ def test_the_posterior_is_that_of_the_mixture():
         np.testing.assert_allclose(
             root[b] @ root[b].T, 0.25 * vectors @ diagonal @ vectors.T, rtol=1e-9, atol=1e-12
         )
-    one_pass.posterior(*args, 0.0, 9.0, 0.5, 0.1, theta, covariance, root)
-    np.testing.assert_allclose(np.linalg.norm(theta, axis=1), 0.1)
 
 
-def test_rare_directions_have_a_wide_prior_and_a_whole_draw():
-    h = np.diag([1e4, 1e4, 1.0])[None]
+def test_rare_directions_that_a_price_can_explore_have_a_wide_prior_and_a_whole_draw():
+    confounded, known = np.array([0.0, 1.0, -1.0]) / math.sqrt(2), np.array([0.0, 1.0, 1.0])
+    unseen, other = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
     theta, covariance, root = np.empty((1, 3)), np.empty((1, 3, 3)), np.empty((1, 3, 3))
-    args = (h, np.array([[0.0, 0.0, 2.0]]), np.zeros(3), np.array([0.3]), np.ones(1), 1.0)
-    for rare, prior, factor in ((0.0, 0.03, 0.2), (0.1, 25 / 3, 1.0)):
-        one_pass.posterior(*args, 0.0, np.zeros(1), rare, 5.0, 0.2, np.inf, theta, covariance, root)
-        assert theta[0, 2] == pytest.approx(prior * 2.0 / (prior + 1.0))
-        assert covariance[0, 2, 2] == pytest.approx(prior / (prior + 1.0))
-        spread = np.linalg.norm(root[0, 2])
-        assert spread == pytest.approx(factor * math.sqrt(prior / (prior + 1.0)))
-
-
-def test_flatten_is_the_posterior_mean_and_leaves_exact_matrices_alone():
-    rng = np.random.default_rng(8)
-    m = rng.normal(size=(1, 3, 3))
-    m = m + m.transpose(0, 2, 1) + 6 * np.eye(3)
-    same = m.copy()
-    kernels.one_pass.flatten(same, 0.0, 0.15)
-    np.testing.assert_array_equal(same, m)
-    level = np.trace(m[0]) / 3
-    v = (0.15 * level) ** 2
-    expected = level * np.eye(3) + v / (v + 4.0) * (m[0] - level * np.eye(3))
-    kernels.one_pass.flatten(same, 2.0, 0.15)
-    np.testing.assert_allclose(same[0], expected)
+    for rare, weak, strong, prior, factor in (
+        (0.0, confounded, (unseen, known), 0.03, 0.2),
+        (0.1, confounded, (unseen, known), 25 / 3, 1.0),
+        (0.1, unseen, (confounded, known, other), 0.03, 0.2),
+    ):
+        h = np.outer(weak, weak) + 1e4 * sum(np.outer(v, v) for v in strong)
+        posterior.posterior(
+            h[None],
+            2.0 * weak[None],
+            np.zeros(3),
+            np.array([0.3]),
+            np.ones(1),
+            1.0,
+            0.0,
+            np.zeros(1),
+            rare,
+            5.0,
+            0.2,
+            theta,
+            covariance,
+            root,
+        )
+        assert theta[0] @ weak == pytest.approx(prior * 2.0 / (prior + 1.0))
+        own = prior / (prior + 1.0)
+        assert weak @ covariance[0] @ weak == pytest.approx(own)
+        assert np.linalg.norm(weak @ root[0]) == pytest.approx(factor * math.sqrt(own))

@@ -23,7 +23,7 @@ def compare(name, kwargs, budget, make, record, action_of=None):
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     plain = [make(agent, problem) for _ in seeds]
     instance, learned = problem.instance(seeds), 0
-    learn = agent._learn
+    learn = agent.learn
 
     def both(estimate):
         nonlocal learned
@@ -34,7 +34,7 @@ def compare(name, kwargs, budget, make, record, action_of=None):
             np.testing.assert_allclose(agent.theta[b], reference.theta, rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(agent.covariance[b], reference.V, rtol=1e-7, atol=1e-12)
 
-    agent._learn = both
+    agent.learn = both
     for t in range(ROUNDS):
         context = instance.context()
         action = agent.act(context)

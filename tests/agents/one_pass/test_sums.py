@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_agents.common.weighted_sums import PublicSums, Releases
-from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
-from dpb_gym.privacy import Budget, Ledger, NoiseSource, Schedule, WeightedSum, gaussian_sigma
+from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.privacy import Budget, Curator, NoiseSource, Schedule, gaussian_sigma
 
 
 def schedules():
@@ -24,20 +23,14 @@ def schedules():
     )
 
 
-def make(schedule, B=3, width=2, sigma=0.7, seed=5, budget=None, horizon=None):
-    ledger = Ledger(budget)
-    releaser = WeightedSum(
-        width,
-        B,
-        horizon or int(schedule.ends[-1]) + 5,
-        schedule,
-        sensitivity=1.0,
-        sigma=sigma,
-        noise=NoiseSource.from_seed(seed, B),
-        ledger=ledger,
-        what="sums",
+def make(schedule, B=3, width=2, sigma=0.7, noise=None, horizon=None):
+    """A releaser whose noise at scale 1 has standard deviation `sigma`."""
+    curator = Curator(
+        Budget.zcdp(0.5 / sigma**2),
+        noise=NoiseSource.from_seed(5, B) if noise is None else noise,
+        horizon=horizon or int(schedule.ends[-1]) + 5,
     )
-    return releaser, ledger
+    return curator.weighted_sum(width, schedule=schedule, sensitivity=1.0, what="sums")
 
 
 class TestSchedule:
@@ -101,7 +94,7 @@ class TestWeightedSum:
     def test_releases_are_the_weighted_sums_plus_noise_of_the_stated_size(self):
         schedule = Schedule.geometric(60, 4, 1.4, 1.25)
         B = 4000
-        releaser, _ = make(schedule, B=B, sigma=0.7)
+        releaser = make(schedule, B=B, sigma=0.7)
         rng = np.random.default_rng(0)
         records = rng.normal(size=(60, 2))
         batch_of = np.searchsorted(schedule.ends, np.arange(1, 61))
@@ -111,7 +104,7 @@ class TestWeightedSum:
             releaser.add(np.broadcast_to(records[t - 1], (B, 2)).copy())
             if k < len(schedule.ends) and t == schedule.ends[k]:
                 exact = sum(schedule.weights[batch_of[s]] * records[s] for s in range(t))
-                residual = releaser.release() - exact
+                residual = releaser.value - exact
                 std = releaser.noise_std
                 assert std == pytest.approx(0.7 / schedule.scales[k])
                 # 5 standard errors of a mean and of a standard deviation of 8000 normals
@@ -126,27 +119,25 @@ class TestWeightedSum:
 
     def test_nothing_is_released_before_the_first_round_of_the_schedule(self):
         schedule = Schedule.geometric(50, 10, 1.5, 1.0)
-        releaser, _ = make(schedule)
+        releaser = make(schedule)
         for _ in range(9):
             releaser.add(np.ones((3, 2)))
-            assert (releaser.release() == 0).all()
+            assert (releaser.value == 0).all()
         releaser.add(np.ones((3, 2)))
-        first = releaser.release()
+        first = releaser.value
         assert (first != 0).all()
         releaser.add(np.full((3, 2), 99.0))
-        np.testing.assert_array_equal(releaser.release(), first)
+        np.testing.assert_array_equal(releaser.value, first)
 
-    def test_the_whole_stream_is_charged_at_once_and_refused_over_budget(self):
-        schedule = Schedule.geometric(50, 10, 1.5, 1.0)
-        sigma = gaussian_sigma(0.5, 1.0)
-        _, ledger = make(schedule, sigma=sigma, budget=Budget.zcdp(0.5))
-        assert ledger.spent == pytest.approx(0.5, rel=1e-9)
-        with pytest.raises(BudgetExceeded):
-            make(schedule, sigma=sigma * 0.99, budget=Budget.zcdp(0.5))
+    def test_the_whole_stream_is_charged_at_once(self):
+        releaser = make(Schedule.geometric(50, 10, 1.5, 1.0), sigma=0.7)
+        releaser.curator.seal()
+        assert releaser.curator.ledger.spent == pytest.approx(0.5 / 0.7**2, rel=1e-9)
+        assert releaser.sigma == pytest.approx(gaussian_sigma(0.5 / 0.7**2, 1.0))
 
     def test_horizon_and_bad_records(self):
         schedule = Schedule.geometric(50, 10, 1.5, 1.0)
-        releaser, _ = make(schedule, horizon=12)
+        releaser = make(schedule, horizon=12)
         with pytest.raises(ParameterError, match="finite"):
             releaser.add(np.full((3, 2), np.nan))
         with pytest.raises(ParameterError, match="shape"):
@@ -157,65 +148,37 @@ class TestWeightedSum:
         with pytest.raises(HorizonExceeded, match="12"):
             releaser.add(np.zeros((3, 2)))
 
-    def test_a_checkpoint_goes_on_where_it_stood(self):
-        schedule = Schedule.geometric(40, 3, 1.3, 1.25)
-        whole, _ = make(schedule)
-        first, _ = make(schedule)
-        rng = np.random.default_rng(1)
-        records = rng.normal(size=(40, 3, 2))
-        for t in range(17):
-            whole.add(records[t])
-            first.add(records[t])
-        second, _ = make(schedule, seed=6)
-        second.load_state(first.state_dict())
-        for t in range(17, 40):
-            whole.add(records[t])
-            second.add(records[t])
-            np.testing.assert_array_equal(whole.release(), second.release())
-            assert whole.noise_std == second.noise_std
-
     def test_a_replicate_does_not_depend_on_its_batch(self):
         schedule = Schedule.geometric(40, 3, 1.3, 1.25)
-        generators = lambda seeds: NoiseSource([np.random.default_rng(s) for s in seeds])  # noqa: E731
         records = np.random.default_rng(1).normal(size=(40, 5, 2))
 
         def run(lanes):
-            releaser = WeightedSum(
-                2,
-                len(lanes),
-                40,
-                schedule,
-                sensitivity=1.0,
-                sigma=1.0,
-                noise=generators(lanes),
-                ledger=Ledger(None),
-                what="sums",
-            )
-            policy = Releases(schedule, schedule.best_weights(1.0, 0.5), 1.0)
+            noise = NoiseSource([np.random.default_rng(s) for s in lanes])
+            releaser = make(schedule, B=len(lanes), noise=noise, sigma=1.0)
             out = []
             for t in range(40):
                 releaser.add(np.ascontiguousarray(records[t, lanes]))
-                if policy.due(t + 1):
-                    out.append(policy.take(releaser.release(), releaser.noise_std).sums)
+                out.append(releaser.value)
             return np.array(out)
 
         np.testing.assert_array_equal(run([0, 1, 2, 3, 4])[:, 3], run([3])[:, 0])
 
 
-class TestReleases:
+class TestCombinations:
     def test_the_stated_noise_is_the_noise_of_the_combination(self):
         schedule = Schedule.geometric(300, 10, 1.3, 1.25)
         B = 4000
-        releaser, _ = make(schedule, B=B, width=1, sigma=2.0, horizon=300)
-        policy = Releases(schedule, schedule.best_weights(2.0, 0.3), 2.0)
+        releaser = make(schedule, B=B, width=1, sigma=2.0, horizon=300)
+        found, history = schedule.best_weights(2.0, 0.3), []
         for t in range(1, 300):
             releaser.add(np.ones((B, 1)))
-            if policy.due(t):
-                estimate = policy.take(releaser.release(), releaser.noise_std)
-                assert estimate.rounds == t
-                residual = estimate.sums[:, 0] - t
-                assert abs(residual.mean()) < 5 * estimate.std / math.sqrt(B)
-                assert residual.std() == pytest.approx(estimate.std, rel=5 / math.sqrt(2 * B))
+            if releaser.releases > len(history):
+                history.append(releaser.value[:, 0])
+                k = len(history) - 1
+                residual = found.weights[k, : k + 1] @ np.array(history) - t
+                std = 2.0 * found.std[k]
+                assert abs(residual.mean()) < 5 * std / math.sqrt(B)
+                assert residual.std() == pytest.approx(std, rel=5 / math.sqrt(2 * B))
 
     def test_combining_beats_the_newest_release(self):
         schedule = Schedule.geometric(10**5, 100, 1.1, 1.25)
@@ -223,17 +186,3 @@ class TestReleases:
         exposure = np.cumsum(schedule.weights * schedule.sizes)
         newest = schedule.ends / exposure / schedule.scales
         assert found.std[-1] < 0.6 * newest[-1]
-
-    def test_public_records_are_combined_like_the_private_ones(self):
-        schedule = Schedule.geometric(200, 5, 1.3, 1.25)
-        releaser, _ = make(schedule, B=1, width=1, sigma=1e-12, horizon=200)
-        policy = Releases(schedule, schedule.best_weights(3.0, 0.3), 1e-12)
-        public = PublicSums(policy, 1, 1)
-        rng = np.random.default_rng(3)
-        for t in range(1, 200):
-            record = rng.normal(size=(1, 1))
-            releaser.add(record)
-            public.pending += record
-            if policy.due(t):
-                estimate = policy.take(releaser.release(), releaser.noise_std)
-                np.testing.assert_allclose(public.combined(), estimate.sums, atol=1e-9)

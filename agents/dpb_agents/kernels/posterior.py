@@ -1,0 +1,193 @@
+"""Kernels of one-pass-mnl and one-pass-pricing: theta's posterior, from noisy sums of rows.
+
+Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_agents.kernels.one_pass import ROOT2
+from dpb_gym.kernels import elementary, linalg
+from dpb_gym.kernels._jit import jit
+
+# Least square of the last coordinate in a rare direction: others no price can explore.
+LEVER = 0.1
+
+
+@jit
+def unpack(rows, factor, out):
+    """Symmetric matrices ``(B, d, d)``: `factor` times the halves that begin `rows`."""
+    d = out.shape[1]
+    for b in range(out.shape[0]):
+        column = 0
+        for j in range(d):
+            out[b, j, j] = factor * rows[b, column]
+            column += 1
+            for k in range(j + 1, d):
+                value = factor * rows[b, column] / ROOT2
+                out[b, j, k] = value
+                out[b, k, j] = value
+                column += 1
+
+
+@jit
+def even_out(matrices, noise, evenness, left):
+    """Shrinks noisy symmetric matrices ``(B, d, d)`` towards isotropic ones, in place.
+
+    With mu = trace / d (negative ones count as 0) and n = `noise`, the standard deviation of
+    the entries of the isometric half, M becomes mu I + w (M - mu I), w = v / (v + n^2): v is
+    the mean square deviation of those entries less n^2, at least (evenness mu)^2.
+
+    Args:
+        matrices: Replaced.
+        noise: n.
+        evenness: Least deviation that is believed in, relative to mu.
+        left: Output ``(B,)``: v n^2 / (v + n^2), the variance of the error that stays in an
+            entry.
+    """
+    B, d, _ = matrices.shape
+    left[:] = 0.0
+    if noise == 0.0:
+        return
+    square = noise * noise
+    for b in range(B):
+        level = 0.0
+        for j in range(d):
+            level += matrices[b, j, j]
+        level = max(0.0, level / d)
+        deviation = 0.0
+        for j in range(d):
+            for k in range(d):
+                deviation += (matrices[b, j, k] - (level if j == k else 0.0)) ** 2
+        own = max(deviation / (d * (d + 1) / 2) - square, (evenness * level) ** 2)
+        w = own / (own + square)
+        left[b] = w * square
+        for j in range(d):
+            for k in range(d):
+                matrices[b, j, k] *= w
+            matrices[b, j, j] += (1.0 - w) * level
+
+
+@jit
+def posterior(
+    information,
+    response,
+    centre,
+    sizes,
+    beliefs,
+    spread,
+    noise,
+    left,
+    rare,
+    loose,
+    calm,
+    theta,
+    covariance,
+    root,
+):
+    """Posterior mean and covariance of theta, its prior size averaged over candidates.
+
+    With m = `centre`, in the direction of eigenvalue h of the information (negative ones count
+    as 0), u = h t + e with t ~ N(m, r^2 / d) and
+    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (r^2 + |m|^2)), for each candidate r; a
+    candidate weighs its belief times the likelihood of u. A direction is rare if it carries
+    less than `rare` of the mean information and of the last coordinate's, and the last
+    coordinate, which the policy sets, takes part in it; its prior size is `loose` instead of r.
+
+    Args:
+        information: ``(B, d, d)``, symmetric.
+        response: u, ``(B, d)``.
+        centre: Prior mean, ``(d,)``.
+        sizes: Candidates r, ``(m,)``.
+        beliefs: Their prior probabilities, ``(m,)``, > 0.
+        spread: Variance of the responses themselves per unit of information.
+        noise: Variance of the noise in u.
+        left: Variance of the error in an entry of the information, ``(B,)``.
+        rare: See above.
+        loose: Prior size in rare directions.
+        calm: Factor of the posterior's standard deviation in `root`; 1 in rare directions.
+        theta: Output ``(B, d)``.
+        covariance: Output ``(B, d, d)``.
+        root: Output ``(B, d, d)``: theta + root z, z standard normal, explores.
+    """
+    B, d = response.shape
+    m = sizes.shape[0]
+    values, vectors = np.empty(d), np.empty((d, d))
+    weights, means, kept = np.empty(m), np.empty((m, d)), np.empty((m, d))
+    mean, rotated, scaled, few = np.empty(d), np.empty(d), np.empty(d), np.empty(d, np.bool_)
+    local = np.empty((d, d))
+    far = 0.0
+    for j in range(d):
+        far += centre[j] * centre[j]
+    for b in range(B):
+        linalg.eigh_one(information[b], values, vectors)
+        level = 0.0
+        for i in range(d):
+            values[i] = max(values[i], 0.0)
+            level += values[i] / d
+            rotated[i] = 0.0
+            for j in range(d):
+                rotated[i] += vectors[j, i] * (response[b, j] - values[i] * centre[j])
+        level = min(level, information[b, d - 1, d - 1])
+        for i in range(d):
+            few[i] = values[i] < rare * level and vectors[d - 1, i] ** 2 > LEVER
+        top = -np.inf
+        for r in range(m):
+            size = sizes[r] * sizes[r]
+            weights[r] = elementary.log(beliefs[r])
+            for i in range(d):
+                h = values[i]
+                prior = (loose * loose if few[i] else size) / d
+                error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * (size + far)
+                total = prior * h * h + error
+                means[r, i], kept[r, i] = 0.0, prior
+                if total > 0.0:
+                    weights[r] -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
+                    means[r, i] = prior * h * rotated[i] / total
+                    kept[r, i] = prior * error / total
+            top = max(top, weights[r])
+        total = 0.0
+        for r in range(m):
+            weights[r] = elementary.exp(weights[r] - top)
+            total += weights[r]
+        mean[:] = 0.0
+        local[:] = 0.0
+        for r in range(m):
+            weights[r] /= total
+            for i in range(d):
+                mean[i] += weights[r] * means[r, i]
+                local[i, i] += weights[r] * kept[r, i]
+        for r in range(m):
+            for i in range(d):
+                for j in range(d):
+                    apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
+                    local[i, j] += weights[r] * apart
+        for j in range(d):
+            theta[b, j] = centre[j]
+            for i in range(d):
+                theta[b, j] += vectors[j, i] * mean[i]
+            for o in range(d):
+                scaled[o] = 0.0
+                for i in range(d):
+                    scaled[o] += vectors[j, i] * local[i, o]
+            for k in range(j, d):
+                s = 0.0
+                for o in range(d):
+                    s += scaled[o] * vectors[k, o]
+                covariance[b, j, k] = s
+                covariance[b, k, j] = s
+            for i in range(d):
+                factor = 1.0 if few[i] else calm
+                root[b, j, i] = factor * np.sqrt(local[i, i]) * vectors[j, i]
+
+
+@jit
+def dispersed(theta, root, normals, out):
+    """out = theta + root normals, ``(B, d)``."""
+    B, d = theta.shape
+    for b in range(B):
+        for j in range(d):
+            out[b, j] = theta[b, j]
+            for i in range(d):
+                out[b, j] += root[b, j, i] * normals[b, i]
