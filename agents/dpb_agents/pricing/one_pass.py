@@ -149,7 +149,7 @@ class OnePassPricing(OnePassNewton):
     def act(self, context: Context) -> Array:
         normals, price = self._normals.next(), np.empty(len(self.theta))
         if self.rounds < self._blind:
-            price[:] = kernels.elementary.each(kernels.elementary.normal_cdf, normals[:, 0])
+            price[:] = [kernels.elementary.normal_cdf(z) for z in normals[:, 0]]
             return price
         zoo.posterior.dispersed(self.theta, self.root, normals, self._drawn)
         kernels.pricing.best_prices(
