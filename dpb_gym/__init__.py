@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         register_agent,
     )
     from dpb_gym.envs.catalogue import make_problem
+    from dpb_gym.envs.logged import from_log
     from dpb_gym.evaluation import Result, evaluate
     from dpb_gym.evaluation.audit import audit
     from dpb_gym.offline import evaluate_offline
@@ -43,6 +44,7 @@ _HOMES = {
         "register_agent",
     ),
     "envs.catalogue": ("make_problem",),
+    "envs.logged": ("from_log",),
     "evaluation": ("Result", "evaluate"),
     "evaluation.audit": ("audit",),
     "offline": ("evaluate_offline",),
@@ -64,6 +66,7 @@ __all__ = [
     "audit",
     "evaluate",
     "evaluate_offline",
+    "from_log",
     "list_agents",
     "make_agent",
     "make_problem",

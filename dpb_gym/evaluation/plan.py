@@ -17,6 +17,7 @@ from dpb_gym.agent import (
     agent_specs,
     check_supported,
 )
+from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
     AgentError,
     DataError,
@@ -63,14 +64,18 @@ class Job:
 
     Attributes:
         cells: The cells, one per run.
-        problem: The task's problem if this process made it already; it does not travel.
+        problem: The task's problem if this process made it already. It travels only if other
+            processes cannot find what makes it.
     """
 
     cells: tuple[Cell, ...]
     problem: Problem | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"cells": self.cells, "problem": None}
+        task = self.cells[0].task
+        found = isinstance(environment(task.env).problem, str)
+        problem = None if found else self.problem or task.problem()
+        return {"cells": self.cells, "problem": problem}
 
     @property
     def task(self) -> Task:

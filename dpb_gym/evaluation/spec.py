@@ -265,6 +265,8 @@ class Task(Spec):
             except OSError as error:
                 raise DataError(f"{self.name}: {error}") from None
             return hashlib.sha256(b"".join(contents)).hexdigest()[:32] if files else None
+        if in_memory(source):
+            return str(source.digest())
         import dpb_data
 
         if self.kind == "assortment":

@@ -11,6 +11,7 @@ import numpy as np
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError
 from dpb_gym.problems.base import CONTEXT_NORMS, Array, rescale, rescaled_bound
+from dpb_gym.problems.fitting import fit_mnl
 
 FEATURE_SETS = ("hotel", "hotel+interactions", "outer")
 NORMS = (*CONTEXT_NORMS, "bound")
@@ -202,34 +203,14 @@ def fit_hotel_model(data: Choices, features: PairFeatures, ridge: float = 1.0) -
         DataError: If the fit fails.
     """
     ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-    n, d = len(data.users), features.dim
+    n = len(data.users)
     offered = np.diff(data.starts)
     search = np.repeat(np.arange(n), offered)
     place = np.arange(len(data.shown)) - data.starts[search]
     rows = features.of(data.shown, search)
-    x = np.zeros((1, n, int(offered.max()), d), np.float32)
-    x[0, search, place] = rows
-    theta, norm = np.zeros((1, d)), np.zeros(1)
-    precision = 1e-10 * n
-    bought, shown = data.choice.astype(np.int32)[None], offered.astype(np.int32)[None]
-
-    def losses(*arguments: Array) -> None:
-        kernels.mnl.add_choices(x, shown, bought, np.zeros(1, np.int64), n, *arguments)
-
-    kernels.newton.minimise(
-        losses,
-        np.ones(1, np.bool_),
-        theta,
-        norm,
-        np.empty((1, d, d)),
-        ridge=ridge,
-        linear=np.zeros((1, d)),
-        precision=precision,
-    )
-    if not norm[0] <= 1e3 * precision:
-        raise DataError(f"{data.name}: the fit of the choices stopped at gradient {norm[0]:.3g}")
-    figures = _figures(data, rows, theta[0], search, place)
-    return HotelModel(data, features, theta[0], figures)
+    theta = fit_mnl(rows, data.starts, data.choice, ridge, data.name)
+    figures = _figures(data, rows, theta, search, place)
+    return HotelModel(data, features, theta, figures)
 
 
 def _figures(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpb_data.frames import encode_features, take_columns
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.reading import Column, first_line
-from dpb_data.table import renumber
+from dpb_data.table import digest_of, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 Array = NDArray[Any]
@@ -54,6 +54,13 @@ class ChoiceTable:
     def sets_per_person(self) -> int:
         """Choice sets of one person at most; 1 where the file does not say who chose."""
         return 1 if self.people is None else int(np.bincount(self.people).max())
+
+    def digest(self) -> str:
+        """Hexadecimal digest of the contents; the table's name does not count."""
+        return digest_of(
+            self.starts, self.items, self.item_ids, self.features, self.feature_names,
+            self.chosen, self.people,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.items)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpb_data.frames import encode_features, take_columns
 from dpb_data.places import existing_path, of_kind
 from dpb_data.reading import Column
-from dpb_data.table import renumber
+from dpb_data.table import digest_of, renumber
 from dpb_gym.errors import DataError
 
 Array = NDArray[Any]
@@ -187,6 +187,10 @@ class PriceTable:
     features: Array
     feature_names: tuple[str, ...]
     people: Array | None = None
+
+    def digest(self) -> str:
+        """Hexadecimal digest of the contents; the table's name does not count."""
+        return digest_of(self.price, self.bought, self.features, self.feature_names, self.people)
 
     def __len__(self) -> int:
         return len(self.price)

@@ -153,13 +153,19 @@ class RatingTable:
 
     def digest(self) -> str:
         """Hexadecimal digest of who rated what how, and on which scale; names do not count."""
-        digest = hashlib.sha256()
-        scale = np.array(self.rating_range)
-        for values, dtype in (
-            (self.users, "<i8"), (self.items, "<i8"), (self.ratings, "<f8"), (scale, "<f8"),
-        ):  # fmt: skip
-            digest.update(np.ascontiguousarray(values, dtype=dtype).tobytes())
-        return digest.hexdigest()[:32]
+        return digest_of(self.users, self.items, self.ratings, np.array(self.rating_range))
+
+
+def digest_of(*parts: NDArray[Any] | Sequence[str] | None) -> str:
+    """Hexadecimal digest of integers, numbers and texts, in this order."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray) and part.dtype.kind in "iuf":
+            plain = np.ascontiguousarray(part, dtype="<f8" if part.dtype.kind == "f" else "<i8")
+            digest.update(plain.tobytes())
+        else:
+            digest.update("\0".join(map(str, () if part is None else part)).encode())
+    return digest.hexdigest()[:32]
 
 
 def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, NDArray[Any]]:

@@ -1,0 +1,174 @@
+"""Fitting a choice model to a log, and saying how well it knows people it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import kernels
+from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.problems.base import Array
+
+Bounds = Mapping[str, tuple[float, float]]
+FEWEST_ROWS = 50
+_HELD_OUT = 5  # every fifth customer, at random, is not fitted to
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A multinomial logit fitted to a log.
+
+    Attributes:
+        coefficients: ``(d,)``, of the scaled features.
+        names: d names.
+        figures: ``rows``, ``held_out_rows``; mean log-likelihood of a held-out row under the
+            model (fitted to the others) and under the null model (the shares of the others, or
+            equal chances): ``held_out_log_likelihood``, ``held_out_null``; ``calibration``: per
+            tenth of the predicted chances (predicted, observed, count).
+        notes: Remarks, each a sentence.
+    """
+
+    coefficients: Array
+    names: tuple[str, ...]
+    figures: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def fit_mnl(rows: Array, starts: Array, choice: Array, ridge: float, name: str) -> Array:
+    """Maximises sum_s log P(choice_s) - ridge / 2 ||theta||^2.
+
+    P is the multinomial logit over the rows of set s and the outside option of utility 0.
+
+    Args:
+        rows: float32 ``(n_rows, d)``.
+        starts: Set s has the rows ``starts[s]:starts[s + 1]``.
+        choice: Position in the set, -1 for the outside option.
+        ridge: Weight of the penalty, positive.
+        name: For the message.
+
+    Raises:
+        DataError: If the fit does not converge.
+    """
+    offered = np.diff(starts)
+    n, d = len(offered), rows.shape[1]
+    group = np.repeat(np.arange(n), offered)
+    x = np.zeros((1, n, int(offered.max()), d), np.float32)
+    x[0, group, np.arange(len(rows)) - starts[group]] = rows
+    theta, norm = np.zeros((1, d)), np.zeros(1)
+    precision = 1e-10 * n
+    taken, shown = choice.astype(np.int32)[None], offered.astype(np.int32)[None]
+
+    def losses(*arguments: Array) -> None:
+        kernels.mnl.add_choices(x, shown, taken, np.zeros(1, np.int64), n, *arguments)
+
+    kernels.newton.minimise(
+        losses, np.ones(1, np.bool_), theta, norm, np.empty((1, d, d)), ridge=ridge,
+        linear=np.zeros((1, d)), precision=precision,
+    )  # fmt: skip
+    if not norm[0] <= 1e3 * precision:
+        raise DataError(f"{name}: the fit of the choices stopped at gradient {norm[0]:.3g}")
+    fitted: Array = theta[0]
+    return fitted
+
+
+def chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
+    """Chance of each row ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
+    utility = rows.astype(np.float64) @ theta
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    top = np.maximum(np.maximum.reduceat(utility, starts[:-1]), 0.0)
+    weight, outside = np.exp(utility - top[group]), np.exp(-top)
+    total = np.add.reduceat(weight, starts[:-1]) + outside
+    return weight / total[group], outside / total
+
+
+def fit_log(
+    rows: Array, starts: Array, choice: Array, people: Array | None, ridge: float,
+    names: tuple[str, ...], notes: Sequence[str], name: str,
+) -> Fit:  # fmt: skip
+    """Fits to everything; measures on held-out customers what a fit to the others knows."""
+    n = len(choice)
+    least = max(FEWEST_ROWS, 10 * len(names))
+    if n < least:
+        raise DataError(
+            f"{name}: {n} customers are too few for {len(names)} coefficients: give at least "
+            f"{least}, or fewer features"
+        )
+    who = np.arange(n) if people is None else people
+    held = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _HELD_OUT == 0)[who]
+    theta = fit_mnl(*_sets(rows, starts, choice, ~held), ridge, name)
+    kept, begin, taken = _sets(rows, starts, choice, held)
+    inside, outside = chances(kept, begin, theta)
+    sizes = np.diff(begin)
+    own = np.where(taken < 0, outside, inside[np.maximum(begin[:-1] + taken, 0)])
+    share = float(np.mean(choice[~held] >= 0))
+    null = np.where(taken < 0, 1.0 - share, share / sizes)
+    hit = np.zeros(len(kept))
+    hit[(begin[:-1] + taken)[taken >= 0]] = 1.0
+    order = np.argsort(inside, kind="stable")
+    calibration = [
+        (round(float(inside[part].mean()), 4), round(float(hit[part].mean()), 4), len(part))
+        for part in np.array_split(order, 10)
+        if len(part)
+    ]
+    figures: dict[str, Any] = {
+        "rows": n,
+        "held_out_rows": int(held.sum()),
+        "held_out_log_likelihood": float(np.mean(np.log(np.maximum(own, 1e-300)))),
+        "held_out_null": float(np.mean(np.log(np.maximum(null, 1e-300)))),
+        "calibration": calibration,
+    }
+    remarks = list(notes)
+    if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
+        remarks.append("on held-out customers the model knows no more than the mean does")
+    return Fit(fit_mnl(rows, starts, choice, ridge, name), names, figures, tuple(remarks))
+
+
+def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array, Array, Array]:
+    sizes = np.diff(starts)
+    begin = np.append(0, np.cumsum(sizes[kept])).astype(np.int64)
+    return rows[np.repeat(kept, sizes)], begin, choice[kept]
+
+
+def scale(
+    features: Array, names: Sequence[str], bounds: Bounds, name: str
+) -> tuple[Array, list[str]]:
+    """Maps features onto [-1, 1] by public bounds where they are declared.
+
+    Args:
+        features: ``(n, k)``.
+        names: k names.
+        bounds: Lowest and highest value by name; what lies beyond is cut.
+        name: For messages.
+
+    Returns:
+        Scaled features ``(n, k)``, and notes.
+
+    Raises:
+        ParameterError: If a bound is unknown or no interval.
+    """
+    unknown = set(bounds) - set(names)
+    if unknown:
+        raise ParameterError(f"bounds of {sorted(unknown)}: the features are {', '.join(names)}")
+    scaled, read = np.empty_like(features), []
+    for k, feature in enumerate(names):
+        column = features[:, k]
+        levels = "=" in feature
+        low, high = bounds.get(feature, (0.0, 1.0) if levels else (column.min(), column.max()))
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise ParameterError(
+                f"{name}: {feature} lies in [{low:g}, {high:g}], which is no interval: leave out "
+                "what never varies, and declare bounds as (lowest, highest)"
+            )
+        if feature not in bounds and not levels:
+            read.append(feature)
+        scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
+    notes = []
+    if read:
+        notes.append(
+            f"the bounds of {', '.join(read)} were read off the log, which no guarantee covers: "
+            "declare bounds={name: (lowest, highest)}"
+        )
+    return scaled, notes

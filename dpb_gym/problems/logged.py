@@ -1,0 +1,281 @@
+"""Pricing and assortment on a log: its customers arrive, and a model fitted to it responds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.problems.assortment import AssortmentProblem
+from dpb_gym.problems.base import Array, Hidden
+from dpb_gym.problems.fitting import Bounds, chances, fit_log, scale
+from dpb_gym.problems.pricing import PricingProblem
+
+_MOST_NUMBERS = 50_000_000
+
+
+class Prices(Protocol):
+    """What is needed of a table of prices (`dpb_data.PriceTable` has it)."""
+
+    name: str
+    price: Array
+    bought: Array
+    features: Array
+    feature_names: tuple[str, ...]
+    people: Array | None
+
+
+class Choices(Protocol):
+    """What is needed of choice sets (`dpb_data.ChoiceTable` has it)."""
+
+    name: str
+    starts: Array
+    items: Array
+    item_ids: Array
+    features: Array
+    feature_names: tuple[str, ...]
+    chosen: Array
+    people: Array | None
+    notes: tuple[str, ...]
+
+
+class _Arrivals:
+    """Customers of a log in random order, all of them before anybody comes again."""
+
+    def __init__(self, customers: int, horizon: int) -> None:
+        self._customers, self._horizon = customers, horizon
+
+    def order(self, rng: np.random.Generator) -> Array:
+        """Customers of the rounds ``(T,)``."""
+        times = -(-self._horizon // self._customers)
+        decks = [rng.permutation(self._customers) for _ in range(times)]
+        return np.concatenate(decks)[: self._horizon].astype(np.int32)
+
+    @staticmethod
+    def fill(contexts: Array, hidden: Mapping[str, Array], start: int, out: Array) -> None:
+        """Writes the contexts of rounds start + 1, start + 2, ..."""
+        now = hidden["order"][start : start + len(out)]
+        out[: len(now)] = contexts[now]
+        out[len(now) :] = 0.0
+
+
+class _Sets(NamedTuple):
+    """Choice sets; `kept` masks the rows of the log that they still have, None for all."""
+
+    starts: Array
+    items: Array
+    features: Array
+    choice: Array
+    people: Array | None
+    kept: Array | None
+
+
+def _relative(sets: _Sets, reference: int) -> _Sets:
+    """The sets that hold a reference item and another, in attributes relative to it.
+
+    The reference leaves its sets: choosing it is choosing the outside option, whose utility 0
+    stands for its own, since only differences of utilities count.
+    """
+    sizes = np.diff(sets.starts)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    rows = np.flatnonzero(sets.items == reference)
+    row_of = np.full(len(sizes), -1)
+    row_of[group[rows]] = rows
+    usable = (row_of >= 0) & (sizes > 1)
+    kept = usable[group] & (sets.items != reference)
+    features = 0.5 * (sets.features - sets.features[np.maximum(row_of, 0)[group]])
+    taken = sets.starts[:-1] + sets.choice
+    outside = (sets.choice < 0) | (taken == row_of)
+    choice = np.where(outside, -1, sets.choice - (row_of < taken))
+    starts = np.append(0, np.cumsum(sizes[usable] - 1)).astype(np.int64)
+    people = None if sets.people is None else sets.people[usable]
+    return _Sets(starts, sets.items[kept], features[kept], choice[usable], people, kept)
+
+
+class LoggedPricing(PricingProblem):
+    """Customers of a log of prices; demand is the logistic model that was fitted to it.
+
+    Features are an intercept and the log's, scaled to [-1, 1]; the price is in units of the
+    highest price, so that the reward is revenue in these units. The link scale zeta is chosen
+    such that theta has norm 1.
+
+    Args:
+        data: The log.
+        horizon: Rounds T, at least 2.
+        ridge: Penalty of the fit, positive.
+        bounds: Public lowest and highest value of features, and of the price under ``"price"``
+            (only the highest counts).
+
+    Raises:
+        DataError: If the log cannot tell how demand depends on the price: too few rows, one
+            price only, nobody or everybody bought, or purchases that rise with the price.
+    """
+
+    def __init__(
+        self, data: Prices, horizon: int = 10_000, ridge: float = 1.0, bounds: Bounds | None = None
+    ) -> None:
+        declared = dict(bounds or {})
+        highest = declared.pop("price", (0.0, float(data.price.max())))[1]
+        prices = np.unique(data.price)
+        if len(prices) < 2:
+            raise DataError(
+                f"{data.name}: everybody was quoted {prices[0]:g}: a single price does not tell "
+                "how demand changes with it"
+            )
+        if data.bought.min() == data.bought.max():
+            what = "everybody" if data.bought[0] else "nobody"
+            raise DataError(f"{data.name}: {what} bought: there is no variation to learn from")
+        scaled, notes = scale(data.features, data.feature_names, declared, data.name)
+        n = len(data.price)
+        customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
+        relative = np.minimum(data.price / highest, 1.0)
+        rows = np.column_stack([customers, -relative]).astype(np.float32)
+        names = ("intercept", *data.feature_names, "price")
+        choice = np.where(data.bought == 1, 0, -1)
+        self.fit = fit_log(
+            rows, np.arange(n + 1), choice, data.people, ridge, names, notes, data.name
+        )  # fmt: skip
+        slope = float(self.fit.coefficients[-1])
+        if slope <= 0.0:
+            raise DataError(
+                f"{data.name}: purchases rise with the price (coefficient {-slope:+.3g}), so no "
+                "price is best. Prices were perhaps set by what was known of the customer: give "
+                "that as features"
+            )
+        self._size = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+        super().__init__(
+            horizon, len(names), zeta=size * np.sqrt(len(names)), theta=self.fit.coefficients / size
+        )
+        self.data_name, self.highest_price = data.name, highest
+        self.earned = float(np.mean(relative * data.bought))
+        chance, _ = chances(rows, np.arange(n + 1), self.fit.coefficients)
+        self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
+        self._contexts, self._arrivals = customers, _Arrivals(n, self.horizon)
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        return {**super().draw_hidden(rng), "order": self._arrivals.order(rng)}
+
+    def draw_features(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        self._arrivals.fill(self._contexts, hidden, start, out)
+
+    def summary(self) -> dict[str, Any]:
+        theta = np.tile(self.fit.coefficients / self._size, (len(self._contexts), 1))
+        _, best = self.best_prices(theta, self._contexts)
+        return {
+            "data": self.data_name,
+            **self.fit.figures,
+            "coefficients": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            "link_scale_zeta": self.zeta,
+            "price_elasticity": self.elasticity,
+            "price_unit": self.highest_price,
+            "revenue_per_customer_in_the_log": self.earned * self.highest_price,
+            "revenue_per_customer_at_the_models_best": float(best.mean()) * self.highest_price,
+            "notes": list(self.fit.notes),
+        }
+
+
+class LoggedAssortment(AssortmentProblem):
+    """Choice sets of a log; choices are the multinomial logit that was fitted to them.
+
+    Every item can be offered in every round; one that a set of the log lacks has its mean
+    attributes. Each item has a constant of its own.
+
+    Args:
+        data: The log.
+        horizon: Rounds T, at least 2.
+        ridge: Penalty of the fit, positive.
+        bounds: Public lowest and highest value of attributes.
+        outside: The item that is the outside option: it is always there, and the others'
+            attributes count relative to its own. None if the log has sets without a choice.
+        revenue: Attribute whose mean is an item's revenue, divided by the largest; equal
+            revenues if None.
+        capacity: K; half of the items, at most 10, by default.
+
+    Raises:
+        DataError: If the log cannot tell: too few sets, or nothing is known of who buys nothing.
+    """
+
+    def __init__(
+        self, data: Choices, horizon: int = 10_000, ridge: float = 1.0,
+        bounds: Bounds | None = None, outside: Any = None, revenue: str | None = None,
+        capacity: int | None = None,
+    ) -> None:  # fmt: skip
+        if revenue is not None and revenue not in data.feature_names:
+            raise ParameterError(
+                f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
+            )
+        scaled, notes = scale(data.features, data.feature_names, dict(bounds or {}), data.name)
+        sets = _Sets(data.starts, data.items, scaled, data.chosen, data.people, None)
+        inside = np.arange(len(data.item_ids))
+        if outside is not None:
+            at = np.flatnonzero(data.item_ids.astype(str) == str(outside))
+            if len(at) == 0:
+                raise ParameterError(
+                    f"outside must be one of {data.item_ids.tolist()}, got {outside!r}"
+                )
+            inside = np.delete(inside, at[0])
+            sets = _relative(sets, int(at[0]))
+            lost = len(data.chosen) - len(sets.choice)
+            if lost:
+                notes.append(f"left out {lost:,} sets without {outside} or without another")
+        elif (data.chosen >= 0).all():
+            raise DataError(
+                f"{data.name}: every set has a choice, which does not tell how many would buy "
+                f"nothing: name the outside option, outside=one of {data.item_ids.tolist()}"
+            )
+        starts, choice, kept = sets.starts, sets.choice, sets.kept
+        group = np.repeat(np.arange(len(choice)), np.diff(starts))
+        index = np.full(len(data.item_ids), -1)
+        index[inside] = np.arange(len(inside))
+        items = index[sets.items]
+        N = len(inside)
+        rows = np.column_stack([sets.features, np.eye(N)[items]]).astype(np.float32)
+        names = (*data.feature_names, *(f"is {item}" for item in data.item_ids[inside]))
+        self.fit = fit_log(
+            rows, starts, choice, sets.people, ridge, names, [*data.notes, *notes], data.name
+        )
+        counts = np.maximum(np.bincount(items, minlength=N), 1)
+        mean = np.zeros((N, len(names)))
+        np.add.at(mean, items, rows)
+        mean /= counts[:, None]
+        earned: Any = "equal"
+        if revenue is not None:
+            column = data.features[:, data.feature_names.index(revenue)]
+            totals = np.bincount(items, column if kept is None else column[kept], minlength=N)
+            earned = totals / counts
+            if not (earned >= 0.0).all() or earned.max() <= 0.0:
+                raise DataError(f"{data.name}: {revenue} is negative or 0: no revenue")
+            earned = earned / earned.max()
+        n = min(len(choice), _MOST_NUMBERS // (N * len(names)))
+        contexts = np.broadcast_to(mean.astype(np.float32), (n, N, len(names))).copy()
+        here = group < n
+        contexts[group[here], items[here]] = rows[here]
+        super().__init__(
+            horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
+            revenues=earned, theta=self.fit.coefficients,
+        )  # fmt: skip
+        self.feature_bound = float(np.abs(contexts).max())
+        self.data_name, self.item_ids = data.name, data.item_ids[inside]
+        self._contexts, self._arrivals = contexts, _Arrivals(n, self.horizon)
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        return {"theta": self.fit.coefficients, "order": self._arrivals.order(rng)}
+
+    def draw_features(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        self._arrivals.fill(self._contexts, hidden, start, out)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "data": self.data_name,
+            **self.fit.figures,
+            "items": self.item_ids.tolist(),
+            "utilities": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            "norm_of_theta": float(np.sqrt(np.sum(self.fit.coefficients**2))),
+            "notes": list(self.fit.notes),
+        }

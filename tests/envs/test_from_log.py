@@ -1,0 +1,315 @@
+"""From a log to an environment: the fit, what it says of itself, and the logs that cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import dpb_data
+import dpb_gym
+from dpb_data import synthetic
+from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.errors import DataError, DPBError, ParameterError
+from dpb_gym.problems.fitting import chances, fit_mnl, scale
+from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, _relative, _Sets
+
+
+@pytest.fixture(autouse=True)
+def scratch_ids() -> Iterator[None]:
+    """Forgets the ids that a test registers."""
+    known = set(ENVIRONMENTS)
+    yield
+    for env_id in set(ENVIRONMENTS) - known:
+        del ENVIRONMENTS[env_id], gym.registry[env_id]
+
+
+FEATURES = ["term", "score", "channel"]
+
+
+@pytest.fixture(scope="module")
+def loans() -> Any:
+    return dpb_data.prices("synthetic-loans", features=FEATURES)
+
+
+@pytest.fixture(scope="module")
+def trips() -> Any:
+    return dpb_data.load_choices("synthetic-mode-canada")
+
+
+def prices(n: int = 400, **changes: Any) -> Any:
+    frame = {**synthetic.loans(n), **changes}
+    return dpb_data.prices(frame, features=["score"])
+
+
+# ----------------------------------------------------------------------------------- fitting
+
+
+def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
+    """Against a general optimiser on the likelihood as it is written down."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 5, 120)
+    starts = np.append(0, np.cumsum(sizes))
+    rows = rng.normal(size=(starts[-1], 3)).astype(np.float32)
+    choice = np.array([rng.integers(-1, size) for size in sizes])
+
+    def loss(theta: np.ndarray) -> float:
+        total = 0.5 * 0.7 * theta @ theta
+        for s in range(len(sizes)):
+            u = rows[starts[s] : starts[s + 1]].astype(float) @ theta
+            total -= (u[choice[s]] if choice[s] >= 0 else 0.0) - np.log1p(np.exp(u).sum())
+        return float(total)
+
+    best = minimize(loss, np.zeros(3), tol=1e-12)
+    found = fit_mnl(rows, starts, choice, 0.7, "t")
+    np.testing.assert_allclose(found, best.x, atol=1e-5)
+    inside, outside = chances(rows, starts, found)
+    np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
+
+
+def test_bounds_are_public_where_they_are_declared() -> None:
+    x = np.array([[20.0, 1.0], [60.0, 0.0], [95.0, 1.0]])
+    scaled, notes = scale(x, ("age", "tier=gold"), {"age": (20.0, 80.0)}, "t")
+    assert scaled[:, 0] == pytest.approx([-1.0, 1 / 3, 1.0]) and notes == []
+    assert scaled[:, 1].tolist() == [1.0, -1.0, 1.0]
+    scaled, notes = scale(x, ("age", "tier=gold"), {}, "t")
+    assert scaled[:, 0].tolist() == pytest.approx([-1.0, 1 / 15, 1.0])
+    assert "bounds of age were read off the log" in notes[0] and "tier" not in notes[0]
+    with pytest.raises(ParameterError, match=r"bounds of \['agee'\]: the features are age"):
+        scale(x, ("age", "tier=gold"), {"agee": (0, 1)}, "t")
+    for bounds in ((5.0, 5.0), (9.0, 1.0), (0.0, float("inf"))):
+        with pytest.raises(ParameterError, match="is no interval"):
+            scale(x, ("age", "tier=gold"), {"age": bounds}, "t")
+
+
+# ----------------------------------------------------------------------------------- pricing
+
+
+def test_the_environment_answers_with_the_fitted_demand(loans: Any) -> None:
+    problem = LoggedPricing(loans, horizon=300)
+    assert float(np.linalg.norm(problem.theta)) == pytest.approx(1.0)
+    instance = problem.instance([0, 1])
+    x = instance.context().features.astype(float)
+    price = np.array([0.3, 0.8])
+    logit = x @ problem.fit.coefficients[:-1] - problem.fit.coefficients[-1] * price
+    expected = price / (1.0 + np.exp(-logit))
+    np.testing.assert_allclose(instance.respond(price).expected, expected, rtol=1e-5)
+    # What generated the log is found again: utility 3.4 - .55 rate - ..., rate up to 12.
+    names = dict(zip(problem.fit.names, problem.fit.coefficients))
+    assert names["price"] == pytest.approx(0.55 * 12, rel=0.25)
+    assert names["score"] < -0.2 and abs(names["term"]) < 0.2
+    assert problem.elasticity < -1.0
+
+
+def test_everybody_arrives_before_anybody_comes_again() -> None:
+    problem = LoggedPricing(prices(100), horizon=250)
+    order = problem.draw_hidden(np.random.default_rng(3))["order"]
+    assert len(order) == 250
+    assert sorted(order[:100]) == sorted(order[100:200]) == list(range(100))
+    assert not np.array_equal(order[:100], order[100:200])
+    instance = problem.instance([5])
+    own = instance.hidden["order"][0]
+    for t in range(250):
+        np.testing.assert_array_equal(instance.context().features[0], problem._contexts[own[t]])
+        if t < 249:
+            instance.advance()
+
+
+def test_a_fit_says_how_well_it_knows_people_it_has_not_seen(loans: Any) -> None:
+    figures = LoggedPricing(loans).summary()
+    assert figures["held_out_log_likelihood"] > figures["held_out_null"] + 0.02
+    assert figures["held_out_rows"] == 800 and figures["rows"] == 4000
+    calibration = figures["calibration"]
+    assert sum(count for _, _, count in calibration) == 800
+    assert max(abs(predicted - seen) for predicted, seen, _ in calibration) < 0.12
+    assert (
+        figures["revenue_per_customer_at_the_models_best"]
+        > (figures["revenue_per_customer_in_the_log"])
+    )
+    rng = np.random.default_rng(1)
+    noise = prices(300, bought=rng.integers(0, 2, 300), price=rng.uniform(1, 9, 300))
+    try:
+        notes = LoggedPricing(noise).summary()["notes"]
+    except DataError as error:
+        assert "rise with the price" in str(error)
+    else:
+        assert any("knows no more than the mean" in note for note in notes)
+
+
+def test_a_person_is_either_fitted_to_or_held_out() -> None:
+    frame = {**synthetic.loans(600), "who": np.arange(600) // 30}
+    table = dpb_data.prices(frame, features=["score"], person="who")
+    assert LoggedPricing(table).summary()["held_out_rows"] % 30 == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (lambda: prices(20), "20 customers are too few for 3 coefficients: give at least 50"),
+        (
+            lambda: prices(price=np.full(400, 7.0)),
+            "everybody was quoted 7: a single price does not",
+        ),
+        (lambda: prices(bought=np.ones(400, int)), "everybody bought: there is no variation"),
+        (lambda: prices(bought=np.zeros(400, int)), "nobody bought: there is no variation"),
+        (lambda: prices(bought=(synthetic.loans(400)["price"] > 8).astype(int)), "rise with the"),
+        (lambda: prices(score=np.full(400, 3.0)), "score lies in .* leave out what never varies"),
+    ],
+)
+def test_logs_that_cannot_tell(table: Any, message: str) -> None:
+    with pytest.raises(DPBError, match=message):
+        LoggedPricing(table())
+
+
+# -------------------------------------------------------------------------------- assortment
+
+
+def test_an_outside_option_among_the_items_leaves_the_model_as_it_is() -> None:
+    """Chances under attributes relative to it are those of the logit over all alternatives."""
+    rng = np.random.default_rng(2)
+    sizes = np.array([3, 2, 4, 2, 1])
+    starts = np.append(0, np.cumsum(sizes))
+    items = np.array([0, 1, 2, 1, 2, 3, 2, 0, 1, 0, 3, 2])
+    features = rng.normal(size=(12, 2))
+    choice = np.array([2, 0, 2, 1, 0])
+    sets = _relative(_Sets(starts, items, features, choice, np.arange(5), None), 2)
+    assert sets.starts.tolist() == [0, 2, 3, 6], (
+        "without the sets that lack item 2 or have it alone"
+    )
+    assert sets.items.tolist() == [0, 1, 1, 3, 0, 1]
+    assert sets.choice.tolist() == [-1, 0, 1] and sets.people.tolist() == [0, 1, 2]
+    theta = np.array([0.4, -1.1])
+    inside, outside = chances(2.0 * sets.features, sets.starts, theta)
+    for k, s in enumerate((0, 1, 2)):
+        part = slice(starts[s], starts[s + 1])
+        weight = np.exp(features[part] @ theta)
+        weight /= weight.sum()
+        reference = items[part] == 2
+        np.testing.assert_allclose(outside[k], weight[reference][0], rtol=1e-6)
+        own = slice(sets.starts[k], sets.starts[k + 1])
+        np.testing.assert_allclose(inside[own], weight[~reference], rtol=1e-6)
+
+
+def test_assortment_on_real_shaped_choices(trips: Any) -> None:
+    problem = LoggedAssortment(trips, horizon=100, outside="car", revenue="cost", capacity=2)
+    assert problem.item_ids.tolist() == ["air", "bus", "train"] and problem.info.capacity == 2
+    names = dict(zip(problem.fit.names, problem.fit.coefficients))
+    span = np.ptp(trips.features[:, 0])
+    assert names["cost"] / span == pytest.approx(-0.03, rel=0.25)
+    assert names["ivt"] < 0 and names["ovt"] < 0
+    figures = problem.summary()
+    assert figures["held_out_log_likelihood"] > figures["held_out_null"] + 0.1
+    instance = problem.instance([0, 1])
+    outcome = instance.respond(np.array([[0, 1], [2, -1]]))
+    x = instance.context().features.astype(float)
+    u = np.exp(x @ problem.fit.coefficients)
+    r = problem.revenues
+    first = (r[0] * u[0, 0] + r[1] * u[0, 1]) / (1 + u[0, 0] + u[0, 1])
+    np.testing.assert_allclose(outcome.expected, [first, r[2] * u[1, 2] / (1 + u[1, 2])], rtol=1e-5)
+
+
+def test_sets_without_a_choice_are_the_outside_option() -> None:
+    frame = synthetic.mode_canada()
+    frame["choice"] = [
+        0 if mode == "car" else took for mode, took in zip(frame["alt"], frame["choice"])
+    ]
+    table = dpb_data.choices(
+        frame, case="case", item="alt", chosen="choice", features=["cost", "ivt"]
+    )
+    problem = LoggedAssortment(table, horizon=60)
+    assert len(problem.item_ids) == 4 and problem.info.equal_revenues
+    assert problem.fit.coefficients[problem.fit.names.index("is car")] < -1.5
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({}, "every set has a choice.*outside=one of"),
+        ({"outside": "boat"}, "outside must be one of"),
+        ({"outside": "car", "revenue": "fare"}, "revenue must be one of cost, ivt"),
+        ({"outside": "car", "bounds": {"x": (0, 1)}}, r"bounds of \['x'\]"),
+    ],
+)
+def test_choices_that_cannot_tell(trips: Any, kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(DPBError, match=message):
+        LoggedAssortment(trips, **kwargs)
+
+
+@pytest.mark.real_data("choice")
+def test_real_choices_are_learned() -> None:
+    import os
+    from pathlib import Path
+
+    root = Path(os.environ.get("DPB_DATA") or Path(__file__).parents[3] / "shared" / "data")
+    if not (root / "choice").exists():
+        pytest.skip("the choice data are not here (set DPB_DATA)")
+    for name, outside in (("ModeCanada", "car"), ("electricity", 4), ("swissmetro", "CAR")):
+        table = dpb_data.load_choices(root / "choice" / f"{name}.csv.gz")
+        figures = LoggedAssortment(table, 50, outside=outside).summary()
+        assert figures["held_out_log_likelihood"] > figures["held_out_null"] + 0.2, name
+        price = {"ModeCanada": "cost", "electricity": "pf", "swissmetro": "CO"}[name]
+        assert figures["utilities"][price] < 0.0, name
+
+
+# -------------------------------------------------------------------------------------- call
+
+
+def test_one_call_from_a_frame_to_results() -> None:
+    frame = synthetic.loans(500)
+    env_id = dpb_gym.from_log(frame, "pricing", features=["score"], horizon=80)
+    assert env_id == dpb_gym.from_log(
+        synthetic.loans(500), "pricing", features=["score"], horizon=80
+    )
+    assert env_id.startswith("Log/Frame-") and env_id.endswith("-v0")
+    assert env_id != dpb_gym.from_log(frame, "pricing", features=["term"], horizon=80)
+    declared = dpb_gym.from_log(
+        frame,
+        "pricing",
+        features=["score"],
+        horizon=80,
+        bounds={"score": (500, 850), "price": (0, 15)},
+    )
+    assert declared != env_id and "were read off" not in declared.report
+    assert declared.summary()["price_unit"] == 15
+    assert "held out log likelihood" in env_id.report and "elasticity" in env_id.report
+    env = gym.make(env_id)
+    env.reset(seed=0)
+    assert 0.0 <= env.step(np.array([0.4], np.float32))[1] <= 1.0
+    here = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=2)
+    far = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=2, workers=2)
+    for agent in ("random", "oracle"):
+        assert here.final_regret(agent).tolist() == far.final_regret(agent).tolist()
+    table = dpb_data.prices(frame, features=["score"])
+    assert {c.cell.data for c in here.cells} == {table.digest()}
+
+
+def test_the_other_two_problems(trips: Any) -> None:
+    env_id = dpb_gym.from_log(trips, "assortment", outside="car", horizon=40)
+    again = dpb_gym.from_log(
+        synthetic.mode_canada(), "assortment", outside="car", horizon=40, case="case", item="alt",
+        chosen="choice", features=["cost", "ivt", "ovt", "freq"],
+    )  # fmt: skip
+    assert env_id.startswith("Log/SyntheticModeCanada-") and again.startswith("Log/Frame-")
+    assert env_id[-11:] == again[-11:], "the name does not count"
+    result = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=1)
+    assert result.final_regret("oracle")[0] == 0.0
+    table = dpb_data.load_ratings("synthetic-jester")
+    columns = {
+        "who": table.user_ids[table.users], "what": table.item_ids[table.items], "r": table.ratings,
+    }  # fmt: skip
+    ratings = dpb_gym.from_log(
+        columns, "recommendation", user="who", item="what", rating="r", rating_range=(-10, 10),
+        horizon=50,
+    )  # fmt: skip
+    assert ratings.summary()["data"] == "frame"
+    for wrong in (
+        {"problem": "auctions"},
+        {"problem": "pricing", "outside": "x"},
+        {"problem": "recommendation", "bounds": {"a": (0, 1)}},
+    ):
+        with pytest.raises(ParameterError):
+            dpb_gym.from_log("synthetic-loans", **wrong)
