@@ -189,7 +189,7 @@ def objective_plan(
     Example:
         >>> plan = objective_plan(1.0, dim=5, gradient_bound=2.0, curvature=1.0)
         >>> round(plan.ridge, 2), round(plan.sigma, 2), round(plan.event.zcdp, 6)
-        (4.27, 4.0, 0.9999)
+        (3.98, 4.0, 1.0)
     """
     dim, records = count("dim", dim), count("records", records, minimum=0)
     bound = positive("gradient_bound", gradient_bound)

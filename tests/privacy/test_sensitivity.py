@@ -11,18 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from curated import batch, running
 from privacy_oracles import factors, logistic_loss, mnl_loss
 from scipy.optimize import minimize
 
-from dpb_gym.privacy import (
-    Ball,
-    ContinualSum,
-    GaussianSum,
-    Ledger,
-    NoiseSource,
-    PSDBall,
-    Segment,
-)
+from dpb_gym.privacy import Ball, BatchSum, PSDBall, Segment
 
 Map = Callable[[np.ndarray], np.ndarray]
 
@@ -46,18 +39,12 @@ def search(distance: Callable[[np.ndarray], float], starts: list[np.ndarray], dr
     return best
 
 
-def batch_sum(clip: object, **kwargs: int) -> GaussianSum:
-    return GaussianSum(
-        clip=clip,  # type: ignore[arg-type]
-        sigma=1e-200,
-        noise=NoiseSource.from_seed(0),
-        ledger=Ledger(None),
-        **kwargs,  # type: ignore[arg-type]
-    )
+def batch_sum(clip: object, **kwargs: int) -> BatchSum:
+    return batch(clip=clip, sigma=1e-200, replicates=1, **kwargs)
 
 
 def test_ball() -> None:
-    releaser = batch_sum(Ball(0.8), dim=3)
+    releaser = batch_sum(Ball(0.8), width=3)
 
     def distance(pair: np.ndarray) -> float:
         out = []
@@ -72,7 +59,7 @@ def test_ball() -> None:
 
 def test_segment() -> None:
     """Neighbours differ in the value only; the direction is public."""
-    releaser = batch_sum(Segment(-0.5, 0.5), dim=3)
+    releaser = batch_sum(Segment(-0.5, 0.5), width=3)
 
     def distance(point: np.ndarray) -> float:
         out = []
@@ -134,20 +121,12 @@ def test_whole_stream(name: str) -> None:
     inverse = np.linalg.inv(weights @ weights.T)
 
     def releases(record: np.ndarray, t: int) -> np.ndarray:
-        releaser = ContinualSum(
-            name,
-            horizon=horizon,
-            dim=dim,
-            clip=radius,
-            sigma=1e-200,
-            noise=NoiseSource.from_seed(0),
-            ledger=Ledger(None),
-        )
+        releaser = running(name, horizon, width=dim, clip=radius, sigma=1e-200)
         out = []
         for step in range(horizon):
             releaser.add([record if step == t else np.zeros(dim)])
-            out.append(releaser.release()[0])
-        stated.append(releaser.sens * releaser.sensitivity)
+            out.append(releaser.value[0])
+        stated.append(releaser.gain * releaser.sensitivity)
         return np.array(out)
 
     stated: list[float] = []

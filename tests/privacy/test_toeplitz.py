@@ -26,9 +26,9 @@ from dpb_gym.privacy.toeplitz import (
 def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) -> None:
     noise, strategy = factors(name, steps)
     assert noise @ strategy == pytest.approx(running_sum(steps), abs=1e-9)
-    mechanism = make_mechanism(name, steps, NoiseSource.from_seed(1), 1, 1)
+    mechanism = make_mechanism(name, steps)
     largest_column = np.sqrt((strategy**2).sum(axis=0)).max()
-    assert mechanism.sens == pytest.approx(largest_column, rel=1e-9)
+    assert mechanism.gain == pytest.approx(largest_column, rel=1e-9)
     variances = (noise**2).sum(axis=1)
     assert mechanism.variances() == pytest.approx(variances, rel=1e-9)
     assert mechanism.std(steps) == pytest.approx(math.sqrt(variances[-1]), rel=1e-9)
@@ -47,8 +47,8 @@ def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) ->
 )
 def test_variance_table(name: str, steps: int, largest: float, mean: float) -> None:
     """Noise variance per coordinate at unit sensitivity and rho = 1/2."""
-    mechanism = make_mechanism(name, steps, NoiseSource.from_seed(1), 1, 1)
-    variances = mechanism.sens**2 * mechanism.variances()
+    mechanism = make_mechanism(name, steps)
+    variances = mechanism.gain**2 * mechanism.variances()
     assert variances.max() == pytest.approx(largest, rel=3e-3)
     assert variances.mean() == pytest.approx(mean, rel=5e-3)
 

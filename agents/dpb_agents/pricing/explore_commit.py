@@ -59,8 +59,8 @@ class ExploreCommit(_Exact):
     """
 
     # enough records to be driven far
-    audit_params: ClassVar[dict[str, Any]] = {"explore": 512}
-    audit_horizon = 514
+    audit_params: ClassVar[dict[str, Any]] = {"explore": 1024}
+    audit_horizon = 1026
 
     def __init__(
         self, explore: int | None = None, ridge: float = 1.0, demand_bound: float = 3.0

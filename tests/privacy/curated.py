@@ -1,0 +1,64 @@
+"""Releasers on curators of their own, with the noise that a test asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpb_gym.privacy import BatchSum, Curator, NoiseSource, RunningSum, Sum
+
+
+def curator(
+    budget: str | None = "rho=1",
+    replicates: int = 1,
+    *,
+    unit: str = "user-round",
+    notion: str = "joint",
+    relation: str = "replace-one",
+    noise: Any = None,
+    horizon: int | None = None,
+    seed: int = 3,
+) -> Curator:
+    source = NoiseSource.from_seed(seed, replicates) if noise is None else noise
+    return Curator(
+        budget,
+        (notion, unit),
+        noise=source,
+        replicates=replicates,
+        horizon=horizon,
+        relation=relation,
+    )
+
+
+def made(kind: type[Sum], *args: Any, rho: float | None = None, **kwargs: Any) -> Any:
+    """A sum: of width 3 on 2 replicates, clipped to the unit ball, unless told otherwise.
+
+    With `sigma`, by default 1, the bound is lifted; with `rho` that is the budget.
+    """
+    names = ("replicates", "unit", "notion", "relation", "noise", "seed")
+    setting = {name: kwargs.pop(name) for name in names if name in kwargs}
+    own = curator(
+        "rho=1" if rho is None else f"rho={rho}",
+        **{"replicates": 2, "horizon": kwargs.get("horizon"), **setting},
+    )
+    if rho is None:
+        kwargs.setdefault("sigma", 1.0)
+        own.as_printed("a test")
+    if not {"width", "symmetric"} & set(kwargs):
+        kwargs["width"] = 3
+    kwargs.setdefault("clip", 1.0)
+    return kind(own, *args, **kwargs)
+
+
+def batch(**kwargs: Any) -> BatchSum:
+    return made(BatchSum, **kwargs)
+
+
+def silent(**kwargs: Any) -> BatchSum:
+    return batch(sigma=1e-200, **kwargs)
+
+
+def running(mechanism: str, horizon: int, **kwargs: Any) -> RunningSum:
+    defaults = {"replicates": 1, "seed": 7}
+    if "symmetric" not in kwargs:
+        defaults["width"] = 2
+    return made(RunningSum, mechanism=mechanism, horizon=horizon, **{**defaults, **kwargs})

@@ -1,0 +1,273 @@
+"""The curator: what it makes, charges and promises; each fault of the first edition once."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from curated import curator
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpb_gym
+from dpb_gym import Budget
+from dpb_gym.errors import AgentError, BudgetError, BudgetExceeded, ParameterError
+from dpb_gym.privacy import (
+    Composition,
+    Curator,
+    GaussianEvent,
+    NoiseSource,
+    PSDBall,
+    ZCDPEvent,
+    accounting,
+)
+from dpb_gym.streams import AgentStreams
+
+BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
+
+
+# ------------------------------------------------------------------ nothing is spent twice
+
+
+@pytest.mark.parametrize("number", [2, 22])
+def test_releasers_of_the_same_records_add_up(number: int) -> None:
+    """Noise of its own in each of them: the ledger says what they cost together."""
+    own = curator("rho=0.5", horizon=10)
+    own.as_printed("a test")
+    sums = [own.batch_sum(2, reward=(0.0, 1.0), sigma=1.0) for _ in range(number)]
+    for each in sums:
+        each.add([0.3], [[1.0, 0.0]])
+        each.release()
+    assert own.ledger.spent == pytest.approx(number * 0.5)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("number", [1, 2, 22])
+def test_default_releasers_share_the_budget(budget: str, number: int) -> None:
+    own = curator(budget, horizon=10)
+    sums = [own.running_sum(2, reward=(0.0, 1.0)) for _ in range(number)]
+    mu = math.sqrt(sum((s.sensitivity * s.gain / s.sigma) ** 2 for s in sums))
+    limit = own.budget.limit
+    assert limit * (1 - 1e-6) <= own.ledger.spent <= limit
+    assert mu == pytest.approx(own.guarantee.curve.events[0].gaussian_mu * math.sqrt(
+        1 if len(own.guarantee.curve.events) == 1 else number
+    ))  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5),
+    st.sampled_from(BUDGETS),
+    st.booleans(),
+)
+def test_shares_spend_the_whole_budget_jointly(
+    weights: list[float], budget: str, with_mle: bool
+) -> None:
+    own = curator(budget, horizon=20)
+    shares = [0.999 * w / sum(weights) for w in weights]
+    made = [own.batch_sum(2, clip=1.0, share=share) for share in shares[:-1]]
+    last = (
+        own.minimiser(2, gradient_bound=2.0, curvature=1.0, calls=3)
+        if with_mle
+        else own.running_sum(symmetric=2, clip=PSDBall(1.0))
+    )
+    last.ready()
+    assert len(own.ledger.entries) == len(made) + 1
+    limit = own.budget.limit
+    assert limit * (1 - 2e-4) <= own.ledger.spent <= limit * (1 + 1e-9)
+
+
+def test_shares_are_checked() -> None:
+    own = curator()
+    own.batch_sum(2, clip=1.0, share=0.7)
+    with pytest.raises(BudgetError, match="more than 1"):
+        own.batch_sum(2, clip=1.0, share=0.4)
+    for bad in (0.0, -1.0, 1.5, math.nan, "half"):
+        with pytest.raises(ParameterError):
+            own.batch_sum(2, clip=1.0, share=bad)
+    full = curator()
+    full.batch_sum(2, clip=1.0, share=1.0)
+    full.batch_sum(2, clip=1.0, what="what is left")
+    with pytest.raises(BudgetError, match="nothing for what is left"):
+        full.seal()
+
+
+def test_nothing_is_made_after_the_first_use() -> None:
+    own = curator()
+    own.batch_sum(2, clip=1.0).add([[0.1, 0.2]])
+    with pytest.raises(BudgetError, match="charged already"):
+        own.batch_sum(2, clip=1.0)
+
+
+def test_noise_of_ones_own_is_charged_at_its_true_cost() -> None:
+    """Below the budget it passes; above it is refused before anything is drawn."""
+    fits = curator("rho=0.5")
+    fits.batch_sum(2, reward=(0, 1), sigma=2.0).ready()
+    assert fits.ledger.spent == 0.125 and fits.guarantee.basis == "computed"
+    over = curator("rho=0.5")
+    releaser = over.batch_sum(2, reward=(0, 1), sigma=0.9)
+    with pytest.raises(BudgetExceeded, match="Nothing was released"):
+        releaser.add([0.5], [[1.0, 0.0]])
+    assert not over.ledger.entries
+    printed = curator("rho=0.5")
+    printed.as_printed("Theorem 9")
+    printed.batch_sum(2, reward=(0, 1), sigma=0.5).ready()
+    assert printed.guarantee.rho == 2.0 and "Theorem 9" in printed.guarantee.basis
+
+
+# ------------------------------------------------------------------ whose word counts
+
+
+class Claims(dpb_gym.SingleAgent):
+    """Reads raw rewards; makes no releaser."""
+
+    protects = ("central", "reward")
+
+    def begin(self):
+        self.guarantee = "central zCDP rho=0.5"
+        self.best = 0.0
+
+    def act(self, context):
+        return int(self.best > 0.5)
+
+    def observe(self, context, action, feedback):
+        self.best = feedback.reward
+
+
+class Declares(Claims):
+    """Accounts for itself."""
+
+    def begin(self):
+        super().begin()
+        self.curator.charge(GaussianEvent(10.0, 1.0), what="something of its own")
+
+
+def play(agent, budget="rho=0.01", **options):
+    options = {"horizon": 40, "replicates": 2, "env_kwargs": {"dim": 3}, **options}
+    return dpb_gym.evaluate(
+        "DPB/Recommendation-v0", {"x": (agent, budget)}, progress=False, **options
+    )
+
+
+def test_a_budget_that_was_never_charged_is_an_error() -> None:
+    with pytest.raises(AgentError, match="never charged"):
+        play(Claims)
+
+
+def test_a_declared_guarantee_says_so() -> None:
+    (row,) = play(Declares).to_leaderboard().tasks[0].rows
+    assert row.guarantee is not None and "declared" in str(row)
+
+
+def test_a_budget_needs_something_to_protect() -> None:
+    class Silent(Claims):
+        protects = None
+
+    with pytest.raises(AgentError, match="does not say what it protects"):
+        play(Silent)
+
+
+def test_guarantees_of_parts_are_those_of_the_whole() -> None:
+    whole = curator("rho=0.5", 3, notion="central", unit="reward", horizon=10)
+    for i in range(3):
+        sums = whole.single(i).running_sum(2, reward=(0.0, 1.0))
+        sums.add(0.4, along=np.ones(2) / 2)
+        assert sums.value.shape == (2,)
+    assert whole.guarantee.rho == pytest.approx(0.5)
+
+
+# ------------------------------------------------------------------ every Renyi order
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
+def test_rho_holds_at_every_order(rho: float) -> None:
+    """The first edition truncated objective perturbation: eps 4.815 at rho .5, not 4.728."""
+    info = dpb_gym.make_problem("DPB/Pricing-v0", horizon=200).info
+    agent = dpb_gym.make_agent("explore-commit-pricing")
+    agent.set_up(info, AgentStreams([0]), Budget.zcdp(rho))
+    curve = agent.curator.guarantee.curve
+    orders = 1 + np.geomspace(1e-3, 1e6, 2000)
+    total = sum(event.rdp(orders) for event in curve.events)
+    assert (total <= rho * orders * (1 + 1e-9)).all()
+    full = accounting.epsilon(Composition.of(ZCDPEvent(rho)), 1e-5)
+    assert agent.curator.guarantee.epsilon(1e-5) <= full
+
+
+# ------------------------------------------------------------------ noise
+
+
+def noisy_sum(budget: str, configuration: str, episode: int = 0) -> tuple[float, np.ndarray]:
+    streams = AgentStreams([7], configuration, episode)
+    own = Curator(budget, noise=NoiseSource(streams.noise), horizon=5)
+    sums = own.batch_sum(2, reward=(0.0, 1.0))
+    for _ in range(5):
+        sums.add([0.7], [[0.6, 0.8]])
+    return sums.sigma, sums.release()[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("rho=0.1", "agent, rho=0.1"), ("rho=1", "agent, rho=1")),
+        (("rho=0.1", "agent, rho=0.1"), ("rho=1", "another, rho=1")),
+        (("rho=0.1", "agent", 0), ("rho=1", "agent", 1)),
+    ],
+)
+def test_two_releases_do_not_share_their_normals(one: tuple, other: tuple) -> None:
+    """If they did, a weighted difference would be the raw sum."""
+    (s1, r1), (s2, r2) = noisy_sum(*one), noisy_sum(*other)
+    mixed = (s1 * r2 - s2 * r1) / (s1 - s2)
+    assert np.abs(mixed - 3.5 * np.array([0.6, 0.8])).min() > 1e-6
+
+
+def test_the_harness_keys_noise_by_agent_and_budget() -> None:
+    spec = dpb_gym.agent_spec("adaprivate-ucb")
+    texts = {
+        spec.streams([0], Budget.parse(budget)).configuration
+        for budget in ("rho=0.1", "rho=1", "eps=1,delta=1e-5")
+    }
+    wide = dpb_gym.agent_spec("adaprivate-ucb", alpha=2.0).streams([0], Budget.zcdp(1.0))
+    assert len(texts | {wide.configuration}) == 4
+    same = dpb_gym.agent_spec("adaprivate-ucb", alpha=1.0).streams([0], Budget.zcdp(1.0))
+    assert same.configuration in texts, "a parameter that is written out is the same agent"
+
+
+@pytest.mark.parametrize("name", ["adaprivate-ucb", "jdp-lin-ucb", "one-pass-linear"])
+def test_agents_run_on_system_noise(name: str) -> None:
+    pytest.importorskip("opendp")
+    problem = dpb_gym.make_problem("DPB/Recommendation-v0", dim=3, horizon=60)
+    agent = dpb_gym.make_agent(name)
+    agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(1.0), noise="system")
+    instance = problem.instance([0, 1])
+    for t in range(60):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        if t < 59:
+            instance.advance()
+    assert 0.999 < agent.curator.guarantee.rho <= 1.0
+    assert isinstance(agent.curator.guarantee.curve.events[0], ZCDPEvent)
+
+
+# ------------------------------------------------------------------ raw statistics
+
+
+def test_clip_counts_are_asked_for_and_never_stored() -> None:
+    own = curator(horizon=4)
+    sums = own.batch_sum(2, clip=0.5, what="clipped")
+    sums.add([[3.0, 4.0]])
+    assert own.clip_counts()["0: clipped"].tolist() == [1]
+    result = play("adaprivate-ucb", "rho=1")
+    assert "clip" not in str(result.records()[0])
+
+
+def test_bad_curators() -> None:
+    with pytest.raises(ParameterError, match="needs noise"):
+        Curator("rho=1")
+    with pytest.raises(ParameterError, match="noise must be"):
+        curator(noise="seed")
+    with pytest.raises(BudgetError):
+        curator("rho 1")
+    with pytest.raises(BudgetError):
+        curator(unit="customer")

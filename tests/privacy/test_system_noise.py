@@ -1,0 +1,147 @@
+"""System noise: grids, exact sums, honest costs; refused where it does not carry over."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+
+import numpy as np
+import pytest
+from curated import batch, curator, running
+from scipy import stats
+
+from dpb_gym.errors import BudgetExceeded, MissingExtraError, ParameterError
+from dpb_gym.privacy import (
+    BatchSum,
+    PSDBall,
+    RunningSum,
+    Schedule,
+    SystemNoise,
+    WeightedSum,
+    ZCDPEvent,
+    equivalent_rho,
+    gaussian_sigma,
+)
+
+needs_opendp = pytest.mark.skipif(
+    importlib.util.find_spec("opendp") is None, reason="the [secure] extra (opendp) is missing"
+)
+
+
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opendp", None)
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    for make in (SystemNoise, lambda: curator(noise="system")):
+        with pytest.raises(MissingExtraError, match=r"dpb-gym\[secure\]"):
+            make()
+
+
+@needs_opendp
+class TestSystem:
+    """With OpenDP installed."""
+
+    def test_batches_are_on_the_grid_and_have_the_right_spread(self) -> None:
+        replicates = 400
+        releaser = batch(width=2, replicates=replicates, rho=0.5, noise="system", horizon=100)
+        records = np.random.default_rng(0).uniform(-0.5, 0.5, size=(10, replicates, 2))
+        for record in records:
+            releaser.add(record)
+        out = releaser.release()
+        grid = 2.0 ** (math.floor(math.log2(releaser.sigma)) - 20)
+        assert (out / grid == np.round(out / grid)).all()
+        gap = (out - records.sum(axis=0)) / releaser.sigma
+        assert stats.kstest(gap.ravel(), "norm").pvalue > 1e-4
+        ledger = releaser.curator.ledger
+        assert isinstance(ledger.entries[0].event, ZCDPEvent)
+        assert 0.5 * (1 - 1e-5) <= ledger.spent <= 0.5
+
+    def test_every_draw_is_new(self) -> None:
+        def one() -> np.ndarray:
+            releaser = batch(width=8, replicates=1, rho=0.5, noise="system", horizon=9)
+            releaser.add(np.zeros((1, 8)))
+            return releaser.release()
+
+        assert (one() != one()).any()
+
+    def test_binary_tree(self) -> None:
+        replicates, horizon = 60, 21
+        releaser = running(
+            "binary-tree",
+            horizon,
+            symmetric=3,
+            replicates=replicates,
+            clip=PSDBall(1.0),
+            rho=0.3,
+            noise="system",
+        )
+        x = np.array([0.6, -0.3, 0.1])
+        gram = np.broadcast_to(np.outer(x, x), (replicates, 3, 3))
+        previous = None
+        for _ in range(horizon):
+            releaser.add(gram)
+            out = releaser.value
+            assert (out == releaser.value).all()
+            assert previous is None or (out != previous).any()
+            previous = out
+        assert 0.3 * (1 - 1e-5) <= releaser.curator.ledger.spent <= 0.3
+        gap = (out - horizon * np.outer(x, x))[:, range(3), range(3)].ravel()
+        statistic = (gap**2).sum() / releaser.noise_std**2
+        assert 1e-4 < stats.chi2.cdf(statistic, gap.size) < 1 - 1e-4
+
+    def test_weighted_sums(self) -> None:
+        replicates, horizon = 200, 30
+        schedule = Schedule.geometric(horizon, 5, 1.6, 1.0)
+        own = curator("rho=0.4", replicates, noise="system", horizon=horizon)
+        releaser = WeightedSum(own, 2, clip=1.0, schedule=schedule)
+        record = np.full((replicates, 2), 0.3)
+        for _ in range(horizon):
+            releaser.add(record)
+        grid = releaser.intake.grid
+        assert (releaser.value / grid == np.round(releaser.value / grid)).all()
+        exact = float((schedule.weights * schedule.sizes).sum()) * 0.3
+        gap = (releaser.value - exact) / releaser.noise_std
+        assert stats.kstest(gap.ravel(), "norm").pvalue > 1e-4
+        assert 0.4 * (1 - 1e-4) <= own.ledger.spent <= 0.4
+
+    def test_rounding_counts_once_for_every_record_of_a_unit(self) -> None:
+        """A unit with k records is rounded k times."""
+        costs = []
+        for k in (1, 1000):
+            releaser = batch(
+                unit="user", participations=k, sigma=1e3, sensitivity=1.0 / k, noise="system",
+                horizon=10, width=4,
+            )  # fmt: skip
+            assert releaser.sigma == pytest.approx(1e3, rel=1e-5)
+            costs.append(releaser.curator.ledger.spent * 2 * releaser.sigma**2)
+        grid = 2.0 ** (math.floor(math.log2(1e3)) - 20)
+        assert math.sqrt(costs[1]) - math.sqrt(costs[0]) == pytest.approx(999 * 2 * grid, rel=1e-3)
+
+    @pytest.mark.parametrize("name", ["blt", "sqrt-toeplitz"])
+    def test_toeplitz_refuses(self, name: str) -> None:
+        with pytest.raises(ParameterError, match="binary-tree"):
+            running(name, 9, rho=0.5, noise="system")
+        own = curator(noise="system", horizon=9)
+        assert RunningSum(own, 2, clip=1.0).mechanism == "binary-tree"
+
+    def test_approx_budgets_convert_without_the_gaussian_shortcut(self) -> None:
+        """A sigma calibrated for continuous Gaussians is too small for the discrete claim."""
+        own = curator("eps=1,delta=1e-5", noise="system", horizon=9, unit="reward")
+        sigma = gaussian_sigma(equivalent_rho(own.budget), 1.0)
+        too_little = BatchSum(own, 2, reward=(0, 1), sigma=sigma)
+        with pytest.raises(BudgetExceeded):
+            too_little.add([0.5], [[1.0, 0.0]])
+        own = curator("eps=1,delta=1e-5", noise="system", horizon=9, unit="reward")
+        enough = BatchSum(own, 2, reward=(0, 1))
+        enough.add([0.5], [[1.0, 0.0]])
+        enough.release()
+        assert 1 - 1e-5 <= own.ledger.spent <= 1.0
+
+    def test_exact_range_and_bounds_are_required(self) -> None:
+        for kwargs in (
+            {"horizon": None, "clip": 1.0},
+            {"horizon": 10, "clip": None, "sensitivity": 1.0},
+            {"horizon": 10**12, "clip": 1.0},
+        ):
+            with pytest.raises(ParameterError):
+                batch(sigma=0.001, noise="system", **kwargs).add(np.zeros((2, 3)))
