@@ -95,6 +95,11 @@ def release_value(
         raise ParameterError(f"the curator must have one replicate, got {curator.replicates}")
     if q is not None and unit != "reward":
         raise ParameterError("a model q is supported for unit='reward' only")
+    if log.estimated and unit != "reward":
+        raise ParameterError(
+            "estimated propensities depend on everybody's rounds, so that one round moves the "
+            "weights of others: they are supported for unit='reward' only"
+        )
     pi = check_distribution("policy", policy, (len(log), log.n_candidates))
     weights = np.minimum(pi[np.arange(len(log)), log.actions] / log.propensities, clip)
     low, high = log.reward_range

@@ -16,6 +16,7 @@ from dpb_gym.problems.base import Context, Feedback
 from dpb_gym.streams import AgentStreams
 
 _ACCEPTANCE_KEY = 0xACCE97
+_REWARDS_ONLY = (("central", "reward"), ("central", "user-rewards"), ("local", "reward"))
 
 
 def train_offline(
@@ -93,6 +94,11 @@ def train_offline(
     if not replay and isinstance(learner, BatchedSingle):
         raise AgentError(
             "a SingleAgent learns from its own choices only: train it with method='replay'"
+        )
+    if replay and log.estimated and budget is not None and learner.protects not in _REWARDS_ONLY:
+        raise ParameterError(
+            "estimated propensities depend on everybody's rounds, so that one round decides which "
+            f"others are accepted: an agent that protects {learner.protects} needs known ones"
         )
     # Noise of its own: it must not be shared with a run of the harness, or with a training whose
     # companions leave it another part of the budget.

@@ -193,3 +193,17 @@ def test_a_published_number_has_noise_that_nobody_can_draw_again():
     assert found[0].guarantee.epsilon(1e-5) == pytest.approx(1.0, rel=1e-3)
     whole = offline.release_value(log, target, "rho=0.5", unit="user-round", clip=2.0)
     assert whole.guarantee.unit == "user-round"
+
+
+def test_estimated_propensities_move_with_one_round():
+    """Exchanging one round's choice changes the weights of others: no bound per user-round."""
+    log, target, _ = small_log()
+    unknown = [
+        LoggedData.from_arrays(log.features, actions, None, log.rewards, (0, 1))
+        for actions in (log.actions, np.where(np.arange(40) == 3, 2, log.actions))
+    ]
+    a, b = (one.propensities for one in unknown)
+    assert (np.delete(a, 3) != np.delete(b, 3)).any()
+    offline.release_value(unknown[0], target, "rho=0.5")
+    with pytest.raises(ParameterError, match="estimated propensities"):
+        offline.release_value(unknown[0], target, "rho=0.5", unit="user-round")

@@ -168,3 +168,16 @@ def test_no_two_trainings_share_their_noise(log):
         generator = agent.curator.noise.generators[0]
         sums[key] = generator.normal(size=3).tolist()
     assert len({tuple(values) for values in sums.values()}) == 3
+
+
+def test_estimated_propensities_do_not_decide_for_those_who_protect_whole_rounds(log):
+    unknown = LoggedData.from_arrays(
+        log.features, log.actions, None, log.rewards, (0, 1), minimum_propensity=0.01
+    )
+    budget = "eps=1,delta=1e-5"
+    for name, refused in (("adaprivate-ts", False), ("jdp-lin-ucb", True)):
+        if refused:
+            with pytest.raises(ParameterError, match="estimated propensities"):
+                offline.train_offline(name, unknown, budget, method="replay")
+        else:
+            offline.train_offline(name, unknown, budget, method="replay")

@@ -112,6 +112,8 @@ def test_tolerance_and_least() -> None:
         (1.3, 0.01, CONTRADICTED),
         (0.7, 0.01, CONTRADICTED),
         (1.1, 0.3, OPEN),
+        (0.85, 0.3, OPEN),
+        (1.15, 0.3, OPEN),
     ],
 )
 def test_near_a_number(mean: float, sd: float, outcome: str) -> None:
