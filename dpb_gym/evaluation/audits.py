@@ -14,7 +14,7 @@ from dpb_gym.evaluation.store import Store
 from dpb_gym.privacy import Budget
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy.audit.report import AuditReport
+    pass
 
 # Deployed budgets are too small for an audit to see anything; the noise of this one is
 # calibrated by the same code.

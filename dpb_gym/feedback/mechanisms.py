@@ -7,14 +7,13 @@ grade (see `dpb_gym.privacy.NoiseSource`).
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy import (
     Budget,
@@ -114,12 +113,12 @@ class RandomizedResponse(ResponseMechanism):
     @property
     def keep(self) -> float:
         """Probability that the true answer is sent."""
-        return 1.0 / (1.0 + (self.categories - 1) * math.exp(-self.epsilon))
+        return 1.0 / (1.0 + (self.categories - 1) * portable.exp(-self.epsilon))
 
     @property
     def other(self) -> float:
         """Probability of each particular wrong answer."""
-        return math.exp(-self.epsilon) * self.keep
+        return portable.exp(-self.epsilon) * self.keep
 
     def transition(self) -> FloatArray:
         """Probability of each message (columns) for each true answer (rows), ``(k, k)``."""
@@ -275,5 +274,5 @@ class LaplaceResponse(_Additive):
         centred = numbers - 0.5
         # a uniform of exactly 0 would give infinite noise
         twice = np.minimum(2.0 * np.abs(centred), 1.0 - 2.0**-53)
-        noise: FloatArray = -np.sign(centred) * np.log1p(-twice)
+        noise: FloatArray = -np.sign(centred) * portable.each(portable.log1p, -twice)
         return noise

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels
 from dpb_agents.common.one_pass import OnePassNewton, Rows
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # The prior of |theta| is log-normal: `norm` times a factor of e^(1/2) per standard deviation.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
-SIZES = np.exp(0.5 * DEVIATIONS)
-BELIEFS = np.exp(-0.5 * DEVIATIONS**2) / np.exp(-0.5 * DEVIATIONS**2).sum()
 
 
 @register_agent(
@@ -97,12 +95,13 @@ class OnePassMNL(OnePassNewton):
         B, N, d = streams.replicates, problem.n_items, problem.dim
         # the trace of the curvature of items that are cut, spread over d coordinates
         rate = self.cut / d
+        beliefs = portable.each(portable.exp, -0.5 * DEVIATIONS**2)
         self.open(
             problem,
             curator,
             layout=Rows(d, self.bound * self.cut, self.cut, self.share, curator.private),
-            sizes=self.norm * SIZES,
-            beliefs=BELIEFS,
+            sizes=self.norm * portable.each(portable.exp, 0.5 * DEVIATIONS),
+            beliefs=beliefs / beliefs.sum(),
             rate=rate,
             signal=rate * self.norm,
         )

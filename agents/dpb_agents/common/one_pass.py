@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.problems.base import ProblemInfo
 
@@ -207,7 +207,7 @@ class OnePassNewton(Agent):
         self.first_release = int(self._ends[0])
         self._history: list[Array] = []
         self.theta = np.tile(self._centre, (B, 1))
-        self.covariance = np.tile(np.eye(d) * float(beliefs @ sizes**2) / d, (B, 1, 1))
+        self.covariance = np.tile(np.eye(d) * float((beliefs * sizes**2).sum()) / d, (B, 1, 1))
         self.root = np.zeros((B, d, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
@@ -263,4 +263,6 @@ def _plan(
     if private:
         return Schedule.geometric(horizon, max(LEAST_FIRST, first * sigma), ratio, decay)
     # exact sums may be released often: nothing is spent
-    return Schedule.unweighted(Schedule.geometric(horizon, LEAST_FIRST, ratio**0.2, 0.0).ends)
+    return Schedule.unweighted(
+        Schedule.geometric(horizon, LEAST_FIRST, portable.power(ratio, 0.2), 0.0).ends
+    )

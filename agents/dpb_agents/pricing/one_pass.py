@@ -10,7 +10,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_agents.pricing.records import MODELS
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -125,7 +125,7 @@ class OnePassPricing(OnePassNewton):
         if self.norm is None and logistic and curator.private:
             sigma = gaussian_sigma(curator.most_rho, 1.0)
             even = sigma * (2 * response + widening) / rate
-            reachable = (self.horizon(problem) / (even * math.sqrt(d))) ** 0.4 / 7
+            reachable = portable.power(self.horizon(problem) / (even * math.sqrt(d)), 0.4) / 7
             norm = min(norm, max(LEAST_NORM, reachable))
         ample = norm >= LARGEST_NORM
         # the least noise in u - H theta for a theta of this size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -150,7 +150,9 @@ class OnePass(Agent):
         horizon = 10**9 if self.anytime else self.problem.horizon
         if sigma == 0.0:
             # exact sums may be released often: nothing is spent
-            fine = Schedule.geometric(horizon, self.problem.dim, self.ratio**0.2, 0.0)
+            fine = Schedule.geometric(
+                horizon, self.problem.dim, portable.power(self.ratio, 0.2), 0.0
+            )
             return Schedule.unweighted(fine.ends)
         # a round tells a coordinate of theta so much, roughly
         rate = 1.0 / self.problem.dim

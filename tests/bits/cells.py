@@ -1,0 +1,77 @@
+"""Plays small cells and prints a digest of every agent's curves, as JSON.
+
+    python tests/bits/cells.py [--tasks NAME,...] [--agents NAME,...] [--horizon T] [--workers W]
+
+`test_bits.py` runs it in processes of their own, on other processors as far as libraries can
+be told so. By default all tasks and all agents but those that learn with PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import warnings
+
+import numpy as np
+
+import dpb_gym
+
+REPLICATES = 3
+BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
+TASKS = {
+    "assortment": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 4}),
+    "revenues": ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "revenues": "random"}),
+    "pricing": ("DPB/Pricing-v0", {"dim": 4}),
+    "gaussian-demand": ("DPB/Pricing-v0", {"dim": 3, "demand": "gaussian"}),
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_candidates": 8}),
+    "gaussian-rewards": ("DPB/Recommendation-v0", {"dim": 4, "reward": "gaussian"}),
+    "low-rank": ("DPB/RecommendationRankDeficient-v0", {}),
+}
+
+
+def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str, str]:
+    """First 16 digits of the SHA-256 of the curves, by task, agent and budget."""
+    env_id, kwargs = TASKS[task]
+    kind = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info.kind
+    known = [name for name, spec in dpb_gym.agent_specs().items() if kind in spec.supports]
+    agents = [name for name in known if (name in only if only else not name.startswith("sb3"))]
+    if not agents:
+        return {}
+    result = dpb_gym.evaluate(
+        env_id,
+        agents,
+        horizon=horizon,
+        replicates=REPLICATES,
+        env_kwargs=kwargs,
+        checkpoints=20,
+        budgets=BUDGETS,
+        workers=workers,
+        progress=False,
+    )
+    curves: dict[str, list[float]] = {}
+    for row in result.records():
+        key = f"{task} {row['agent']} {row['budget']}"
+        curves.setdefault(key, []).extend((row["regret"], row["reward"]))
+    return {k: hashlib.sha256(np.array(v).tobytes()).hexdigest()[:16] for k, v in curves.items()}
+
+
+def main() -> None:
+    """Reads the command line and prints the digests."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--agents", default="")
+    parser.add_argument("--horizon", type=int, default=300)
+    parser.add_argument("--workers", type=int, default=1)
+    asked = parser.parse_args()
+    only = [agent for agent in asked.agents.split(",") if agent]
+    found: dict[str, str] = {}
+    for name in asked.tasks.split(","):
+        found |= digests(name, only, asked.horizon, asked.workers)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # agents that cannot play a task are left out
+        main()

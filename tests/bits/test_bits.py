@@ -1,0 +1,134 @@
+"""The same bits on every processor: small cells replayed under other BLAS, libm and code.
+
+OPENBLAS_CORETYPE chooses the BLAS kernels of a processor, GLIBC_TUNABLES hides instructions
+from libm, NPY_DISABLE_CPU_FEATURES from NumPy's own loops, NUMBA_CPU_NAME from the compiler.
+With ``DPB_BITS=all`` every agent plays under every variant (ten minutes).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ALL = os.environ.get("DPB_BITS") == "all"
+FEW = (
+    "ucb-mnl,dpmnl,one-pass-mnl,ts-pricing,private-pricing,one-pass-pricing,"
+    "lin-ucb,adaprivate-ts,one-pass-linear,local-lin-ucb"
+)
+NO_FMA = "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX2_Usable,-FMA_Usable,-AVX512F,-AVX512VL"
+OLD_LIBM = {"GLIBC_TUNABLES": NO_FMA}
+OLD_NUMPY = {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR"}
+OLD = {"OPENBLAS_CORETYPE": "Prescott", **OLD_LIBM, **OLD_NUMPY}
+VARIANTS = {
+    "old": OLD,
+    "SkylakeX": {"OPENBLAS_CORETYPE": "SkylakeX"},
+    **({} if not ALL else {name: {"OPENBLAS_CORETYPE": name} for name in ("Haswell", "Zen")}),
+    **({} if not ALL else {"libm": OLD_LIBM, "numpy": OLD_NUMPY}),
+}
+
+
+def play(*arguments: str, **variables: str) -> dict[str, str]:
+    """Digests of the cells, played in a process of its own."""
+    command = [sys.executable, str(HERE / "cells.py"), *arguments]
+    if not ALL and "--agents" not in arguments:
+        command += ["--agents", FEW]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    found: dict[str, str] = json.loads(run.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    """What this machine computes when nothing is asked of it."""
+    found = play()
+    assert len(found) > 25
+    return found
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_processors_and_libraries_do_not_show(name, reference):
+    found = play(**VARIANTS[name])
+    assert {k for k in reference if found[k] != reference[k]} == set()
+
+
+def test_blocks_and_workers_do_not_show(reference):
+    found = play("--workers", "2")
+    assert {k for k in reference if found[k] != reference[k]} == set()
+
+
+def test_the_compiler_does_not_show(reference, tmp_path):
+    """Code for a processor without FMA and AVX; a sample, as everything is compiled anew."""
+    some = () if ALL else ("--agents", "dpmnl,one-pass-pricing,lin-ucb", "--tasks", SAMPLE)
+    generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    found = play(*some, NUMBA_CACHE_DIR=str(tmp_path), **generic)
+    assert {k for k in found if found[k] != reference[k]} == set() and len(found) > 4
+
+
+SAMPLE = "assortment,pricing,recommendation"
+
+
+def test_compiled_kernels_are_their_python_text():
+    """Without a compiler at all, by the interpreter's arithmetic."""
+    sample = ("--tasks", SAMPLE, "--horizon", "12")
+    sample += ("--agents", "ucb-mnl,one-pass-pricing,lin-ucb,local-lin-ucb")
+    found = play(*sample, NUMBA_DISABLE_JIT="1")
+    assert found == play(*sample) and len(found) > 4
+
+
+FORBIDDEN = {
+    "math": {"exp", "log", "log1p", "expm1", "pow", "sin", "cos", "tanh", "erf", "erfc", "lgamma"},
+    "np": {"exp", "log", "log1p", "expm1", "power", "sin", "cos", "tanh", "dot", "matmul"},
+}
+# Not on a path from a cell to its numbers: audits, learners of PyTorch, real data's features
+# (stored in single precision), the table of BLTs, what a page says of a fit.
+ELSEWHERE = (
+    "agents/dpb_agents/common/sb3",
+    "dpb_gym/envs/sb3.py",
+    "dpb_gym/feedback/audits.py",
+    "dpb_gym/privacy/audit",
+    "dpb_gym/privacy/accounting.py",
+    "dpb_gym/privacy/events.py",
+    "dpb_gym/privacy/features.py",
+    "dpb_gym/privacy/toeplitz.py",
+    "dpb_gym/privacy/objective.py",
+    "dpb_gym/problems/expedia_model.py",
+    "dpb_gym/problems/item_features.py",
+)
+
+
+def test_result_paths_call_no_blas_and_no_libm():
+    rooms = ("agents/dpb_agents", *(f"dpb_gym/{r}" for r in ("problems", "envs", "feedback")))
+    rooms += ("dpb_gym/privacy", "dpb_gym/kernels", "dpb_gym/streams.py", "dpb_gym/local.py")
+    files = [
+        p
+        for room in rooms
+        for p in ([ROOT / room] if room.endswith("py") else (ROOT / room).rglob("*.py"))
+    ]
+    found = []
+    for path in files:
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(ELSEWHERE):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+            home, _, function = called.rpartition(".")
+            product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+            if (
+                product
+                or function in FORBIDDEN.get(home, ())
+                or called.startswith(("np.linalg", "scipy."))
+                or function == "standard_normal"
+            ):
+                found.append(f"{name}:{node.lineno} {called or '@'}")
+    assert found == []
+    assert len(files) > 100
