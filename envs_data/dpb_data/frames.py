@@ -104,12 +104,21 @@ def take_from_csv(
     delimiter = max(",;\t", key=line.count)
     names = next(csv.reader([line], delimiter=delimiter))
     taken = _require(columns, names, where)
-    plain = [c if c.kind in _PLAIN else replace(c, kind="text") for c in taken]
-    read = read_columns(
-        raw, where, plain, [name or f"unnamed {i}" for i, name in enumerate(names)],
-        delimiter=delimiter, nulls=nulls, quoted=True,
-    )  # fmt: skip
-    return {c.name: _converted(read[c.name], c, where) for c in taken}
+    unique = [name or f"unnamed {i}" for i, name in enumerate(names)]
+
+    def read(columns: Sequence[Column]) -> dict[str, Array]:
+        return read_columns(
+            raw, where, columns, unique, delimiter=delimiter, nulls=nulls, quoted=True
+        )
+
+    try:
+        found = read(taken)  # Arrow tells numbers from text, by the first block
+    except DataError:
+        found = read([c if c.kind in _PLAIN else replace(c, kind="text") for c in taken])
+    return {
+        c.name: found[c.name] if c.kind in _PLAIN else _checked(found[c.name], c, where)
+        for c in taken
+    }
 
 
 def _from_frame(
@@ -125,8 +134,9 @@ def _checked(values: Array, column: Column, where: str) -> Array:
     """The values as the column's type, every one checked."""
     if values.ndim != 1 or not len(values):
         raise DataError(f"{where}: expected a column {column.name} with rows")
-    numbers = values.dtype.kind in "iubfM"
-    if column.kind in ("id", "any", "flag") and numbers:
+    if column.kind in ("id", "any") and values.dtype.kind == "M":
+        values = values.astype(str)
+    if column.kind in ("id", "any", "flag") and values.dtype.kind in "iubf":
         whole = values.dtype.kind != "f" or np.array_equal(values, np.rint(values))
         if column.kind == "flag":
             column = replace(column, kind="integer", low=0.0, high=1.0)

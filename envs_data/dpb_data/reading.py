@@ -69,7 +69,7 @@ class Column:
 
     def wrong(self, values: Array) -> Array:
         """Which values are not allowed, a mask; missing ones are."""
-        if self.kind == "text":
+        if self.kind not in ("integer", "number"):
             return np.zeros(len(values), np.bool_)
         good = (values >= self.low) & (values <= self.high)  # NaN fails both
         if self.kind == "number":
@@ -132,13 +132,15 @@ def read_columns(
     reader = _Reader(raw, tuple(names), delimiter, header, tuple(nulls), quoted)
     types = {"integer": pa.int64(), "number": pa.float64(), "text": pa.string()}
     try:
-        table = reader.read({c.name: types[c.kind] for c in columns}, threads=True)
+        table = reader.read({c.name: types.get(c.kind) for c in columns}, threads=True)
     except pa.ArrowInvalid as error:
         problem = reader.problem(columns) or f"not readable ({shorten(str(error), 300)})"
         raise DataError(f"{where}: {problem}") from error
     read: dict[str, Array] = {}
     for column in columns:
         chunked = table.column(column.name)
+        if pa.types.is_binary(chunked.type):
+            raise DataError(f"{where}: {reader.problem(columns)}")
         missing = chunked.is_null().to_numpy() if chunked.null_count else None
         values = chunked.to_numpy()
         if missing is not None and column.kind == "integer":
@@ -206,7 +208,8 @@ class _Reader:
                 ignore_empty_lines=False, invalid_row_handler=odd,
             ),
             convert_options=pa_csv.ConvertOptions(
-                column_types=types, include_columns=list(types), null_values=list(self.nulls),
+                column_types={name: kind for name, kind in types.items() if kind is not None},
+                include_columns=list(types), null_values=list(self.nulls),
                 strings_can_be_null=True,
             ),
         )  # fmt: skip
@@ -229,7 +232,7 @@ class _Reader:
             self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
             line = self.raw.count(b"\n", 0, error.start) + 1
-            if any(column.kind == "text" for column in columns):
+            if any(column.kind not in ("integer", "number") for column in columns):
                 return f"line {line}: expected UTF-8 text, found {shorten(self._line(line))}"
         try:
             table = reader.read({c.name: pa.binary() for c in columns}, threads=False, odd=note)
@@ -238,7 +241,7 @@ class _Reader:
         found: list[tuple[int, str]] = []
         for column in columns:
             pattern = _INTEGER if column.kind == "integer" else _NUMBER
-            if column.kind == "text":
+            if column.kind not in ("integer", "number"):
                 continue
             fits = pc.match_substring_regex(table.column(column.name), pattern)
             good = pc.fill_null(fits, column.nullable).to_numpy()
