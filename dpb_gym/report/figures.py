@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.files import target, write_whole
-from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
 from dpb_gym.report.numerals import tick
 from dpb_gym.report.views import Board, Line, Table, board, budget_order, scale_of, short
@@ -32,15 +31,48 @@ Scale: TypeAlias = Literal["log", "linear"]
 _INK, _MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
 _DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
 _MARKS = "osD^vPXp*<>h"
+_STYLE: dict[str, Any] = {
+    "font.size": 7,
+    "text.parse_math": False,
+    "figure.titlesize": 10,
+    "figure.titleweight": "bold",
+    "axes.titlesize": 8.5,
+    "axes.titleweight": "bold",
+    "axes.titlecolor": _INK,
+    "axes.labelsize": 7.5,
+    "axes.labelpad": 2,
+    "axes.labelcolor": _MUTED,
+    "axes.edgecolor": _MUTED,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _HAIR,
+    "grid.linewidth": 0.5,
+    **{f"{axis}tick.color": _MUTED for axis in "xy"},
+    **{f"{axis}tick.major.size": 2.5 for axis in "xy"},
+    **{f"{axis}tick.minor.size": 1.5 for axis in "xy"},
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.2,
+    "legend.frameon": False,
+    "legend.fontsize": 6.8,
+    "legend.handlelength": 2.4,
+    "legend.columnspacing": 1.2,
+    "legend.labelspacing": 0.3,
+    "legend.borderpad": 0,
+    "legend.borderaxespad": 0,
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "dpb-gym",
+}
 # No date and a fixed salt: the same results give the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     ".png": {},
     ".pdf": {"CreationDate": None},
     ".svg": {"Date": None},
 }
-# Inches: a panel, its axes with the margin to the left, and one line of a legend.
-_WIDTH, _HEIGHT, _LEFT, _ABOVE, _BELOW, _LINE = 3.45, 2.1, 0.62, 0.36, 0.46, 0.16
-_TITLE = 0.34
+# Inches: a panel as wide as a column of a paper, its height, and one line of a legend.
+_WIDTH, _HEIGHT, _LINE, _TITLE = 3.45, 2.75, 0.16, 0.3
 _LETTERS = 52
 
 
@@ -170,18 +202,15 @@ def plot_paired(
     def draw(axes: Axes, panel: _Panel) -> None:
         axes.axvline(0, color=_MUTED, linewidth=0.9)
         for place, (line, found) in enumerate(zip(panel.lines, differences)):
-            colour = line.colour[0]
-            axes.plot(found.values, [place] * len(found.values), "|", color=colour, alpha=0.35)
-            axes.plot([found.interval.low, found.interval.high], [place] * 2, color=colour, lw=2.2)
+            colour, ends = line.colour[0], [found.interval.low, found.interval.high]
+            axes.plot(found.values, [place] * len(found.values), "|", color=colour, alpha=0.4, ms=7)
+            axes.plot(ends, [place] * 2, color=colour, linewidth=2.2)
             axes.plot([found.interval.mean], [place], "o", color=colour, markersize=4.5)
         axes.set_ylim(len(panel.lines) - 0.5, -0.5)
         axes.set_yticks(range(len(panel.lines)), [_short(line.label, 26) for line in panel.lines])
-        for label in axes.get_yticklabels():
-            label.set_parse_math(False)
-        _frame(axes, panel, f"regret minus that of {_short(against, 30)}, same customers", "")
+        _name(axes, panel, f"regret minus that of {_short(against, 30)}, same customers", "")
 
-    height = max(_HEIGHT, 0.22 * len(differences))
-    return _finish("", [panel], draw, path, ax, left=1.75, height=height, legend=False)
+    return _finish("", [panel], draw, path, ax, height=0.65 + 0.19 * max(4, len(differences)))
 
 
 @dataclass(frozen=True)
@@ -191,11 +220,15 @@ class _Panel:
     scale: str = ""
 
     @property
+    def task(self) -> TaskResult:
+        assert isinstance(self.table.source, TaskResult)
+        return self.table.source
+
+    @property
     def first(self) -> float:
         """Where a logarithmic axis begins: two decades before the horizon."""
         rounds = [point[0] for line in self.lines for point in line.row.curve[-2:-1]]  # type: ignore[attr-defined]
-        horizon = self.table.source.horizon  # type: ignore[union-attr]
-        return max(1.0, min([horizon / 100, *rounds]))
+        return max(1.0, min([self.task.horizon / 100, *rounds]))
 
     @property
     def agents(self) -> dict[str, Line]:
@@ -205,11 +238,26 @@ class _Panel:
             found.setdefault(line.row.agent, line)
         return found
 
-    @property
-    def budgets(self) -> list[Budget]:
-        """The budgets that some agent has several of, largest first."""
-        found = {line.row.budget for line in self.lines if line.row.budget is not None}
-        return sorted(found, key=budget_order, reverse=True) if len(found) > 1 else []
+    def handles(self) -> tuple[list[Any], list[str]]:
+        """One entry per agent, then one per budget: ten entries read better than their 24 pairs."""
+        from matplotlib.lines import Line2D
+
+        budgets = {line.row.budget for line in self.lines if line.row.budget is not None}
+        several = len(budgets) > 1 and not self.scale
+        handles, labels = [], []
+        for agent, line in self.agents.items():
+            own = {x.row.budget for x in self.lines if x.row.agent == agent and x.row.budget}
+            said = [f" ({short(budget)})" for budget in own] if several and len(own) == 1 else [""]
+            handles.append(Line2D([], [], **_look(line)))
+            labels.append(_short(agent + said[0], _LETTERS))
+        if self.scale and self.table.rival is not None:
+            handles.append(Line2D([], [], color=_MUTED, linestyle=_DASHES["dashed"]))
+            labels.append(_short(f"{self.table.rival.label}, no privacy", _LETTERS))
+        strengths = {line.row.budget: line.strength for line in self.lines}
+        for budget in sorted(budgets, key=budget_order, reverse=True) if several else ():
+            handles.append(Line2D([], [], color=_INK, alpha=strengths[budget], linewidth=2.2))
+            labels.append(short(budget))
+        return handles, labels
 
 
 def _chosen(
@@ -232,49 +280,43 @@ def _finish(
     path: str | os.PathLike[str] | None,
     ax: Axes | None,
     *,
-    left: float = _LEFT,
-    height: float = _HEIGHT,
-    legend: bool = True,
+    height: float = 0.0,
 ) -> Figure:
-    """Draws into the given axes or a new figure, and writes the file if there is to be one."""
+    """Draws into the given axes or a new figure, and writes the file if there is to be one.
+
+    A figure of a given height has no legend.
+    """
+    import matplotlib
+
     suffix = ""
     if path is not None:
-        suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
-        if isinstance(path, (str, os.PathLike)) and suffix not in FORMATS:
+        path = Path(path) if isinstance(path, (str, os.PathLike)) else target(path)
+        suffix = path.suffix.lower()
+        if suffix not in FORMATS:
             raise ParameterError(f"the file must end in {', '.join(FORMATS)}, got {str(path)!r}")
         path = target(path)
-    if ax is not None:
-        if len(panels) != 1:
-            raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")
-        draw(ax, panels[0])
-        handles, labels = _handles(panels[0]) if legend else ([], [])
-        if handles:
-            ax.legend(handles, labels, fontsize=7, frameon=False)
-        figure: Any = ax.figure
-        while hasattr(figure, "figure") and figure.figure is not figure:
-            figure = figure.figure
-    else:
-        figure = _figure(title, panels, draw, left, height, legend)
-    if path is not None:
-        import matplotlib
-
-        buffer = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "dpb-gym"}):
-            figure.savefig(
-                buffer, format=suffix[1:], dpi=200, metadata=_METADATA[suffix], facecolor="white"
-            )
-        write_whole(path, buffer.getvalue())
+    if ax is not None and len(panels) != 1:
+        raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")
+    with matplotlib.rc_context(_STYLE if ax is None else {"svg.hashsalt": "dpb-gym"}):
+        if ax is None:
+            figure: Any = _figure(title, panels, draw, height)
+        else:
+            draw(ax, panels[0])
+            if not height:
+                _legend(ax, panels[0], loc="best")
+            figure = ax.figure
+            while hasattr(figure, "figure") and figure.figure is not figure:
+                figure = figure.figure
+        if path is not None:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
+            write_whole(path, buffer.getvalue())
     drawn: Figure = figure
     return drawn
 
 
 def _figure(
-    title: str,
-    panels: Sequence[_Panel],
-    draw: Callable[[Axes, _Panel], None],
-    left: float,
-    tall: float,
-    legend: bool,
+    title: str, panels: Sequence[_Panel], draw: Callable[[Axes, _Panel], None], height: float
 ) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -284,191 +326,129 @@ def _figure(
 
         def _repr_png_(self) -> bytes:
             buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=130, facecolor="white")
+            self.savefig(buffer, format="png", dpi=130)
             return buffer.getvalue()
 
     columns = min(3, max(1, len(panels))) if len(panels) != 4 else 2
-    entries = [_handles(panel) if legend else ([], []) for panel in panels]
-    # A line of panels is as high as its longest legend asks; everything in inches from the top.
-    strips = [
-        _ABOVE + tall + _BELOW + 0.1 + _LINE * max(_rows(e[1]) for e in entries[k : k + columns])
-        for k in range(0, len(panels), columns)
+    lines = max(1, math.ceil(len(panels) / columns))
+    # Under every line of panels stands one of legends, as high as the longest.
+    longest = [
+        max((_rows(p.handles()[1]) for p in panels[k * columns : (k + 1) * columns]), default=0)
+        for k in range(lines)
     ]
-    cell = _WIDTH + left - _LEFT
-    head = _TITLE if title else 0.06
-    width, height = max(cell * columns, 3.0), head + (sum(strips) if strips else 0.7)
-    figure = Picture(figsize=(width, height))
+    ratios = [
+        x for rows in longest for x in (height or _HEIGHT, 0.05 if height else _LINE * (rows + 0.3))
+    ]
+    width = _WIDTH * columns + (1.1 if height else 0.0)
+    figure = Picture(figsize=(width, sum(ratios) + _TITLE * bool(title)), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.01)  # type: ignore[union-attr]
     FigureCanvasAgg(figure)
     if title:
-        _plain(figure.text(0.1 / width, 1 - 0.1 / height, title, va="top", size=10, weight="bold"))
-    if not panels:
-        _plain(figure.text(0.5, 0.3, "No tasks.", ha="center"), _MUTED)
+        figure.suptitle(title, x=0.01, ha="left")
+    grid = figure.add_gridspec(2 * lines, columns, height_ratios=ratios)
     for index, panel in enumerate(panels):
         line, column = divmod(index, columns)
-        top = head + sum(strips[:line])
-        box = (column * cell + left, top + _ABOVE + tall, cell - left - 0.14, tall)
-        axes = figure.add_axes(
-            (box[0] / width, 1 - box[1] / height, box[2] / width, box[3] / height)
-        )
-        draw(axes, panel)
-        handles, labels = entries[index]
-        if handles:
-            corner = (column * cell + 0.12) / width, 1 - (box[1] + _BELOW) / height
-            _legend(figure, handles, labels, corner)
+        draw(figure.add_subplot(grid[2 * line, column]), panel)
+        if not height:
+            below = figure.add_subplot(grid[2 * line + 1, column])
+            below.axis("off")
+            _legend(below, panel, loc="upper left")
+    if not panels:
+        figure.text(0.5, 0.4, "No tasks.", ha="center", color=_MUTED)
+    figure.draw_without_rendering()
     return figure
 
 
-def _plain(text: Any, colour: str = _INK) -> None:
-    text.set_parse_math(False)
-    text.set_color(colour)
+def _legend(axes: Axes, panel: _Panel, loc: str) -> None:
+    # Labels are set afterwards: matplotlib drops those that begin with an underscore.
+    handles, labels = panel.handles()
+    legend = axes.legend(handles, ["x"] * len(handles), loc=loc, ncols=_columns(labels))
+    for text, label in zip(legend.get_texts(), labels):
+        text.set_parse_math(False)
+        text.set_text(label)
 
 
-def _frame(axes: Axes, panel: _Panel, x: str, y: str) -> None:
-    task = panel.table.source
-    assert isinstance(task, TaskResult)
-    title = axes.set_title(_short(task.task, 30), loc="left", size=8.5, weight="bold")
-    _plain(title)
-    counted = f"T = {task.horizon:,}, {task.replicates} replicate{'s'[: task.replicates > 1]}"
-    axes.set_title(counted, loc="right", size=7, color=_MUTED)
-    axes.set_xlabel(x, size=7.5, color=_MUTED, labelpad=2)
-    axes.set_ylabel(y, size=7.5, color=_MUTED, labelpad=2)
-    axes.tick_params(labelsize=7, colors=_MUTED, length=2.5, width=0.6)
-    axes.tick_params(which="minor", length=1.5, width=0.5, colors=_MUTED, labelsize=7)
-    axes.grid(True, color=_HAIR, linewidth=0.5)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("bottom", "left"):
-        axes.spines[side].set_color(_MUTED)
-        axes.spines[side].set_linewidth(0.6)
+def _name(axes: Axes, panel: _Panel, x: str, y: str) -> None:
+    count = panel.task.replicates
+    said = f"T = {panel.task.horizon:,}, {count} replicate{'s'[: count > 1]}"
+    axes.set_title(_short(panel.task.task, 30), loc="left", parse_math=False)
+    axes.set_title(said, loc="right", size=7, color=_MUTED, weight="normal")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
 
 
 def _look(line: Line) -> dict[str, Any]:
     return {
         "color": line.colour[0],
         "linestyle": _DASHES[line.stroke],
-        "linewidth": 1.3,
         "marker": "" if line.number is None else _MARKS[line.number % len(_MARKS)],
-        "markersize": 3.2,
     }
 
 
 def _curves(axes: Axes, panel: _Panel, log_x: bool, log_y: bool) -> None:
-    drawn = False
+    drawn, first = False, panel.first if log_x else 0
     for line in reversed(panel.lines):
         row = line.row
         assert isinstance(row, Row)
-        first = panel.first if log_x else 0
         points = [p for p in row.curve if p[0] >= first and (p[1] > 0 or not log_y)]
         if not points:
             continue
+        drawn = True
         t, mean, low, high = zip(*points)
         if log_y:
             low = tuple(max(value, 1e-3 * centre) for value, centre in zip(low, mean))
-        axes.fill_between(
-            t, low, high, color=line.colour[0], alpha=0.16 * line.strength, linewidth=0
-        )
-        every = max(1, len(points) // 5)
-        look = _look(line) | {"markevery": list(range(len(points) - 1, -1, -every))[::-1]}
-        axes.plot(t, mean, alpha=line.strength, **look)
-        drawn = True
-    _frame(axes, panel, "round", "cumulative pseudo-regret")
-    if not drawn:
+        shade = 0.16 * line.strength
+        axes.fill_between(t, low, high, color=line.colour[0], alpha=shade, linewidth=0)
+        marked = list(range(len(points) - 1, -1, -max(1, len(points) // 5)))[::-1]
+        axes.plot(t, mean, alpha=line.strength, markevery=marked, **_look(line))
+    _name(axes, panel, "round", "cumulative pseudo-regret")
+    if drawn:
+        _scale(axes, log_x, log_y)
+    else:
         axes.text(0.5, 0.5, "No curve.", ha="center", color=_MUTED, transform=axes.transAxes)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        return
-    _scale(axes, log_x, log_y)
-
-
-def _scale(axes: Axes, log_x: bool, log_y: bool) -> None:
-    from matplotlib.ticker import FuncFormatter
-
-    formatter = FuncFormatter(lambda value, _: tick(value))
-    if log_x:
-        axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(formatter)
-    if log_y:
-        axes.set_yscale("log")
-        _few_minor(axes)
-    axes.yaxis.set_major_formatter(formatter)
 
 
 def _frontier(axes: Axes, panel: _Panel, log_y: bool) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    def floor(loss: Interval) -> float:
+        return max(loss.low, 1e-3 * loss.mean) if log_y else loss.low
 
     rival = panel.table.rival
     if rival is not None and (rival.loss.mean > 0 or not log_y):
-        low = max(rival.loss.low, 1e-3 * rival.loss.mean) if log_y else rival.loss.low
-        axes.axhspan(low, rival.loss.high, color=_MUTED, alpha=0.15, linewidth=0)
-        axes.axhline(rival.loss.mean, color=_MUTED, linestyle=(0, (4, 2)), linewidth=1.2)
-    values = sorted({line.row.budget.limit for line in panel.lines if line.row.budget})
+        axes.axhspan(floor(rival.loss), rival.loss.high, color=_MUTED, alpha=0.15, linewidth=0)
+        axes.axhline(rival.loss.mean, color=_MUTED, linestyle=_DASHES["dashed"])
+    ordered = sorted(panel.lines, key=lambda line: budget_order(line.row.budget))
     for agent, first in panel.agents.items():
-        points = [
-            (line.row.budget.limit, line.loss)
-            for line in sorted(panel.lines, key=lambda line: budget_order(line.row.budget))
-            if line.row.agent == agent and line.row.budget and (line.loss.mean > 0 or not log_y)
-        ]
-        if not points:
-            continue
-        at = [budget for budget, _ in points]
-        mean = [loss.mean for _, loss in points]
-        below = [
-            loss.mean - (max(loss.low, 1e-3 * loss.mean) if log_y else loss.low)
-            for _, loss in points
-        ]
-        above = [loss.high - loss.mean for _, loss in points]
-        errors = [[max(0.0, d) for d in below], [max(0.0, d) for d in above]]
-        axes.errorbar(at, mean, yerr=errors, capsize=1.8, elinewidth=0.8, **_look(first))
-    _frame(axes, panel, panel.scale, "regret at the horizon")
-    axes.set_xscale("log")
+        mine = [x for x in ordered if x.row.agent == agent and (x.loss.mean > 0 or not log_y)]
+        mean = [line.loss.mean for line in mine]
+        below = [max(0.0, line.loss.mean - floor(line.loss)) for line in mine]
+        above = [max(0.0, line.loss.high - line.loss.mean) for line in mine]
+        at = [line.row.budget.limit for line in mine if line.row.budget is not None]
+        axes.errorbar(at, mean, (below, above), capsize=1.8, elinewidth=0.8, **_look(first))
+    _name(axes, panel, panel.scale, "regret at the horizon")
+    _scale(axes, True, log_y)
+    values = sorted({line.row.budget.limit for line in ordered if line.row.budget is not None})
     axes.xaxis.set_major_locator(FixedLocator(values))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axes.xaxis.set_minor_locator(NullLocator())
-    if log_y:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-        _few_minor(axes)
 
 
-def _few_minor(axes: Axes) -> None:
-    """Marks between powers of ten are named where there are few of these."""
+def _scale(axes: Axes, log_x: bool, log_y: bool) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    low, high = axes.get_ylim()
-    axes.yaxis.set_minor_formatter(FuncFormatter(_few) if high < 100 * low else NullFormatter())
+    def few(value: float, _: object) -> str:
+        """Names 2 and 5 times a power of ten only."""
+        lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
+        return tick(value) if round(lead, 6) in (2, 5) else ""
 
-
-def _few(value: float, _: object) -> str:
-    """Names 2 and 5 times a power of ten only."""
-    lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
-    return tick(value) if round(lead, 6) in (2, 5) else ""
-
-
-def _handles(panel: _Panel) -> tuple[list[Any], list[str]]:
-    """One entry per agent, then one per budget: ten entries read better than their 24 pairs."""
-    from matplotlib.lines import Line2D
-
-    handles, labels = [], []
-    for agent, line in panel.agents.items():
-        handles.append(Line2D([], [], **_look(line)))
-        budgets = {x.row.budget for x in panel.lines if x.row.agent == agent and x.row.budget}
-        said = (
-            f" ({short(next(filter(None, budgets)))})"
-            if len(budgets) == 1 and panel.budgets
-            else ""
-        )
-        labels.append(_short(agent + said, _LETTERS))
-    if panel.scale:
-        if panel.table.rival is not None:
-            handles.append(Line2D([], [], color=_MUTED, linestyle=(0, (4, 2)), linewidth=1.2))
-            labels.append(_short(f"{panel.table.rival.label}, no privacy", _LETTERS))
-        return handles, labels
-    strengths = {line.row.budget: line.strength for line in panel.lines}
-    for budget in panel.budgets:
-        handles.append(Line2D([], [], color=_INK, alpha=strengths[budget], linewidth=2.2))
-        labels.append(short(budget))
-    return handles, labels
+    for log, axis in ((log_x, "x"), (log_y, "y")):
+        of = getattr(axes, f"{axis}axis")
+        if log:
+            getattr(axes, f"set_{axis}scale")("log")
+            low, high = getattr(axes, f"get_{axis}lim")()
+            between = axis == "y" and high < 100 * low
+            of.set_minor_formatter(FuncFormatter(few) if between else NullFormatter())
+        of.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
 
 
 def _short(label: str, letters: int) -> str:
@@ -479,34 +459,11 @@ def _columns(labels: Sequence[str]) -> int:
     """As many columns as fit below the panel."""
     for count in (3, 2):
         half = math.ceil(len(labels) / count)
-        columns = [labels[k : k + half] for k in range(0, len(labels), half)]
+        columns = [labels[k : k + half] for k in range(0, len(labels), half or 1)]
         if len(labels) >= count and sum(6 + max(map(len, c)) for c in columns) <= _LETTERS + 12:
             return count
     return 1
 
 
 def _rows(labels: Sequence[str]) -> int:
-    return math.ceil(len(labels) / _columns(labels)) if labels else 0
-
-
-def _legend(
-    figure: Figure, handles: list[Any], labels: list[str], corner: tuple[float, float]
-) -> None:
-    # Labels are set afterwards: matplotlib drops those that begin with an underscore.
-    legend = figure.legend(
-        handles,
-        ["x"] * len(handles),
-        loc="upper left",
-        bbox_to_anchor=corner,
-        ncols=_columns(labels),
-        frameon=False,
-        fontsize=6.8,
-        handlelength=2.4,
-        columnspacing=1.2,
-        labelspacing=0.3,
-        borderpad=0,
-        borderaxespad=0,
-    )
-    for text, label in zip(legend.get_texts(), labels):
-        _plain(text)
-        text.set_text(label)
+    return math.ceil(len(labels) / _columns(labels))
