@@ -255,7 +255,6 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The same rows, with what each knows of its rivals at equal notion, unit and budget."""
     found = {row.key: row for row in rows}
     for rivals in contests(rows).values():
-        rivals.sort(key=lambda row: (row.regret.mean, row.key))
         for place, row in enumerate(rivals):
             near = [*rivals[max(0, place - 1) : place], *rivals[place + 1 : place + 2]]
             found[row.key] = replace(
@@ -324,7 +323,6 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     for rivals in contests(complete).values():
         if len(rivals) == 1:
             continue
-        rivals.sort(key=lambda row: (-row.score.mean, row.key))
         for place, mine in enumerate(rivals):
             best = rivals[place == 0].key
             pairs = [(members[mine.key][task], members[best][task]) for task in tasks]

@@ -247,7 +247,7 @@ class Result:
             line
             for line in table.ordered
             if line is not base
-            and (line.row.agent in agents if agents is not None else not line.reference)
+            and (line.row.agent in agents if agents is not None else not line.row.reference)
         ]
         found = []
         for line in chosen:

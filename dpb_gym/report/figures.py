@@ -31,11 +31,15 @@ Scale: TypeAlias = Literal["log", "linear"]
 _INK, _MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
 _DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
 _MARKS = "osD^vPXp*<>h"
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.size": 7,
     "text.parse_math": False,
     "figure.titlesize": 10,
     "figure.titleweight": "bold",
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.04,
+    "figure.constrained_layout.hspace": 0.01,
     "axes.titlesize": 8.5,
     "axes.titleweight": "bold",
     "axes.titlecolor": _INK,
@@ -227,7 +231,7 @@ class _Panel:
     @property
     def first(self) -> float:
         """Where a logarithmic axis begins: two decades before the horizon."""
-        rounds = [point[0] for line in self.lines for point in line.row.curve[-2:-1]]  # type: ignore[attr-defined]
+        rounds = [point[0] for row in self.task.rows for point in row.curve[-2:-1]]
         return max(1.0, min([self.task.horizon / 100, *rounds]))
 
     @property
@@ -340,8 +344,7 @@ def _figure(
         x for rows in longest for x in (height or _HEIGHT, 0.05 if height else _LINE * (rows + 0.3))
     ]
     width = _WIDTH * columns + (1.1 if height else 0.0)
-    figure = Picture(figsize=(width, sum(ratios) + _TITLE * bool(title)), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.01)  # type: ignore[union-attr]
+    figure = Picture(figsize=(width, sum(ratios) + _TITLE * bool(title)))
     FigureCanvasAgg(figure)
     if title:
         figure.suptitle(title, x=0.01, ha="left")
@@ -359,7 +362,7 @@ def _figure(
     return figure
 
 
-def _legend(axes: Axes, panel: _Panel, loc: str) -> None:
+def _legend(axes: Any, panel: _Panel, loc: str) -> None:
     # Labels are set afterwards: matplotlib drops those that begin with an underscore.
     handles, labels = panel.handles()
     legend = axes.legend(handles, ["x"] * len(handles), loc=loc, ncols=_columns(labels))
@@ -415,15 +418,17 @@ def _frontier(axes: Axes, panel: _Panel, log_y: bool) -> None:
         return max(loss.low, 1e-3 * loss.mean) if log_y else loss.low
 
     rival = panel.table.rival
-    if rival is not None and (rival.loss.mean > 0 or not log_y):
-        axes.axhspan(floor(rival.loss), rival.loss.high, color=_MUTED, alpha=0.15, linewidth=0)
-        axes.axhline(rival.loss.mean, color=_MUTED, linestyle=_DASHES["dashed"])
+    if rival is not None and (rival.row.loss.mean > 0 or not log_y):
+        axes.axhspan(
+            floor(rival.row.loss), rival.row.loss.high, color=_MUTED, alpha=0.15, linewidth=0
+        )
+        axes.axhline(rival.row.loss.mean, color=_MUTED, linestyle=_DASHES["dashed"])
     ordered = sorted(panel.lines, key=lambda line: budget_order(line.row.budget))
     for agent, first in panel.agents.items():
-        mine = [x for x in ordered if x.row.agent == agent and (x.loss.mean > 0 or not log_y)]
-        mean = [line.loss.mean for line in mine]
-        below = [max(0.0, line.loss.mean - floor(line.loss)) for line in mine]
-        above = [max(0.0, line.loss.high - line.loss.mean) for line in mine]
+        mine = [x for x in ordered if x.row.agent == agent and (x.row.loss.mean > 0 or not log_y)]
+        mean = [line.row.loss.mean for line in mine]
+        below = [max(0.0, line.row.loss.mean - floor(line.row.loss)) for line in mine]
+        above = [max(0.0, line.row.loss.high - line.row.loss.mean) for line in mine]
         at = [line.row.budget.limit for line in mine if line.row.budget is not None]
         axes.errorbar(at, mean, (below, above), capsize=1.8, elinewidth=0.8, **_look(first))
     _name(axes, panel, panel.scale, "regret at the horizon")

@@ -20,6 +20,8 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 
+REFERENCES = frozenset({"oracle", "random"})
+"""Registered names that mark the ends of the scale and are no contestants."""
 CurvePoint: TypeAlias = tuple[int, float, float, float]
 _Class = TypeVar("_Class", bound=type)
 
@@ -188,6 +190,11 @@ class Entry:
         """Whether nobody but its sender vouches for it; such a row has no rank."""
         return self.trust.startswith("stated")
 
+    @property
+    def reference(self) -> bool:
+        """Whether it marks an end of the scale and is no contestant."""
+        return self.name in REFERENCES
+
 
 @_model
 class Row(Entry):
@@ -233,6 +240,11 @@ class Row(Entry):
     accounting: Literal["computed", "declared"] = "computed"
     tuning: MaybeLabel = ""
 
+    @property
+    def loss(self) -> Interval:
+        """What is to be small: the regret."""
+        return self.regret
+
 
 @_model
 class TrackRow(Entry):
@@ -262,6 +274,11 @@ class TrackRow(Entry):
         if not self.tasks:
             raise ValueError("tasks must not be empty")
         _distinct(self.tasks, "tasks holds a task")
+
+    @property
+    def loss(self) -> Interval:
+        """What is to be small: one minus the score."""
+        return Interval(1 - self.score.mean, 1 - self.score.high, 1 - self.score.low)
 
 
 @_model

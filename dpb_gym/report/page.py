@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 import os
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,6 @@ from dpb_gym.report.model import (
     Row,
     TaskResult,
     TrackResult,
-    TrackRow,
 )
 from dpb_gym.report.numerals import number
 from dpb_gym.report.views import (
@@ -41,7 +41,6 @@ from dpb_gym.report.views import (
     budget_order,
     scale_of,
     short,
-    verdict_class,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("data.js", "charts.js", "tables.js", "main.js")
-MOST_POINTS, ALL_POINTS = 120, 40_000
+MOST_POINTS, ALL_POINTS = 120, 36_000
 """Points of a curve, and of all curves together; the first and last of a curve stay."""
 
 
@@ -178,57 +177,67 @@ def _tracks(shown: Board) -> list[TrackResult]:
     return [t.source for t in shown.tracks if isinstance(t.source, TrackResult)]
 
 
-class _Interned:
-    """Values that many rows share stand once; rows name their place."""
-
-    def __init__(self) -> None:
-        self.values: dict[Any, int] = {}
-
-    def __call__(self, value: Hashable) -> int:
-        return self.values.setdefault(value, len(self.values))
-
-
-def payload(shown: Board) -> dict[str, Any]:
-    """What the page's script draws from: tables whose rows are lists, see ``data.js``."""
-    pool: dict[str, _Interned] = {
-        name: _Interned() for name in ("agents", "groups", "budgets", "texts", "audits", "params")
-    }
-    every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
-    for group in sorted({line.group for line in every}, key=lambda group: group.rank):
-        pool["groups"](group)
-    for budget in sorted({line.row.budget for line in every}, key=budget_order):
-        pool["budgets"](budget)
+def payload(shown: Board) -> list[dict[str, Any]]:
+    """What the page's script draws from: tables whose rows are stored by column."""
     count = sum(len(table.lines) for table in shown.tasks)
     points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, count)))
-    tables = [_task(table, pool, points) for table in shown.tasks]
-    tables += [_track(table, pool) for table in shown.tracks]
+    every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
+    budgets = sorted({line.row.budget for line in every}, key=budget_order)
+    place = {budget: index for index, budget in enumerate(budgets)}
+    tables = [_task(table, points) for table in shown.tasks] + [_track(t) for t in shown.tracks]
+    for found, table in zip(tables, (*shown.tasks, *shown.tracks)):
+        rows = [
+            {**_start(line), "order": place[line.row.budget], **row}
+            for line, row in zip(table.lines, found["rows"])
+        ]
+        found["count"] = len(rows)
+        found["rows"] = {name: _column([row[name] for row in rows]) for name in (rows or [{}])[0]}
+    return tables
+
+
+def _column(values: list[Any]) -> Any:
+    """A column as it is, or as its distinct values and their places where many are the same."""
+    texts = [json.dumps(value) for value in values]
+    distinct = {text: value for text, value in zip(texts, values)}
+    if len(distinct) > 0.6 * len(values):
+        return values
+    places = {text: index for index, text in enumerate(distinct)}
+    return {"of": list(distinct.values()), "at": [places[text] for text in texts]}
+
+
+def _start(line: Line) -> dict[str, Any]:
+    row, budget = line.row, line.row.budget
     return {
-        "tables": tables,
-        "agents": [[agent, name, *shades] for agent, name, shades in pool["agents"].values],
-        "groups": [[group.slug, group.label, group.explanation] for group in pool["groups"].values],
-        "budgets": [_budget(budget) for budget in pool["budgets"].values],
-        "texts": list(pool["texts"].values),
-        "audits": [
-            None
-            if audit is None
-            else [audit.verdict, verdict_class(audit), audit.lower_bound, audit.claimed]
-            for audit in pool["audits"].values
-        ],
-        "params": [[list(pair) for pair in pairs] for pairs in pool["params"].values],
+        "agent": row.agent,
+        "name": row.name,
+        "label": row.agent if line.label == row.agent and budget is not None else None,
+        "colour": line.colour,
+        "stroke": line.stroke,
+        "strength": round(line.strength, 2),
+        "budget": Budget.text(budget),
+        "short": "" if budget is None else short(budget),
+        "scale": None if budget is None else scale_of(budget),
+        "limit": None if budget is None else budget.limit,
+        "group": line.group.slug,
+        "kind": line.group.label,
+        "about": line.group.explanation,
+        "rank": line.group.rank,
+        "private": row.private,
+        "best": line.best,
+        "reference": row.reference,
+        "gaps": not line.complete,
+        "stated": row.stated,
+        "trust": row.trust,
+        "score": _interval(row.score, 6),
+        "lead": _interval(row.lead, 4),
+        "loss": _interval(row.loss, 6),
     }
 
 
-def _budget(budget: Budget | None) -> list[Any] | None:
-    """Its text, its short text, scale and number; None for no budget."""
-    if budget is None:
-        return None
-    return [str(budget), short(budget), scale_of(budget), budget.limit]
-
-
-def _task(table: Table, pool: dict[str, _Interned], points: int) -> dict[str, Any]:
+def _task(table: Table, points: int) -> dict[str, Any]:
     task = table.source
     assert isinstance(task, TaskResult)
-    every = {tuple(point[0] for point in line.row.curve) for line in table.lines}  # type: ignore[attr-defined]
+    every = {tuple(point[0] for point in row.curve) for row in task.rows}
     rounds = next(iter(every)) if len(every) == 1 else None
     known = sorted({replicate for row in task.rows for replicate in row.finals})
     return {
@@ -241,47 +250,30 @@ def _task(table: Table, pool: dict[str, _Interned], points: int) -> dict[str, An
         "env": task.env_id,
         "horizon": task.horizon,
         "replicates": task.replicates,
-        "scale": None if task.normalisation is None else list(vars(task.normalisation).values()),
+        "ends": None if task.normalisation is None else list(vars(task.normalisation).values()),
         "rounds": None if rounds is None else _chosen(rounds, points),
-        "rows": [_row(line, pool, points, rounds is None, known) for line in table.lines],
+        "rows": [_row(row, points, rounds is None, known) for row in task.rows],
     }
 
 
-def _start(line: Line, pool: dict[str, _Interned]) -> list[Any]:
-    row = line.row
-    return [
-        pool["agents"]((row.agent, row.name, line.colour)),
-        pool["budgets"](row.budget),
-        pool["groups"](line.group),
-        1 * line.best + 2 * line.reference + 4 * (not line.complete) + 8 * row.stated,
-        line.label if line.label not in (row.agent, f"{row.agent} {row.budget}") else 0,
-        round(line.strength, 2),
-        pool["texts"](row.trust),
-    ]
+def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, Any]:
+    return {
+        "guarantee": row.guarantee,
+        "accounting": row.accounting if row.private else "",
+        "tuning": row.tuning,
+        "verdict": "" if row.audit is None else row.audit.verdict,
+        "audit": row.audit and [row.audit.lower_bound, row.audit.claimed],
+        "params": [[key, _brief(value)] for key, value in sorted(row.params.items())],
+        "replicates": row.replicates,
+        "speed": row.rounds_per_second and _digits(row.rounds_per_second, 3),
+        "iqm": _interval(row.iqm_regret, 6),
+        "reward": _interval(row.reward, 6),
+        "curve": thin(row.curve, points, own),
+        "finals": [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
+    }
 
 
-def _row(
-    line: Line, pool: dict[str, _Interned], points: int, own: bool, known: Sequence[int]
-) -> list[Any]:
-    row = line.row
-    assert isinstance(row, Row)
-    params = tuple((key, _brief(value)) for key, value in sorted(row.params.items()))
-    return [
-        *_start(line, pool),
-        pool["texts"](row.guarantee),
-        pool["texts"](row.accounting if row.private else ""),
-        pool["texts"](row.tuning),
-        pool["audits"](row.audit),
-        pool["params"](params),
-        row.replicates,
-        0 if row.rounds_per_second is None else _digits(row.rounds_per_second, 3),
-        *(_interval(v, 6) for v in (row.regret, row.iqm_regret, row.score, row.reward, row.lead)),
-        thin(row.curve, points, own),
-        [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
-    ]
-
-
-def _track(table: Table, pool: dict[str, _Interned]) -> dict[str, Any]:
+def _track(table: Table) -> dict[str, Any]:
     track = table.source
     assert isinstance(track, TrackResult)
     return {
@@ -291,23 +283,13 @@ def _track(table: Table, pool: dict[str, _Interned]) -> dict[str, Any]:
         "about": track.description,
         "track": track.track,
         "tasks": list(track.tasks),
-        "rows": [
-            [
-                *_start(line, pool),
-                pool["texts"](line.row.verdict),
-                _interval(line.row.score, 6),
-                _interval(line.row.lead, 4),
-                line.row.ahead,
-            ]
-            for line in table.lines
-            if isinstance(line.row, TrackRow)
-        ],
+        "rows": [{"verdict": row.verdict, "ahead": row.ahead} for row in track.rows],
     }
 
 
-def _interval(value: Interval | None, digits: int) -> list[float] | int:
+def _interval(value: Interval | None, digits: int) -> list[float] | None:
     if value is None:
-        return 0
+        return None
     return [_digits(part, digits) for part in (value.mean, value.low, value.high)]
 
 

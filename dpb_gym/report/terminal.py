@@ -73,7 +73,11 @@ def render(shown: Table, *, width: int = 160, most: int = MOST) -> RenderableTyp
     if not task.rows:
         return Stack(heading, Text("No results yet.", style="dim"))
     sections = [lines[:most] for _, lines in shown.sections]
-    letters = {} if width >= _WIDE else _letters(line for lines in sections for line in lines)
+    letters = (
+        {}
+        if width >= _WIDE
+        else _letters(shown.cells(x)["guarantee"] for lines in sections for x in lines)
+    )
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     grid.add_column("Agent", overflow="fold", min_width=8)
     grid.add_column("Key" if letters else "Guarantee", overflow="fold", max_width=44)
@@ -86,15 +90,14 @@ def render(shown: Table, *, width: int = 160, most: int = MOST) -> RenderableTyp
         if len(every) > len(lines):
             grid.add_row(Text(f"and {len(every) - len(lines):,} more", style="dim"))
         grid.add_section()
-    said = [Text(f"{letter}  {guarantee}", style="dim") for guarantee, letter in letters.items()]
-    return Stack(heading, grid, *said)
+    key = [Text(f"{letter}  {guarantee}", style="dim") for guarantee, letter in letters.items()]
+    return Stack(heading, grid, *key)
 
 
-def _letters(lines: Iterable[Line]) -> dict[str, str]:
+def _letters(guarantees: Iterable[str]) -> dict[str, str]:
     """A letter for each guarantee, in the order of the table: (a), ..., (z), (aa), (ab), ..."""
     result: dict[str, str] = {}
-    for line in lines:
-        guarantee = line.row.guarantee  # type: ignore[attr-defined]
+    for guarantee in guarantees:
         if guarantee not in result:
             count, letter = len(result) + 1, ""
             while count:

@@ -25,9 +25,6 @@ from dpb_gym.report.model import (
 from dpb_gym.report.numerals import decimals, number, tick
 from dpb_gym.report.palette import shade
 
-REFERENCES = frozenset({"oracle", "random"})
-"""Registered names that mark the ends of the scale and are not contestants."""
-
 COMPARISON_NOTE = "Agents are compared only within the same notion and unit of privacy."
 
 NOTIONS: dict[str, str] = {
@@ -120,17 +117,17 @@ def short(budget: Budget) -> str:
     return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}"
 
 
-_Any = TypeVar("_Any", bound=Entry)
+_Rows = TypeVar("_Rows", Row, TrackRow)
 
 
-def contests(rows: Iterable[_Any]) -> dict[tuple[Group, Budget | None], list[_Any]]:
-    """Rows that are ranked against each other: same notion, unit and budget.
+def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_Rows]]:
+    """Rows that are ranked against each other: same notion, unit and budget; best first.
 
     References mark the scale, and what only a sender states has no rank.
     """
-    found: dict[tuple[Group, Budget | None], list[_Any]] = {}
-    for row in rows:
-        if row.name not in REFERENCES and not row.stated:
+    found: dict[tuple[Group, Budget | None], list[_Rows]] = {}
+    for row in sorted(rows, key=lambda row: (row.loss.mean, row.key)):
+        if not row.reference and not row.stated:
             found.setdefault((group_of(row), row.budget), []).append(row)
     return found
 
@@ -141,19 +138,19 @@ class Line:
 
     Attributes:
         row: The row.
-        index: Its place among the table's rows as they were given.
         number: Number of its agent on the whole board, None for references.
         strength: In (0, 1]: the weaker the budget of an agent, the fainter its curve.
-        best: Whether it won at its notion, unit and budget against at least one other.
+        won: Whether it is the first at its notion, unit and budget.
+        best: Whether it won against at least one other.
         complete: Whether it has results wherever its rivals have.
     """
 
-    row: Entry
-    index: int
+    row: Row | TrackRow
     number: int | None
     strength: float
+    won: bool
     best: bool
-    complete: bool = True
+    complete: bool
 
     @property
     def group(self) -> Group:
@@ -164,11 +161,6 @@ class Line:
     def colour(self) -> tuple[str, str]:
         """Shades for the light and the dark theme."""
         return shade(self.number)
-
-    @property
-    def reference(self) -> bool:
-        """Whether it marks an end of the scale only."""
-        return self.row.name in REFERENCES
 
     @property
     def label(self) -> str:
@@ -185,26 +177,11 @@ class Line:
         return "dotted" if self.row.name == "oracle" else "dashed"
 
     @property
-    def loss(self) -> Interval:
-        """What is to be small: the regret, or one minus a track's score."""
-        if isinstance(self.row, Row):
-            return self.row.regret
-        assert isinstance(self.row, TrackRow)
-        score = self.row.score
-        return Interval(1 - score.mean, 1 - score.high, 1 - score.low)
-
-    @property
     def said(self) -> str:
         """What it reached, in words: its regret or its score."""
         if isinstance(self.row, Row):
-            return f"regret {number(self.loss.mean)}"
-        return f"score {number(1 - self.loss.mean, 3)}"
-
-    @property
-    def lead(self) -> Interval | None:
-        """How far the second best is behind, None if it has not won or cannot be said."""
-        assert isinstance(self.row, (Row, TrackRow))
-        return self.row.lead if self.best else None
+            return f"regret {number(self.row.regret.mean)}"
+        return f"score {number(self.row.score.mean, 3)}"
 
 
 @dataclass(frozen=True)
@@ -236,7 +213,7 @@ class Table:
         for line in self.lines:
             found.setdefault(line.group, []).append(line)
         for lines in found.values():
-            lines.sort(key=lambda line: (not line.complete, line.loss.mean, line.row.key))
+            lines.sort(key=lambda line: (not line.complete, line.row.loss.mean, line.row.key))
         return [(group, found[group]) for group in sorted(found, key=lambda group: group.rank)]
 
     @cached_property
@@ -257,11 +234,7 @@ class Table:
     @cached_property
     def winners(self) -> dict[tuple[Group, Budget | None], Line]:
         """The best complete line of each notion, unit and budget."""
-        found: dict[tuple[Group, Budget | None], Line] = {}
-        for line in self.ordered:
-            if not line.reference and line.complete and not line.row.stated:
-                found.setdefault((line.group, line.row.budget), line)
-        return found
+        return {(line.group, line.row.budget): line for line in self.ordered if line.won}
 
     @property
     def scales(self) -> set[str]:
@@ -405,15 +378,14 @@ class Board:
 
 
 def _win(table: Table, group: Group, budget: Budget) -> Win | None:
-    line = table.winners.get((group, budget))
+    line, rival = table.winners.get((group, budget)), table.rival
     if line is None:
         return None
-    rival, lead = table.rival, line.lead
+    lead, base = line.row.lead, 0.0 if rival is None else rival.row.loss.mean
     verdict = "alone"
     if line.best:
         verdict = "" if lead is None else "clear lead" if lead.low > 0 else "close"
-    known = rival is not None and rival.loss.mean > 0
-    return Win(line, line.loss.mean / rival.loss.mean if rival and known else None, verdict)
+    return Win(line, line.row.loss.mean / base if base > 0 else None, verdict)
 
 
 def board(data: LeaderboardData | TaskResult) -> Board:
@@ -426,7 +398,7 @@ def board(data: LeaderboardData | TaskResult) -> Board:
     tracks = data.tracks if isinstance(data, LeaderboardData) else ()
     numbers: dict[str, int] = {}
     for row in (row for task in tasks for row in task.rows):
-        if row.name not in REFERENCES:
+        if not row.reference:
             numbers.setdefault(row.agent, len(numbers))
     return Board(
         data,
@@ -442,32 +414,29 @@ def _table(
     needed: Sequence[str],
 ) -> Table:
     families: dict[str, list[Budget | None]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: budget_order(row.budget)):
         families.setdefault(row.agent, []).append(row.budget)
-    orders = {agent: sorted(family, key=budget_order) for agent, family in families.items()}
+    complete = [isinstance(row, Row) or len(row.tasks) == len(needed) for row in rows]
+    ranked = contests(row for row, whole in zip(rows, complete) if whole)  # type: ignore[type-var]
+    rivals = {found[0].key: len(found) for found in ranked.values()}
 
     def strength(row: Entry) -> float:
-        family = orders[row.agent]
+        family = families[row.agent]
         below = len(family) - 1 - family.index(row.budget)
         return 1.0 - 0.6 * below / max(2, len(family) - 1)
 
-    def complete(row: Entry) -> bool:
-        return not isinstance(row, TrackRow) or len(row.tasks) == len(needed)
-
-    def loss(row: Entry) -> tuple[float, str]:
-        assert isinstance(row, (Row, TrackRow))
-        return (row.regret.mean if isinstance(row, Row) else -row.score.mean, row.key)
-
-    best = {
-        min(rivals, key=loss).key
-        for rivals in contests(filter(complete, rows)).values()
-        if len(rivals) > 1
-    }
     return Table(
         source,
         tuple(
-            Line(row, index, numbers.get(row.agent), strength(row), row.key in best, complete(row))
-            for index, row in enumerate(rows)
+            Line(
+                row,
+                numbers.get(row.agent),
+                strength(row),
+                row.key in rivals,
+                rivals.get(row.key, 0) > 1,
+                whole,
+            )
+            for row, whole in zip(rows, complete)
         ),
     )
 

@@ -111,7 +111,7 @@ def test_one_colour_per_agent_and_distinct_ones(make):
     assert all(int(c[1:], 16) >= 0 and len(c) == 7 for pair in shades.values() for c in pair)
     for table in board(data).tasks:
         assert all(line.colour == shades[line.row.agent] for line in table.lines)
-    assert {x.colour for x in only(make.task()).lines if x.reference} == {shade(None)}
+    assert {x.colour for x in only(make.task()).lines if x.row.reference} == {shade(None)}
 
 
 def test_the_matrix_names_winners_their_cost_and_whether_they_lead(make):

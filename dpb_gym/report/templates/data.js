@@ -1,48 +1,18 @@
 /* The data of the page as objects, and what the reader asked of them. */
 const $ = (selector, root) => (root || document).querySelector(selector);
 const $$ = (selector, root) => [...(root || document).querySelectorAll(selector)];
-const RAW = JSON.parse($('#data').textContent);
-const span3 = v => v ? { mean: v[0], low: v[1], high: v[2] } : null;
-
-function decode(table, raw, i) {
-  const agent = RAW.agents[raw[0]], budget = RAW.budgets[raw[1]], group = RAW.groups[raw[2]];
-  const row = {
-    i, table, agent: agent[0], name: agent[1], colour: [agent[2], agent[3]],
-    order: raw[1], budget: budget ? budget[0] : 'none', short: budget ? budget[1] : '',
-    scale: budget ? budget[2] : null, limit: budget ? budget[3] : Infinity,
-    group: group[0], place: raw[2], kind: group[1], private: group[0] !== 'non-private', about: group[2],
-    best: (raw[3] & 1) > 0, reference: (raw[3] & 2) > 0, gaps: (raw[3] & 4) > 0, stated: (raw[3] & 8) > 0,
-    strength: raw[5], trust: RAW.texts[raw[6]]
-  };
-  row.label = raw[4] || (budget ? row.agent + ' ' + row.budget : row.agent);
-  row.key = budget ? row.agent + ' (' + row.budget + ')' : row.agent;
-  row.stroke = row.private ? 'solid' : row.name === 'oracle' ? 'dotted' : 'dashed';
-  if (table.kind === 'track') {
-    row.verdict = RAW.texts[raw[7]];
-    row.score = span3(raw[8]);
-    row.lead = span3(raw[9]);
-    row.ahead = raw[10];
-    row.loss = { mean: 1 - row.score.mean, low: 1 - row.score.high, high: 1 - row.score.low };
+const INTERVALS = ['loss', 'lead', 'score', 'iqm', 'reward'];
+const TABLES = JSON.parse($('#data').textContent).map((table, t) => {
+  const columns = Object.entries(table.rows), made = { ...table, t };
+  made.rows = Array.from({ length: table.count }, (_, i) => {
+    const row = { i, table: made };
+    for (const [key, column] of columns) row[key] = column.of ? column.of[column.at[i]] : column[i];
+    for (const key of INTERVALS) if (row[key]) row[key] = { mean: row[key][0], low: row[key][1], high: row[key][2] };
+    const bare = row.budget === 'none';
+    row.key = bare ? row.agent : row.agent + ' (' + row.budget + ')';
+    row.label = row.label || (bare ? row.agent : row.agent + ' ' + row.budget);
     return row;
-  }
-  row.guarantee = RAW.texts[raw[7]];
-  row.accounting = RAW.texts[raw[8]];
-  row.tuning = RAW.texts[raw[9]];
-  row.audit = RAW.audits[raw[10]];
-  row.verdict = row.audit ? row.audit[0] : '';
-  row.params = RAW.params[raw[11]];
-  row.replicates = raw[12];
-  row.speed = raw[13] || null;
-  [row.regret, row.iqm, row.score, row.reward, row.lead] = raw.slice(14, 19).map(span3);
-  row.curve = raw[19];
-  row.finals = raw[20];
-  row.loss = row.regret;
-  return row;
-}
-
-const TABLES = RAW.tables.map((table, t) => {
-  const made = Object.assign({}, table, { t });
-  made.rows = table.rows.map((raw, i) => decode(made, raw, i));
+  });
   made.scored = made.rows.some(row => row.score);
   made.audited = made.rows.some(row => row.verdict);
   return made;
@@ -59,7 +29,7 @@ const SORTS = {
   agent: row => row.agent.toLowerCase(),
   budget: row => row.order,
   guarantee: row => row.guarantee,
-  regret: row => row.regret && row.regret.mean,
+  regret: row => row.ahead === undefined ? row.loss.mean : null,
   score: row => row.score && !row.gaps ? row.score.mean : null,
   reward: row => row.reward && row.reward.mean,
   speed: row => row.speed,
@@ -142,7 +112,8 @@ function passes(row, anyBudget) {
 }
 
 function compare(a, b) {
-  return typeof a === 'string' ? (a < b ? -1 : a > b ? 1 : 0) : a - b;
+  if (Array.isArray(a)) return a.map((part, k) => compare(part, b[k])).find(Boolean) || 0;
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /* Tables of tasks and of tracks have different columns; each falls back to its own first one. */

@@ -110,7 +110,7 @@ function csv() {
     for (const r of view.visible) {
       const score = r.score || {};
       lines.push([t.name, t.env, t.problem, t.horizon, r.agent, r.name, r.budget, r.guarantee, r.accounting, r.kind, r.trust,
-        r.tuning, r.replicates, r.regret.mean, r.regret.low, r.regret.high, score.mean, score.low, score.high, r.reward.mean,
+        r.tuning, r.replicates, r.loss.mean, r.loss.low, r.loss.high, score.mean, score.low, score.high, r.reward.mean,
         r.speed, r.verdict]);
     }
   }

@@ -33,7 +33,7 @@ function build(view) {
     make('code', make('span', meta), table.env);
     make('span', meta, 'T\u00a0=\u00a0' + table.horizon.toLocaleString('en-US'));
     make('span', meta, table.replicates + (table.replicates === 1 ? ' replicate' : ' replicates'));
-    if (table.scale) make('span', meta, 'reward of random ' + text(table.scale[0]) + ', oracle ' + text(table.scale[1]));
+    if (table.ends) make('span', meta, 'reward of random ' + text(table.ends[0]) + ', oracle ' + text(table.ends[1]));
   }
   if (table.about) make('p', body, table.about, 'about');
   if (!table.rows.length) {
@@ -69,8 +69,8 @@ function build(view) {
     view.axis = [Math.max(-0.5, Math.min(view.axis[0], row.score.low)), Math.min(1.25, Math.max(view.axis[1], row.score.high))];
   }
   view.places = {};
-  for (const key of ['regret', 'reward']) {
-    if (!view.track) view.places[key] = decimals(table.rows.map(row => row[key].mean));
+  for (const [name, key] of [['regret', 'loss'], ['reward', 'reward']]) {
+    if (!view.track) view.places[name] = decimals(table.rows.map(row => row[key].mean));
   }
   view.parts = view.track ? table.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
   listenRows(view, grid);
@@ -147,8 +147,8 @@ function makeRow(view, row) {
     } else if (key === 'audit') {
       if (row.verdict) verdict(cell, row); else cell.textContent = '\u2013';
     } else {
-      make('span', cell, text(row[key].mean, view.places[key]), 'mean');
-      if (key === 'regret') ends(cell, row.regret, view.places.regret);
+      make('span', cell, text((key === 'regret' ? row.loss : row.reward).mean, view.places[key]), 'mean');
+      if (key === 'regret') ends(cell, row.loss, view.places.regret);
     }
   }
   if (!view.track) {
@@ -184,7 +184,7 @@ function makeDetail(view, row) {
   item('Budget', row.budget);
   item('Trust', row.trust);
   item('Tuning', row.tuning || 'not known');
-  item('Regret', null, row.regret, view.places.regret);
+  item('Regret', null, row.loss, view.places.regret);
   if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
   if (row.lead) item('Lead over the second', null, row.lead);
   if (row.score) item('Score', null, row.score, 3);
@@ -194,7 +194,7 @@ function makeDetail(view, row) {
   if (row.audit) {
     const value = item('Audit');
     verdict(value, row);
-    value.append(' epsilon at least ' + text(row.audit[2]) + ', claimed ' + text(row.audit[3]));
+    value.append(' epsilon at least ' + text(row.audit[0]) + ', claimed ' + text(row.audit[1]));
   }
   if (row.params.length) {
     const part = make('div', panel, null, 'part'), params = make('dl', (make('h3', part, 'Parameters'), part), null, 'params');
@@ -236,7 +236,7 @@ function sections(view) {
   });
   for (const row of view.visible) found.get(row.group + (view.track ? '|' + row.budget : '')).rows.push(row);
   return [...found.values()].filter(section => section.rows.length)
-    .sort((a, b) => a.first.place - b.first.place ||
+    .sort((a, b) => compare(a.first.rank, b.first.rank) ||
       (view.track ? a.first.order - b.first.order : 0))
     .map(section => ({ ...section, rows: ordered(view.table, section.rows) }));
 }
