@@ -37,11 +37,18 @@ class Environment:
         return ("obs_mode", *kind_of(self.kind).interface)
 
     def factory(self) -> Any:
-        """Returns the callable that makes the problem."""
+        """Returns the callable that makes the problem.
+
+        Raises:
+            ParameterError: If there is no such module or name.
+        """
         if callable(self.problem):
             return self.problem
         module, _, name = self.problem.partition(":")
-        return getattr(importlib.import_module(module), name)
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ParameterError(f"{self.id}: cannot load {self.problem}: {error}") from error
 
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the problem with their defaults under this id."""

@@ -73,6 +73,15 @@ VALUES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def registered_before():
+    known, names = set(ENVIRONMENTS), set(gym.registry)
+    yield
+    for registry, before in ((ENVIRONMENTS, known), (gym.registry, names)):
+        for name in set(registry) - before:
+            del registry[name]
+
+
 def doors():
     """Name, callable and count of calls' arguments, drawn anew for each value."""
     for env_id in IDS:

@@ -293,6 +293,15 @@ def test_bad_vector_parameters():
         make("pricing").unwrapped.reset(seed=-1)
 
 
+def test_a_problem_that_cannot_be_loaded_is_named():
+    dpb_gym.register_environment("Test/Nowhere-v0", "no_such_module:Problem", kind="pricing")
+    try:
+        with pytest.raises(ParameterError, match="cannot load no_such_module:Problem"):
+            gym.make("Test/Nowhere-v0")
+    finally:
+        del ENVIRONMENTS["Test/Nowhere-v0"], gym.registry["Test/Nowhere-v0"]
+
+
 def test_unknown_ids_get_close_matches():
     with pytest.raises(UnknownNameError, match=r"DPB/Pricing-v0"):
         dpb_gym.make_problem("DPB/Pricng-v0")
