@@ -8,8 +8,10 @@ next customer does not depend on the action; ``copy.deepcopy`` copies it, random
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import gymnasium
@@ -17,7 +19,7 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from dpb_gym import validation
-from dpb_gym.errors import ActionError, AgentError, HorizonExceeded, ParameterError, shown
+from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import check_seed
@@ -26,14 +28,14 @@ REQUIRED = ("expected_reward", "oracle_reward")
 
 
 class AdaptedProblem(Problem):
-    """A registered `gymnasium.Env` of one of our kinds.
+    """A registered `gymnasium.Env` of a known kind.
 
     Args:
         env: Its id in Gymnasium's registry.
-        kind: ``"assortment"``, ``"pricing"`` or ``"recommendation"``: an assortment takes K item
-            indices (`MultiDiscrete`), a price is a `Box` of shape (1,) on [0, 1], a
-            recommendation is `Discrete`. Observations are a `Box` of features (in C order, then
-            revenues), or a `Dict` with ``features`` and, for assortments, ``revenues``.
+        kind: Name of its `Kind`: an assortment takes K item indices (`MultiDiscrete`), a price is a
+            `Box` of shape (1,) on [0, 1], a recommendation is `Discrete`. Observations are a `Box`
+            of features (in C order, then revenues), or a `Dict` with ``features`` and, for
+            assortments, ``revenues``.
         horizon: Rounds T; the id's ``max_episode_steps`` by default.
         reward_range: Lowest and highest reward, which releasers clip to.
         demand: Pricing: ``"logistic"`` for demands of 0 or 1, else ``"gaussian"``.
@@ -61,101 +63,75 @@ class AdaptedProblem(Problem):
         steps = gymnasium.registry[env].max_episode_steps if horizon is None else horizon
         if steps is None:
             raise ParameterError(f"{env} has no max_episode_steps: give a horizon")
-        self.env_id, self._kwargs = env, kwargs
-        self.horizon = validation.integer("horizon", steps, 2)
-        low, high = (validation.real("reward_range", bound) for bound in reward_range)
-        validation.choice("demand", demand, ("logistic", "gaussian"))
-        validation.real("zeta", zeta, 0.0, open_low=True)
+        self.env_id, self._kwargs, self._kind = env, kwargs, kind_of(kind)
         self.kind = kind  # type: ignore[misc]
-        made: Any = self.make()
-        self._space = made.action_space
-        count, width = self._sizes(self._space, made.observation_space)
-        pricing, items = kind == "pricing", kind == "assortment"
-        self.dim = width + pricing
-        self.info = ProblemInfo(
-            kind=kind,
-            horizon=self.horizon,
-            dim=self.dim,
-            reward_range=(low, high),
-            n_items=count if items else None,
-            capacity=len(self._space.nvec) if items else None,
-            equal_revenues=False if items else None,
-            demand=demand if pricing else None,
-            zeta=zeta if pricing and demand == "logistic" else None,
-            n_candidates=count if kind == "recommendation" else None,
-            partial_feedback=validation.flag("partial_feedback", partial_feedback),
-        )
+        self.horizon = validation.integer("horizon", steps, 2)
+        made = self.make()
+        self.space: Any = made.action_space
+        sizes = self._kind.sizes(self.space)
+        if sizes is None:
+            raise ParameterError(f"{env}: {self.space} is no action space of {kind}")
+        known: dict[str, Any] = {**sizes}
+        if self._kind.response == "demand":
+            known["demand"] = validation.choice("demand", demand, ("logistic", "gaussian"))
+            if demand == "logistic":
+                known["zeta"] = validation.real("zeta", zeta, 0.0, open_low=True)
+        if self._kind.revenues:
+            known["equal_revenues"] = False
+        low, high = (validation.real("reward_range", bound) for bound in reward_range)
+        partial = validation.flag("partial_feedback", partial_feedback)
+        info = ProblemInfo(kind, self.horizon, 2, (low, high), partial_feedback=partial, **known)
+        self.dim = self._dim(made.observation_space, info)
+        self.info = replace(info, dim=self.dim)
         made.close()
 
     def make(self) -> gymnasium.Env[Any, Any]:
         """One copy of the environment."""
+        steps = {"max_episode_steps": self.horizon}
         try:
             # nothing but the contract's own checks, which name what is missing
-            return gymnasium.make(
-                self.env_id,
-                max_episode_steps=self.horizon,
-                disable_env_checker=True,
-                **self._kwargs,
-            )
+            return gymnasium.make(self.env_id, disable_env_checker=True, **steps, **self._kwargs)
         except TypeError as error:
             raise ParameterError(f"{self.env_id}: {error}") from None
 
-    def _sizes(self, action: Any, observation: Any) -> tuple[int, int]:
-        """Number of feature vectors and their length."""
-        spaces = gymnasium.spaces
-        wanted: dict[str, tuple[Any, str]] = {
-            "assortment": (spaces.MultiDiscrete, "MultiDiscrete"),
-            "pricing": (spaces.Box, "Box of shape (1,)"),
-            "recommendation": (spaces.Discrete, "Discrete"),
-        }
-        validation.choice("kind", self.kind, wanted)
-        known, name = wanted[self.kind]
-        if not isinstance(action, known) or (self.kind == "pricing" and action.shape != (1,)):
-            raise ParameterError(f"{self.env_id}: actions of {self.kind} are {name}, got {action}")
-        count = 1
-        if self.kind == "assortment":
-            count = int(action.nvec[0])
-        elif self.kind == "recommendation":
-            count = int(action.n)
-        if isinstance(observation, spaces.Dict):
-            observation = observation.spaces.get("features")
-            size = 0 if observation is None else int(np.prod(observation.shape))
-        else:
-            size = int(np.prod(observation.shape or (0,))) - count * (self.kind == "assortment")
+    def _dim(self, space: Any, info: ProblemInfo) -> int:
+        """The dimension that makes the features fit the observation."""
+        *vectors, width = self._kind.feature_shape(info)
+        count = math.prod(vectors)
+        box: Any = space
+        if isinstance(space, gymnasium.spaces.Dict):
+            box = space.spaces.get("features")
+        size = 0 if box is None or box.shape is None else math.prod(box.shape)
+        if box is space and self._kind.revenues:
+            size -= count
         if size <= 0 or size % count:
             raise ParameterError(
                 f"{self.env_id}: observations must hold {count} feature vectors of one length"
-                f"{' and as many revenues' if self.kind == 'assortment' else ''}, got {observation}"
+                f"{' and as many revenues' if self._kind.revenues else ''}, got {space}"
             )
-        self.feature_bound = float(np.max(np.abs([observation.low.min(), observation.high.max()])))
-        return count, size // count
+        self.feature_bound = float(max(abs(box.low.min()), abs(box.high.max())))
+        return size // count + info.dim - width
 
     def context(self, t: int, observations: Sequence[Any]) -> Context:
         """What policies see of the customers."""
-        shape = kind_of(self.kind).feature_shape(self.info)
-        size, revenues = int(np.prod(shape)), None
-        if isinstance(observations[0], dict):
-            rows = [np.ravel(o["features"]) for o in observations]
-            if self.kind == "assortment":
-                revenues = np.array([np.ravel(o["revenues"]) for o in observations], np.float32)
-        else:
-            rows = [np.ravel(o) for o in observations]
-            if self.kind == "assortment":
-                revenues = np.array([row[size:] for row in rows], np.float32)
-        features = np.array([row[:size] for row in rows], np.float32)
-        return Context(t, features.reshape(len(rows), *shape), revenues=revenues)
+        shape = self._kind.feature_shape(self.info)
+        size, parts = math.prod(shape), ("features", *["revenues"] * self._kind.revenues)
+        rows = np.array(
+            [
+                np.concatenate([np.ravel(o[part]) for part in parts])
+                if isinstance(o, dict)
+                else np.ravel(o)
+                for o in observations
+            ],
+            np.float32,
+        )
+        features = np.ascontiguousarray(rows[:, :size]).reshape(len(rows), *shape)
+        revenues = np.ascontiguousarray(rows[:, size:]) if self._kind.revenues else None
+        return Context(t, features, revenues=revenues)
 
     def encode(self, action: Array) -> Any:
         """One replicate's action as the environment takes it."""
-        if self.kind == "pricing":
-            return np.array([action], self._space.dtype)
-        if self.kind == "recommendation":
-            return int(action)
-        offered = action[action >= 0]
-        if not len(offered):
-            raise ActionError(f"{self.env_id} cannot offer an empty slate")
-        # an empty place holds a repeated item, which counts for nothing
-        return np.where(action >= 0, action, offered[0])
+        return self._kind.encode(action, self.space)
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
         return AdaptedInstance(self, seeds, episodes)
@@ -245,7 +221,7 @@ class AdaptedInstance(Instance):
                 info["choice"] = int((slate == item).argmax())
         known = {
             key: np.array([info[key] for info in infos])
-            for key in ("choice", "demand", "observed")
+            for key in ("choice", "demand", "answer", "observed")
             if key in infos[0]
         }
         expected = np.array([info["expected_reward"] for info in infos], np.float64)

@@ -75,6 +75,18 @@ class Kind(ABC):
     def random(self, info: ProblemInfo, uniforms: Array) -> Array:
         """Uniformly random actions from uniforms ``(B, *action_shape)``."""
 
+    def sizes(self, space: Any) -> dict[str, int] | None:
+        """What a foreign environment's action space tells of its `ProblemInfo`.
+
+        None if the space is not one of this kind, which is then not adapted; see
+        `dpb_gym.envs.adapter`.
+        """
+        return None
+
+    def encode(self, action: Array, space: Any) -> Any:
+        """One replicate's action as a foreign environment takes it."""
+        return action
+
     def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
         """Joins the actions of single agents, one per replicate.
 
@@ -133,6 +145,20 @@ class Assortment(Kind):
         slates.sort(axis=1)
         return slates
 
+    def sizes(self, space: Any) -> dict[str, int] | None:
+        """A `MultiDiscrete` of K item indices."""
+        nvec = np.asarray(getattr(space, "nvec", ()))
+        if nvec.ndim != 1 or len(set(nvec.tolist())) != 1:
+            return None
+        return {"n_items": int(nvec[0]), "capacity": len(nvec)}
+
+    def encode(self, action: Array, space: Any) -> Any:
+        """An empty place holds a repeated item, which counts for nothing."""
+        offered = action[action >= 0]
+        if not len(offered):
+            raise ActionError("an empty slate cannot be offered")
+        return np.where(action >= 0, action, offered[0])
+
     def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
         """Slates may have fewer than K items."""
         slates = np.full((len(actions), *self.action_shape(info)), -1, np.int64)
@@ -181,6 +207,14 @@ class Pricing(Kind):
     def random(self, info: ProblemInfo, uniforms: Array) -> Array:
         return uniforms.copy()
 
+    def sizes(self, space: Any) -> dict[str, int] | None:
+        """A `Box` of one price on [0, 1]."""
+        box = space.shape == (1,) and np.dtype(space.dtype).kind == "f"
+        return {} if box else None
+
+    def encode(self, action: Array, space: Any) -> Any:
+        return np.array([action], space.dtype)
+
     def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
         if action is None or feedback is None or feedback.demand is None:
             return [Row("customer", None, context.features)]
@@ -208,6 +242,13 @@ class Recommendation(Kind):
         # A uniform is below 1 - 2^-53, but its product with m may round up to m.
         index = (uniforms * info.n_candidates).astype(np.int64)
         return np.minimum(index, info.n_candidates - 1)
+
+    def sizes(self, space: Any) -> dict[str, int] | None:
+        """A `Discrete` of candidate indices."""
+        return {"n_candidates": int(space.n)} if space.shape == () and hasattr(space, "n") else None
+
+    def encode(self, action: Array, space: Any) -> Any:
+        return int(action)
 
     def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
         rows = [Row(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
