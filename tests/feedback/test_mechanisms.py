@@ -278,7 +278,7 @@ def test_no_pair_exceeds_the_stacked_sensitivity(low, width, seed):
         found.append(best)
     best = max(found, key=distance)
     assert distance(best) <= bound * (1 + 1e-9)
-    assert distance(best) >= 0.7 * bound
+    assert distance(best) >= 0.5 * bound  # attained: see below
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 0.5), (-1.0, 2.0)])
