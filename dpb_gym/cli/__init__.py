@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 INTERRUPTED = 130
@@ -48,7 +49,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             from dpb_gym.cli.app import app
 
-            _refuse_retired(words)
             status = get_command(app).main(words, prog_name="dpb", standalone_mode=False)
             sys.stdout.flush()
             # Typer turns Ctrl-C into this status, click into an exception.
@@ -59,17 +59,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
                 traceback.print_exc()
             return _status(error, words)
-
-
-def _refuse_retired(words: list[str]) -> None:
-    """Names the option that took the place of one that went away."""
-    from dpb_gym.errors import BudgetError
-
-    for word, following in zip(words, [*words[1:], ""]):
-        option, _, value = word.partition("=")
-        value = value or following
-        if option in RETIRED and words[0] in ("run", "audit"):
-            raise BudgetError(f"{option} is now {RETIRED[option].format(value or 'VALUE')}")
 
 
 def _status(error: BaseException, words: list[str]) -> int:
@@ -84,6 +73,12 @@ def _status(error: BaseException, words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
     if hasattr(error, "format_message"):  # typer's and click's own, whichever it builds on
+        option = getattr(error, "option_name", None)
+        if option in RETIRED:
+            given = dict(word.partition("=")[::2] for word in words)
+            value = given.get(option) or dict(pairwise(words)).get(option) or "VALUE"
+            _complain(f"{option} is now {RETIRED[option].format(value)}")
+            return BAD_INPUT
         context = getattr(error, "ctx", None)
         command = getattr(context, "command_path", "dpb")
         _complain(f"{error.format_message()} (see: {command} --help)")

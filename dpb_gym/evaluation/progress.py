@@ -14,11 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Report: TypeAlias = Callable[[int], None]
 POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
+
+
+class Piece(Protocol):
+    """What is shown of a job: its title, and how many agent rounds it has."""
+
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def title(self) -> str: ...
 
 
 class Heartbeat:
@@ -42,7 +51,7 @@ class Heartbeat:
                 Path(self.path).write_text(str(rounds), encoding="ascii")
 
 
-class Board:
+class Watch:
     """Adds up what the jobs report.
 
     Args:
@@ -109,30 +118,29 @@ def duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def board(
-    sizes: Sequence[int],
-    titles: Sequence[str],
+    jobs: Sequence[Piece],
     show: bool | Callable[[int, int], Any],
     *,
     remote: bool,
     delay: float = 2.0,
-) -> Iterator[Board]:
+) -> Iterator[Watch]:
     """Shows progress while its block runs.
 
     Args:
-        sizes: Agent rounds of each job.
-        titles: Name of each job.
+        jobs: The jobs.
         show: False for silence; True for bars on a terminal and log lines elsewhere, on
             the standard error; or a function of (rounds done, rounds in all).
         remote: Whether jobs run in other processes.
         delay: Seconds before anything is shown: short runs stay silent.
     """
     folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote and show else None
-    watched = Board(sizes, folder)
+    watched = Watch([job.rounds for job in jobs], folder)
+    titles = [job.title for job in jobs]
     stop = threading.Event()
     thread = None
     if show:
         target = _choose(show)
-        thread = threading.Thread(target=target, args=(watched, list(titles), stop, delay))
+        thread = threading.Thread(target=target, args=(watched, titles, stop, delay))
         thread.daemon = True
         thread.start()
     try:
@@ -149,7 +157,7 @@ def _choose(show: bool | Callable[[int, int], Any]) -> Callable[..., None]:
     if callable(show):
         callback = show
 
-        def call(board: Board, titles: list[str], stop: threading.Event, delay: float) -> None:
+        def call(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
             total = sum(board.sizes)
             while not stop.wait(POLL_SECONDS):
                 callback(board.poll(), total)
@@ -159,7 +167,7 @@ def _choose(show: bool | Callable[[int, int], Any]) -> Callable[..., None]:
     return _bars if sys.stderr.isatty() else _log
 
 
-def _log(board: Board, titles: list[str], stop: threading.Event, delay: float) -> None:
+def _log(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
     """Lines for logs: now and then, and whenever a job is finished."""
     shown: set[int] = set()
     last = time.monotonic()
@@ -174,7 +182,7 @@ def _log(board: Board, titles: list[str], stop: threading.Event, delay: float) -
         waiting = not stop.wait(POLL_SECONDS)
 
 
-def _bars(board: Board, titles: list[str], stop: threading.Event, delay: float) -> None:
+def _bars(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
     """One bar for all rounds and one per running job."""
     if stop.wait(delay):
         return

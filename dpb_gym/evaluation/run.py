@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -180,25 +181,24 @@ def execute(
     if not jobs:
         return []
     elsewhere = backend == "dask" or (workers > 1 and len(jobs) > 1)
-    sizes, titles = [job.rounds for job in jobs], [job.title for job in jobs]
     outcomes = []
-    with (
-        board(sizes, titles, show, remote=elsewhere, delay=delay) as watched,
-        remembered_interrupt() as check_interrupt,
-    ):
-        calls = [(i, job, sink, watched.heartbeat(i)) for i, job in enumerate(jobs)]
+    watching = board(jobs, show, remote=elsewhere, delay=delay) if show else nullcontext()
+    with watching as watched, remembered_interrupt() as check_interrupt:
+        beats = [None if watched is None else watched.heartbeat(i) for i in range(len(jobs))]
+        calls = [(i, job, sink, beat) for i, (job, beat) in enumerate(zip(jobs, beats))]
         if backend == "dask":
             source = _dask(calls, scheduler)
         else:
             source = _loky(calls, workers) if elsewhere else (run_job(*call) for call in calls)
         for outcome in source:
-            watched.finish(outcome.index)
+            if watched is not None:
+                watched.finish(outcome.index)
             outcomes.append(outcome)
             check_interrupt()
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
-def run_job(index: int, job: Job, sink: Sink | None, heartbeat: Heartbeat) -> JobOutcome:
+def run_job(index: int, job: Job, sink: Sink | None, heartbeat: Heartbeat | None) -> JobOutcome:
     """Runs a job's cells in lockstep, and writes their results if there is a sink."""
     problem = job.task.problem() if job.problem is None else job.problem
     outcomes = run_block(problem, job.cells, heartbeat)

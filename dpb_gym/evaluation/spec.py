@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -26,6 +26,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    Strict,
     ValidationError,
     field_serializer,
     field_validator,
@@ -39,10 +40,9 @@ from dpb_gym.agent import (
     agent_streams,
     build_agent,
 )
-from dpb_gym.envs.catalogue import ENVIRONMENTS, environment, make_problem
+from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
 from dpb_gym.errors import (
     AgentError,
-    BudgetError,
     DataError,
     DPBError,
     ParameterError,
@@ -59,9 +59,13 @@ FACTORY = "factory:"
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
 Label = Annotated[str, AfterValidator(lambda text: printable(text))]
+T = TypeVar("T")
+Many = Annotated[tuple[T, ...], Strict(False)]
+"""A tuple; YAML has lists only."""
+
 AnyBudget = Annotated[
     Budget | None,
-    BeforeValidator(lambda value: _budget(value)),
+    BeforeValidator(Budget.parse),
     PlainSerializer(Budget.text, return_type=str),
 ]
 """A budget as `Budget` or as text; ``"none"`` and None are the same."""
@@ -78,26 +82,10 @@ def printable(text: str) -> str:
     return text
 
 
-def _budget(value: Any) -> Budget | None:
-    if isinstance(value, Mapping):  # as the first edition wrote them
-        said = ",".join(f"{k}={value[k]}" for k in sorted(value, reverse=True)).replace(
-            "epsilon", "eps"
-        )
-        raise BudgetError(f"a budget is text: write {said!r} instead of {value}")
-    return Budget.parse(value)
-
-
 class Spec(BaseModel):
     """Validated once, immutable afterwards; unknown keys and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def tuples(data: Any, *keys: str) -> Any:
-    """YAML has lists only; strict models want tuples."""
-    if not isinstance(data, dict):
-        return data
-    return {k: tuple(v) if k in keys and isinstance(v, list) else v for k, v in data.items()}
 
 
 def in_memory(value: Any) -> bool:
@@ -169,14 +157,14 @@ def raised(error: ValidationError) -> DPBError:
     return ParameterError(f"not a valid run: {problems(error)}")
 
 
-class Normalisation(Spec):
+class Constants(Spec):
     """Mean cumulative rewards at the horizon that score 0 and 1."""
 
     random: float = Field(allow_inf_nan=False)
     oracle: float = Field(allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def _check(self) -> Normalisation:
+    def _check(self) -> Constants:
         if self.oracle <= self.random:
             raise ValueError(f"oracle must exceed random, got {self.oracle} and {self.random}")
         return self
@@ -204,7 +192,7 @@ class Task(Spec):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     horizon: int = Field(ge=2)
     description: str = ""
-    normalisation: Normalisation | None = None
+    normalisation: Constants | None = None
     track: Slug | None = None
     requires: str | None = Field(default=None, min_length=1)
     replicates: int | None = Field(default=None, ge=1)
@@ -239,8 +227,8 @@ class Task(Spec):
         return {**environment(self.env).parameters(), **self.env_kwargs}
 
     def problem(self) -> Problem:
-        """Makes the problem; see `dpb_gym.make_problem`."""
-        return make_problem(self.env, **self.env_kwargs, horizon=self.horizon)
+        """Makes the problem; see `Environment.make_problem`."""
+        return environment(self.env).make_problem(**self.env_kwargs, horizon=self.horizon)
 
     def missing_data(self) -> str:
         """How to get the data that the task requires, empty if they are here."""
@@ -456,16 +444,10 @@ class Cell(Spec):
     task: Task
     data: str | None = None
     agent: AgentRun
-    checkpoints: tuple[int, ...] = Field(min_length=1)
+    checkpoints: Many[int] = Field(min_length=1)
     seed: int = Field(ge=0)
     start: int = Field(ge=0)
     stop: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _check(self) -> Cell:
-        if self.stop <= self.start:
-            raise ValueError(f"replicates {self.start}..{self.stop} are none")
-        return self
 
     @classmethod
     def read(cls, text: str | bytes) -> Cell:
@@ -474,7 +456,10 @@ class Cell(Spec):
         Raises:
             ValueError: If it is none.
         """
-        return cls.model_validate_json(text)
+        cell = cls.model_validate_json(text)
+        if not cell.replicates:
+            raise ValueError(f"replicates {cell.start}..{cell.stop} are none")
+        return cell
 
     @property
     def identity(self) -> dict[str, Any]:

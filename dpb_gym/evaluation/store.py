@@ -34,7 +34,7 @@ from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import (
     DamagedResult,
-    Entry,
+    Stored,
     cell_file,
     from_rows,
     read_cell,
@@ -95,7 +95,7 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, suite: Suite, manifest: dict[str, Any], entries: Iterable[Entry] = ()
+        self, path: Path, suite: Suite, manifest: dict[str, Any], entries: Iterable[Stored] = ()
     ) -> None:
         self.path = path
         self.suite = suite
@@ -291,7 +291,7 @@ class Store:
     def _commit(self, results: Iterable[CellResult]) -> None:
         ordered = sorted(results, key=lambda result: _place(result.cell))
         write_file(self.path / TABLE, table_bytes(ordered))
-        self.entries = {result.cell.key: Entry.of(result) for result in ordered}
+        self.entries = {result.cell.key: Stored.of(result) for result in ordered}
         self.save()
 
     def _cell_files(self) -> list[Path]:

@@ -15,12 +15,12 @@ from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.spec import (
     AnyBudget,
     Label,
+    Many,
     Slug,
     Spec,
     Task,
     canonical,
     problems,
-    tuples,
 )
 from dpb_gym.evaluation.yamlfile import parse_yaml
 
@@ -32,7 +32,7 @@ TRACK_GRID = "track"
 """As an agent's budgets: the grid of the task's track, else the default one."""
 
 Reason = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^\S(.*\S)?$")]
-Grid = tuple[AnyBudget, ...]
+Grid = Many[AnyBudget]
 
 
 class Track(Spec):
@@ -47,11 +47,6 @@ class Track(Spec):
     title: Label
     description: str = ""
     budgets: str | Grid | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        return tuples(data, "budgets")
 
 
 class Participant(Spec):
@@ -74,7 +69,7 @@ class Participant(Spec):
     label: Label = ""
     params: dict[str, Any] = Field(default_factory=dict)
     budgets: str | Grid | None = None
-    tasks: tuple[str, ...] | None = None
+    tasks: Many[str] | None = None
     exclude: dict[str, Reason] = Field(default_factory=dict)
     needs: str | None = Field(default=None, pattern=r"^[A-Za-z_]\w*(\.\w+)*$")
 
@@ -85,7 +80,7 @@ class Participant(Spec):
             data = {"name": data}
         if isinstance(data, dict) and isinstance(data.get("name"), str):
             data = {"label": data["name"], **data}
-        return tuples(data, "tasks", "budgets")
+        return data
 
     def left_out(self, task: Task) -> str | None:
         """Why the agent does not run on a task, None if it does."""
@@ -122,19 +117,11 @@ class Suite(Spec):
     normalisation_seed: int = Field(default=2 * SEED_SPAN, ge=0)
     replicates: int = Field(ge=1, le=SEED_SPAN)
     block: int = Field(default=10, ge=1, le=4096)
-    checkpoints: str | int | tuple[int, ...] = "log"
+    checkpoints: str | int | Many[int] = "log"
     budgets: dict[Slug, Grid] = Field(default_factory=dict)
     tracks: dict[Slug, Track] = Field(default_factory=dict)
-    tasks: tuple[Task, ...] = Field(min_length=1)
-    agents: tuple[Participant, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        data = tuples(data, "tasks", "agents", "checkpoints")
-        if isinstance(data, dict) and isinstance(data.get("budgets"), dict):
-            data = {**data, "budgets": tuples(data["budgets"], *data["budgets"])}
-        return data
+    tasks: Many[Task] = Field(min_length=1)
+    agents: Many[Participant] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Suite:
@@ -151,7 +138,9 @@ class Suite(Spec):
                     "seeds of evaluation, tuning and normalisation never meet"
                 )
         names = [task.name for task in self.tasks]
-        _distinct(names, "task")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"task given twice: {', '.join(twice)}")
         for task in self.tasks:
             try:
                 resolve_checkpoints(self.checkpoints, task.horizon)
@@ -229,12 +218,6 @@ class Suite(Spec):
 
         data = self.model_dump(mode="json", exclude_defaults=True)
         return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=96))
-
-
-def _distinct(names: list[str], what: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{what} given twice: {', '.join(twice)}")
 
 
 def parse_suite(text: str, source: str) -> Suite:

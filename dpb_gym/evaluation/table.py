@@ -42,7 +42,7 @@ class DamagedResult(ResultError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class Stored:
     """What is stored of a cell beside its numbers.
 
     Attributes:
@@ -60,12 +60,12 @@ class Entry:
     provenance: str = COMPUTED
 
     @classmethod
-    def of(cls, result: CellResult) -> Entry:
+    def of(cls, result: CellResult) -> Stored:
         """The entry of a result."""
         return cls(result.cell, result.guarantee, result.digest, result.timing, result.provenance)
 
 
-def to_rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def to_rows(entries: Sequence[Stored]) -> list[dict[str, Any]]:
     """Entries as JSON values, those of one row of the leaderboard together."""
     rows: dict[str, dict[str, Any]] = {}
     for entry in entries:
@@ -83,7 +83,7 @@ def to_rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def from_rows(rows: Any) -> list[Entry]:
+def from_rows(rows: Any) -> list[Stored]:
     """Inverse of `to_rows`.
 
     Raises:
@@ -95,14 +95,14 @@ def from_rows(rows: Any) -> list[Entry]:
         raise ValueError(f"not a list of rows ({error!r})") from None
 
 
-def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> Entry:
+def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> Stored:
     text = json.dumps({**row["cell"], "start": block["start"], "stop": block["stop"]})
     guarantee, digest, provenance = row["guarantee"], block["sha256"], block["provenance"]
     if not (guarantee is None or isinstance(guarantee, dict)):
         raise TypeError("a guarantee is an object or null")
     if not (isinstance(digest, str) and isinstance(provenance, str)):
         raise TypeError("digest and provenance are text")
-    return Entry(Cell.read(text), guarantee, digest, _timing(block["timing"]), provenance)
+    return Stored(Cell.read(text), guarantee, digest, _timing(block["timing"]), provenance)
 
 
 def _timing(given: Any) -> Timing | None:
@@ -182,7 +182,7 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
     return buffer.getvalue()
 
 
-def read_table(path: Path, entries: Sequence[Entry]) -> Iterator[CellResult | DamagedResult]:
+def read_table(path: Path, entries: Sequence[Stored]) -> Iterator[CellResult | DamagedResult]:
     """Reads the table of some entries, and checks all of it.
 
     Yields:
@@ -206,7 +206,7 @@ def read_table(path: Path, entries: Sequence[Entry]) -> Iterator[CellResult | Da
 
 
 def _results(
-    path: Path, table: Any, wanted: dict[str, Entry]
+    path: Path, table: Any, wanted: dict[str, Stored]
 ) -> Iterator[CellResult | DamagedResult]:
     """The results of one row group; takes them out of `wanted`."""
     if tuple(table.column_names) != COLUMNS:
@@ -240,7 +240,7 @@ def _results(
 
 def write_cell(result: CellResult) -> bytes:
     """The file of a single cell, with its specification."""
-    return table_bytes([result], to_rows([Entry.of(result)]))
+    return table_bytes([result], to_rows([Stored.of(result)]))
 
 
 def read_cell(path: Path) -> CellResult:

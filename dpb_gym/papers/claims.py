@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.spec import Slug, Spec
+from dpb_gym.evaluation.spec import Many, Slug, Spec
 from dpb_gym.papers.curves import Curve, Scalar, counterparts, same
 from dpb_gym.papers.pairing import Measured
-from dpb_gym.papers.quantities import Many, quantity_kind
+from dpb_gym.papers.quantities import quantity_kind
 
 Selector = dict[str, Scalar | Many[Scalar]]
 Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]

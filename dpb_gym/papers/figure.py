@@ -9,11 +9,10 @@ from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.evaluation.leaderboard import Series
-from dpb_gym.evaluation.spec import Slug, Spec
+from dpb_gym.evaluation.spec import Many, Slug, Spec
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, Selector, Study, Table
 from dpb_gym.papers.curves import Curve, Scalar, same
-from dpb_gym.papers.quantities import Many
 
 
 class Drawing(Spec):

@@ -6,11 +6,10 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, Field, create_model
-from pydantic import Strict as StrictType
+from pydantic import AfterValidator, BaseModel, Field, Strict, create_model
 
 from dpb_gym.errors import ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation.leaderboard import REPORT_DELTA, read_guarantee
@@ -18,10 +17,7 @@ from dpb_gym.evaluation.spec import Spec
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.pairing import Measured
 
-T = TypeVar("T")
 Column = Mapping[int, float]
-Many = Annotated[tuple[T, ...], StrictType(False)]
-"""A tuple that YAML writes as a list."""
 
 
 def _increasing(part: tuple[float, float]) -> tuple[float, float]:
@@ -31,7 +27,7 @@ def _increasing(part: tuple[float, float]) -> tuple[float, float]:
 
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Part = Annotated[tuple[Fraction, Fraction], StrictType(False), AfterValidator(_increasing)]
+Part = Annotated[tuple[Fraction, Fraction], Strict(False), AfterValidator(_increasing)]
 
 
 @dataclass(frozen=True)

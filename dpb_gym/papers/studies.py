@@ -80,8 +80,7 @@ def run_study(
     failures: list[str] = []
     rounds = 0
     start = time.monotonic()
-    sizes, titles = [job.rounds for job in jobs], [job.title for job in jobs]
-    with board(sizes, titles, show, remote=False) as watched:
+    with board(jobs, show, remote=False) as watched:
         for index, job in enumerate(jobs):
             blocks, missing = [], []
             for cell in job.cells:

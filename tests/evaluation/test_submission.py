@@ -33,7 +33,7 @@ from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite
-from dpb_gym.evaluation.table import Entry, from_rows, read_table, table_bytes, to_rows
+from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
 from dpb_gym.evaluation.verify import verify
 
 TEXT = """
@@ -111,7 +111,7 @@ def altered(archive: Path, target: Path, change: Change, *, rehash: bool = True)
     results = results if kept is None or not isinstance(kept, list) else kept
     table = table_bytes(results)
     if rehash:
-        info["rows"] = to_rows([Entry.of(r) for r in results])
+        info["rows"] = to_rows([Stored.of(r) for r in results])
         info["table"] = hashlib.sha256(table).hexdigest()
     target.write_bytes(
         pack({"submission.json": json.dumps(info).encode(), "result.parquet": table})

@@ -82,10 +82,10 @@ def test_a_suite_survives_being_written(suite: Suite) -> None:
         ({"block": 0}, ["block"]),
         ({"tuning_seed": 5}, ["seed=0 and tuning_seed=5", "apart"]),
         ({"seed": SEED_SPAN}, ["seed", "tuning_seed", "apart"]),
-        ({"budgets": {"g": [{"rho": 1}]}}, ["budgets.g.0", "write 'rho=1'"]),
+        ({"budgets": {"g": [{"rho": 1}]}}, ["budgets.g.0", "a budget is 'rho=0.5'"]),
         (
             {"budgets": {"g": [{"epsilon": 1, "delta": 1e-5}]}},
-            ["budgets.g.0", "'eps=1,delta=1e-05'"],
+            ["budgets.g.0", "'eps=1,delta=1e-5'"],
         ),
         ({"budgets": {"g": ["eps=1"]}}, ["budgets.g.0", "needs its delta"]),
         ({"budgets": {"g": ["rho=-1"]}}, ["budgets.g.0", "rho"]),

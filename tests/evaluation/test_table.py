@@ -19,7 +19,7 @@ from dpb_gym.evaluation.spec import AgentRun, Cell, Task, canonical, plain
 from dpb_gym.evaluation.table import (
     COLUMNS,
     DamagedResult,
-    Entry,
+    Stored,
     cell_file,
     from_rows,
     read_cell,
@@ -194,7 +194,7 @@ def test_wrong_shapes_are_refused() -> None:
 
 def test_a_table_of_many_cells_loses_only_what_is_damaged(tmp_path: Path) -> None:
     several = [result(k, start=2 * k, stop=2 * k + 4) for k in range(3)]
-    entries = [Entry.of(one) for one in several]
+    entries = [Stored.of(one) for one in several]
     assert from_rows(to_rows(entries)) == entries and len(to_rows(entries)) == 1
     path = tmp_path / "result.parquet"
     path.write_bytes(table_bytes(several))
@@ -206,7 +206,7 @@ def test_a_table_of_many_cells_loses_only_what_is_damaged(tmp_path: Path) -> Non
     read = list(read_table(path, entries))
     assert [isinstance(one, CellResult) for one in read] == [True, False, True]
     assert str(several[1].cell) in str(read[1])
-    extra = Entry.of(result(9, start=40, stop=44))
+    extra = Stored.of(result(9, start=40, stop=44))
     assert "damaged or gone" in str(list(read_table(path, [*entries, extra]))[-1])
 
 

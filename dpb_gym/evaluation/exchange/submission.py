@@ -31,7 +31,7 @@ from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell, printable
 from dpb_gym.evaluation.store import TABLE, Store
 from dpb_gym.evaluation.suite import Suite, load_suite, parse_suite, suite_names
-from dpb_gym.evaluation.table import Entry, from_rows, read_table, table_bytes, to_rows
+from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
 
 SUBMISSION_VERSION = 2
 SUBMISSION = "submission.json"
@@ -112,7 +112,7 @@ def submit(
             for key, report in store.manifest["audits"].items()
             if json.loads(key)[0] == source["name"]
         },
-        "rows": to_rows([Entry.of(result) for result in chosen]),
+        "rows": to_rows([Stored.of(result) for result in chosen]),
         "table": hashlib.sha256(table).hexdigest(),
     }
     text = json.dumps(info, indent=1, allow_nan=False) + "\n"

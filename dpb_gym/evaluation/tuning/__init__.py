@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dpb_gym.evaluation.recipes import load_recipe, write_recipe
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
-from dpb_gym.evaluation.tuning.results import Choice, Point, Recipe, Tuning
+from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.evaluation.tuning.search import TUNING_SEEDS, check_seeds, tune
 
 __all__ = [
     "TUNING_SEEDS",
-    "Choice",
     "Grid",
     "Point",
     "Recipe",
+    "Selection",
     "Tuning",
     "check_seeds",
     "choose_points",

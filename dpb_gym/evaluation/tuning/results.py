@@ -25,7 +25,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """What was found for one agent at one budget.
 
     Attributes:
@@ -59,7 +59,7 @@ class Recipe:
 
     agent: str
     parameters: Mapping[str, Any]
-    choices: tuple[Choice, ...]
+    choices: tuple[Selection, ...]
     grid: Mapping[str, tuple[Any, ...]]
     points: int
     path: Path

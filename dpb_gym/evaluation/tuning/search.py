@@ -26,7 +26,7 @@ from dpb_gym.evaluation.spec import AgentRun, canonical, plain
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
-from dpb_gym.evaluation.tuning.results import Choice, Point, Recipe, Tuning
+from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.privacy import Budget
 
 TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
@@ -200,7 +200,7 @@ def _choose(
     fixed: Mapping[str, Any],
     series: Mapping[tuple[str, str, str], Series],
     replicates: int,
-) -> Choice:
+) -> Selection:
     label = Budget.text(budget)
     measured = []
     default = None
@@ -217,10 +217,10 @@ def _choose(
     if not measured:
         raise AgentError(f"every point of {spec.name!r} at {label} failed: nothing to choose from")
     ordered = sorted(measured, key=lambda point: point.regret)  # stable: first in the grid wins
-    return Choice(spec.name, label, ordered[0], default, tuple(ordered))
+    return Selection(spec.name, label, ordered[0], default, tuple(ordered))
 
 
-def _overall(choices: Sequence[Choice]) -> Mapping[str, Any]:
+def _overall(choices: Sequence[Selection]) -> Mapping[str, Any]:
     """The point that is best on average over the budgets, each relative to its own best."""
     totals: dict[str, list[float]] = {}
     params: dict[str, Mapping[str, Any]] = {}
