@@ -116,7 +116,7 @@ def guarantees(spec: AgentSpec) -> dict[str, Any]:
         except DPBError as error:
             found[title] = f"refused: {error}"
         else:
-            found[title] = agent.guarantee
+            found[title] = agent.curator.guarantee
     # An agent may take one kind of budget only; the examples use one that it takes.
     return dict(sorted(found.items(), key=lambda item: isinstance(item[1], str)))
 
