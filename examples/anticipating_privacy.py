@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
-from dpb_gym.privacy import Budget, Composition, Guarantee, PureEvent
+from dpb_gym.privacy import Budget, Composition, Curator, Guarantee, PureEvent
+from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 Array = NDArray[Any]
@@ -60,7 +61,7 @@ class PlainlyPrivate(Agent):
         self.truth, self.prices = truth, (PRICES[at], PRICES[other])
         self.regret_per_round = 0.5 * float(cost.min())
         curve = Composition.of(PureEvent(epsilon, 1))
-        self.guarantee = Guarantee("central", "user-round", curve=curve)
+        self.plain = Guarantee("central", "user-round", curve=curve)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._uniforms = streams.uniforms()
@@ -123,8 +124,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Array]:
         curves[label] = play(agent, T, range(given.replicates), own, at)
         final, half = curves[label][-1].mean(), curves[label][len(at) // 2].mean()
         promise = "knows the customers, promises nothing"
-        if agent.guarantee is not None:
-            promise = agent.guarantee.describe(1.0 / T**2)
+        if agent.curator.guarantee is not None:
+            promise = agent.curator.guarantee.describe(1.0 / T**2)
         print(f"{label}: regret {final:.1f} ({half:.1f} at half time)\n    {promise}")
     floor = 3 / 16 * float(np.maximum(*losses()).min())
     print(f"every plainly {epsilon:g}-private policy: at least {plain.regret_per_round * T:.1f}")

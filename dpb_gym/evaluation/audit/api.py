@@ -107,7 +107,7 @@ def audit(
         (run,) = read_agents([(agent, budget, {**telling, **(params or {})})], kind)
     if run.spec.uses_oracle:
         raise AgentError(f"agent {run.spec.name!r} sees the truth: there is nothing to audit")
-    fixed = kwargs.pop("horizon", getattr(run.maker, "audit_horizon", None))
+    fixed = kwargs.pop("horizon", _own(run.maker, "audit_horizon"))
     fixed = horizon if horizon is not None else fixed
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
@@ -158,6 +158,11 @@ def audit(
         details = {**found.details, "raw data": f"reach the action of round {raw}"}
         return replace(found, interference=True, details=details)
     return replace(found, control=report(CONTROL).verdict)
+
+
+def _own(maker: Any, name: str) -> Any:
+    """An attribute of the class itself: a subclass may take other parameters."""
+    return vars(maker).get(name) if isinstance(maker, type) else None
 
 
 def _setting(

@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from dpb_agents.assortment.nonprivate import ExactMNL
-from dpb_agents.assortment.policy import Curator, MNLPolicy
+from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
@@ -154,9 +154,9 @@ class Told(MNLPolicy):
     def __init__(self, rule: str) -> None:
         super().__init__(rule, 3, 0.5, 1.5, None)
 
-    def curator(self, problem: Any, streams: Any, budget: Any) -> Curator:
+    def releasers(self, problem: Any, curator: Any) -> Releasers:
         rng = np.random.default_rng(5)
-        B, d = streams.replicates, problem.dim
+        B, d = curator.replicates, problem.dim
 
         class Fixed:
             total = np.zeros((B, d, d))
@@ -164,13 +164,15 @@ class Told(MNLPolicy):
             def add(self, *records: Any) -> None:
                 pass
 
-            def release(self, due: Array | None = None) -> Array:
-                if due is not None:
-                    return rng.normal(size=(B, d))
+            def release(self, due: Array) -> Array:
+                return rng.normal(size=(B, d))
+
+            @property
+            def value(self) -> Array:
                 self.total = self.total + rng.random() * np.eye(d)
                 return self.total.copy()
 
-        return Curator(Fixed(), Fixed(), 1.0, 0.0, None, lambda t: 1.0, False)
+        return Releasers(Fixed(), Fixed(), 1.0, 0.0, None, lambda t: 1.0, False)
 
 
 @pytest.mark.parametrize("rule", ["greedy", "ucb", "ts"])
@@ -200,7 +202,7 @@ def test_small_eigenvalues_are_raised_to_the_floor() -> None:
     agent = make_agent("ucb-mnl")
     problem = make_problem("DPB/Assortment-v0", horizon=10, n_items=4, capacity=2, dim=3)
     agent.set_up(problem.info, AgentStreams([0, 1]))
-    agent._curator = Curator(None, None, 2.0, 1.0, None, lambda t: 1.0, True)
+    agent._releasers = Releasers(None, None, 2.0, 1.0, None, lambda t: 1.0, True)
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     bad = turn @ np.diag([-7.0, 1.0, 5.0]) @ turn.T

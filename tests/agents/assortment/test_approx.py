@@ -16,7 +16,7 @@ from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.assortment.policy import MNLPolicy
 from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
@@ -80,41 +80,41 @@ def test_the_papers_constants(conversion: str) -> None:
     """Algorithms 4 and 5 and the width of section S.3.3, by hand."""
     D, T, d, K = 10, 10_000, 5, 10
     params = {"calibration": "paper", "conversion": conversion, "max_updates": D}
-    curator = begun(Budget.zcdp(0.5), params, horizon=T)._curator
+    known = begun(Budget.zcdp(0.5), params, horizon=T)._releasers
     log_T = math.log(T)
     epsilon = 0.5 + 2 * log_T if conversion == "paper" else 0.5 + 2 * math.sqrt(log_T)
     e1, e2, half = 0.9 * epsilon, 0.1 * epsilon, 0.5 / T**2
     one, one_delta = e1 / math.sqrt(8 * D * math.log(1 / half)), half / (2 * D)
-    plan = curator.estimator.plan
+    plan = known.estimator.plan
     r = chi_radius(d, one_delta)
     assert plan.ridge == pytest.approx(2 * 5 / one)
     assert plan.sigma == pytest.approx(2 * 2 * (r + math.sqrt(r**2 + one)) / one)
     variance = 32 * 15 * K * math.log(4 / half) ** 2 / e2**2
     # isometric noise of diagonal variance 2 v has variance v off the diagonal
-    assert curator.gram.sigma**2 == pytest.approx(2 * variance)
+    assert known.gram.sigma**2 == pytest.approx(2 * variance)
     t = 77
     width = math.sqrt(d / 2 * math.log(1 + (t + 1) / d) + math.log(t + 1))
     width += 4 * 5 / (e1 * math.sqrt(K)) + plan.sigma * math.sqrt(4 * d * log_T / K)
-    width += math.sqrt(3 * curator.floor)
-    assert curator.width(t) == pytest.approx(width)
-    twice = begun(Budget.zcdp(0.5), {**params, "sigma": "algorithm-4"}, horizon=T)._curator
+    width += math.sqrt(3 * known.floor)
+    assert known.width(t) == pytest.approx(width)
+    twice = begun(Budget.zcdp(0.5), {**params, "sigma": "algorithm-4"}, horizon=T)._releasers
     assert twice.estimator.plan.sigma == pytest.approx(2 * plan.sigma)
 
 
 def test_verified_constants() -> None:
     D, T, K = 4, 2000, 6
     budget = Budget.approx(3.0, 1e-6)
-    curator = begun(budget, {"max_updates": D}, horizon=T, capacity=K)._curator
+    known = begun(budget, {"max_updates": D}, horizon=T, capacity=K)._releasers
     one = advanced_composition(2.7, D, 2.5e-7)
-    plan = curator.estimator.plan
+    plan = known.estimator.plan
     assert plan.ridge == pytest.approx(2 / one)  # 1 / ((1 - q) epsilon), errata A3 and A9
     r = chi_radius(5, 5e-7 / (2 * D))
     assert plan.sigma == pytest.approx(4 * (r + math.sqrt(r**2 + one)) / one)
-    assert curator.gram.sensitivity == pytest.approx(math.sqrt(2) * K)
+    assert known.gram.sensitivity == pytest.approx(math.sqrt(2) * K)
     variance = 32 * 12 * K**2 * math.log(4 / 5e-7) ** 2 / 0.3**2
-    assert curator.gram.sigma**2 == pytest.approx(2 * variance)
-    shift = curator.gram.noise_std_max * (math.sqrt(10) + math.sqrt(4 * math.log(T)))
-    assert curator.shift == pytest.approx(2 * shift)
+    assert known.gram.sigma**2 == pytest.approx(2 * variance)
+    shift = known.gram.noise_std_max * (math.sqrt(10) + math.sqrt(4 * math.log(T)))
+    assert known.shift == pytest.approx(2 * shift)
 
 
 # ------------------------------------------------------------------ the guarantee
@@ -128,14 +128,14 @@ def test_the_accountant_confirms_the_classical_calibration(
 ) -> None:
     """The ledger refuses what is not covered; what is spent is far below what was asked."""
     params = {"max_updates": calls}
-    guarantee = begun(Budget.approx(epsilon, 1e-6), params, horizon=1000, **env).guarantee
+    guarantee = begun(Budget.approx(epsilon, 1e-6), params, horizon=1000, **env).curator.guarantee
     assert (guarantee.notion, guarantee.unit) == ("joint", "user-round")
     assert 0 < guarantee.epsilon(1e-6) < 0.9 * epsilon
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.1, 1.0, 5.0])
 def test_a_zcdp_budget_is_kept_in_both_currencies(rho: float) -> None:
-    guarantee = begun(Budget.zcdp(rho), {"max_updates": 10}, horizon=10_000).guarantee
+    guarantee = begun(Budget.zcdp(rho), {"max_updates": 10}, horizon=10_000).curator.guarantee
     assert guarantee.rho <= rho * (1 + 1e-9)
     textbook = rho + 2 * math.sqrt(2 * rho * math.log(10_000))
     assert guarantee.epsilon(1e-8) < textbook
@@ -144,7 +144,7 @@ def test_a_zcdp_budget_is_kept_in_both_currencies(rho: float) -> None:
 def test_the_papers_conversion_costs_more_than_rho_and_says_so() -> None:
     """Erratum A7: verified releases at the epsilon of section 5.1."""
     budget = Budget.zcdp(1.0)
-    guarantee = begun(budget, {"conversion": "paper"}, horizon=10_000).guarantee
+    guarantee = begun(budget, {"conversion": "paper"}, horizon=10_000).curator.guarantee
     assert guarantee.rho > 10
     assert 9.6 < guarantee.epsilon(1e-8) < 37.84
 
@@ -153,13 +153,11 @@ def test_the_paper_is_told_what_it_really_costs() -> None:
     """Wasteful, although the ridge of Theorem 5 is too small (A9): far below what is asked."""
     params = {"calibration": "paper", "max_updates": 10}
     asked = converted(Budget.zcdp(1.0), 10_000, "correct")
-    guarantee = begun(Budget.zcdp(1.0), params, horizon=10_000).guarantee
+    guarantee = begun(Budget.zcdp(1.0), params, horizon=10_000).curator.guarantee
     assert guarantee.epsilon(1e-8) < 0.1 * asked.epsilon
 
 
 def test_bad_budgets_and_parameters() -> None:
-    with pytest.raises(BudgetError, match="dpmnl-approx is private and needs a budget"):
-        begun(None)
     with pytest.raises(ParameterError, match="rank min"):
         begun(Budget.zcdp(1.0), {"calibration": "paper"}, capacity=1)
     for params, message in [

@@ -35,7 +35,7 @@ def test_no_private_mechanism_has_less_regret(example, epsilon):
     policy = example.PlainlyPrivate(epsilon)
     assert best.status == 0  # solved to a feasibility of 1e-7
     assert policy.regret_per_round == pytest.approx(best.fun, rel=1e-5)
-    assert policy.guarantee.epsilon(0.0) == pytest.approx(epsilon)
+    assert policy.plain.epsilon(0.0) == pytest.approx(epsilon)
     # Proposition 1's bound is below, and the paper's constant 0.001 below that
     assert policy.regret_per_round > 3 / 16 * np.maximum(high, low).min() > 3 / 16 * 0.001
 

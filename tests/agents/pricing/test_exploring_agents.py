@@ -47,7 +47,7 @@ def test_explore_then_commit(play):
     for b, seed in enumerate((3, 4)):
         own = generator(seed, Stream.AGENT).random(start)
         np.testing.assert_array_equal(run.prices[:start, b], own)
-    assert (run.agent.updates == 1).all() and run.agent.guarantee is None
+    assert (run.agent.updates == 1).all() and run.agent.curator.guarantee is None
     theta = run.agent._theta
     for t in (start, 300, 499):
         for b in range(2):
@@ -59,19 +59,19 @@ def test_private_explore_then_commit_spends_its_budget_on_one_release():
     agent = make_agent("explore-commit-pricing", explore=200)
     instance = problem.instance([0, 1])
     agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(0.4))
-    assert agent.guarantee.notion == "anticipating"
-    assert agent.guarantee.rho == pytest.approx(0.4, rel=1e-6)
+    assert agent.curator.guarantee.notion == "anticipating"
+    assert agent.curator.guarantee.rho == pytest.approx(0.4, rel=1e-6)
     for t in range(1000):
         context = instance.context()
         price = agent.act(context)
         agent.observe(context, price, instance.respond(price).feedback)
         if t < 999:
             instance.advance()
-    assert agent._curator.estimator.records.count == 200  # later customers are not looked at
+    assert agent._releasers.estimator.records.count == 200  # later customers are not looked at
     assert (agent.updates == 1).all()
     again = make_agent("explore-commit-pricing")
     again.set_up(problem.info, AgentStreams([0]), None)
-    assert again.guarantee is None and again.explore == math.ceil(math.sqrt(3000))
+    assert again.curator.guarantee is None and again.explore == math.ceil(math.sqrt(3000))
 
 
 @pytest.mark.parametrize(("tests", "counts"), [("sqrt", (4, 6, 8, 12)), ("dim", (3, 3, 3, 3))])

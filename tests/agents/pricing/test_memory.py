@@ -68,7 +68,7 @@ def test_private_records_take_what_the_page_says_and_go_in_the_end():
         if t < 2999:
             instance.advance()
     assert (agent.updates == 2).all()
-    kept = agent._curator.estimator.records
+    kept = agent._releasers.estimator.records
     assert kept.price.nbytes == kept.features.nbytes == kept.demand.nbytes == 0
     kept.add(np.zeros((2, 2), np.float32), np.zeros(2), np.zeros(2))  # counted, not kept
     assert kept.price.nbytes == 0

@@ -224,7 +224,7 @@ def test_other_problems_are_refused(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_they_promise_no_privacy_and_begin_afresh(play, name):
     first = play(name, range(2), 60)
-    assert first.agent.guarantee is None
+    assert first.agent.curator.guarantee is None
     again = play(first.agent, range(2), 60)
     np.testing.assert_array_equal(first.prices, again.prices)
 
