@@ -195,6 +195,9 @@ class AdaptedInstance(Instance):
     def context(self) -> Context:
         return self.problem.context(int(self.t[0]), self._seen)
 
+    def round(self) -> NoReturn:
+        raise ParameterError(f"{self.problem.env_id} is somebody else's: only its steps are known")
+
     def oracle(self) -> tuple[Array, Array]:
         """The best action is not told: the first element is empty."""
         values = [info["oracle_reward"] for *_, info in self._next]

@@ -9,7 +9,7 @@ import pytest
 import dpb_gym
 from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
 from dpb_gym.envs.shells import BanditEnv
-from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.errors import AgentError, DPBError, ParameterError
 
 
 class Shop(gym.Env):
@@ -131,6 +131,8 @@ def test_what_cannot_be_known_is_said():
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)
     with pytest.raises(AgentError, match="not which it is"):
         dpb_gym.evaluate(env_id, agents=["oracle"], horizon=20, replicates=1, progress=False)
+    with pytest.raises(DPBError, match="only its steps are known"):
+        dpb_gym.audit("adaprivate-ucb", "rho=1", env_id=env_id, runs=60, horizon=8)
     with pytest.raises(ParameterError, match="is registered with Gymnasium"):
         dpb_gym.register_environment("Theirs/Nowhere-v0", kind="pricing")
     with pytest.raises(ParameterError, match="no action space of pricing"):
