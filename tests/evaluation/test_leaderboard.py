@@ -120,8 +120,9 @@ def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> 
     declared = {**promise(0.5), "basis": "declared"}
     results = [
         block(suite, "A", 0, 2, name="one-pass-linear", guarantee=declared),
-        block(suite, "B", 0, 1, name="lin-ts", provenance="stated by Eve"),
-        block(suite, "B", 1, 2, name="lin-ts"),
+        block(suite, "B", 0, 1, name="lin-ts", provenance="recomputed here"),
+        block(suite, "B", 1, 2, name="lin-ts", provenance="stated by Eve"),
+        block(suite, "B", 2, 3, name="lin-ts"),
         block(suite, "C", 0, 2, name="lin-ts", provenance="recomputed here"),
     ]
     a, b, c = board(suite, results).tasks[0].rows
