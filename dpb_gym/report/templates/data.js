@@ -177,10 +177,11 @@ function chance(a, b) {
 }
 
 /* Labels only ever arrive here as text, never as markup. */
-function make(tag, parent, words, name) {
+function make(tag, parent, words, name, attributes) {
   const node = document.createElement(tag);
   if (words !== undefined && words !== null) node.textContent = words;
   if (name) node.className = name;
+  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
   if (parent) parent.appendChild(node);
   return node;
 }
@@ -188,7 +189,7 @@ function make(tag, parent, words, name) {
 const SVG = 'http://www.w3.org/2000/svg';
 function draw(tag, attributes, parent) {
   const node = document.createElementNS(SVG, tag);
-  for (const key of Object.keys(attributes)) node.setAttribute(key, attributes[key]);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   parent.appendChild(node);
   return node;
 }

@@ -57,10 +57,8 @@ function build(view) {
       for (const name of shortNames(table.tasks)) make('th', head, name, 'num part').scope = 'col';
       continue;
     }
-    const th = make('th', head, null, key + (number ? ' num' : ''));
-    th.scope = 'col';
-    th.dataset.sort = key;
-    make('button', th, title).type = 'button';
+    const th = make('th', head, null, key + (number ? ' num' : ''), { scope: 'col', 'data-sort': key });
+    make('button', th, title, '', { type: 'button' });
   }
   if (!view.track) make('span', make('th', head, null, 'more'), 'Details', 'unseen');
   view.axis = [0, 1];
@@ -97,20 +95,14 @@ function gauge(view, cell, row) {
   make('span', box, text(row.score.mean, 3), 'mean');
 }
 
-function said(row) {
-  return [row.accounting, row.trust, row.tuning].filter(Boolean).join(' \u00b7 ');
-}
-
 function verdict(cell, row) {
   const kind = /^(pass|ok|consistent)/i.test(row.verdict) ? 'pass' : /^(fail|violat|refut)/i.test(row.verdict) ? 'fail' : 'open';
   make('span', cell, row.verdict, 'verdict ' + kind);
 }
 
 function makeRow(view, row) {
-  const tr = document.createElement('tr');
-  tr.className = 'row' + (row.best ? ' best' : '') + (row.reference ? ' reference' : '') + (row.gaps ? ' gaps' : '');
-  tr.id = 'row-' + view.t + '-' + row.i;
-  tr.dataset.row = row.i;
+  const tr = make('tr', null, null, ['row', row.best && 'best', row.reference && 'reference', row.gaps && 'gaps']
+    .filter(Boolean).join(' '), { id: 'row-' + view.t + '-' + row.i, 'data-row': row.i });
   for (const [key, , number] of columns(view)) {
     if (key === 'part') {
       for (const part of view.parts) {
@@ -122,21 +114,21 @@ function makeRow(view, row) {
     const cell = make(key === 'agent' ? 'th' : 'td', tr, null, key + (number ? ' num' : ''));
     if (key === 'agent') {
       cell.scope = 'row';
-      const who = make('div', cell, null, 'who'), pin = make('button', who, null, 'pin');
-      pin.type = 'button';
-      pin.setAttribute('aria-pressed', String(state.pins.includes(row)));
-      pin.setAttribute('aria-label', 'Keep the curve of ' + row.label + ' highlighted');
+      const who = make('div', cell, null, 'who'), pin = make('button', who, null, 'pin', {
+        type: 'button', 'aria-pressed': state.pins.includes(row), 'aria-label': 'Keep the curve of ' + row.label + ' highlighted'
+      });
       const svg = draw('svg', { viewBox: '0 0 22 10', width: 22, height: 10, 'aria-hidden': 'true' }, pin);
       paint(draw('line', { x1: 1, x2: 21, y1: 5, y2: 5, 'class': row.stroke, opacity: row.strength }, svg), row);
       const name = make('span', who, null, 'name');
       make('bdi', name, row.agent, 'label');
       if (row.budget !== 'none') make('bdi', make('span', name, null, 'under'), row.budget);
       make('span', name, row.kind, 'kind');
+      if (row.stated) make('span', name, row.trust, 'under');
     } else if (key === 'budget') {
       make('bdi', cell, row.budget === 'none' ? '\u2013' : row.budget);
     } else if (key === 'guarantee') {
       make('span', cell, row.guarantee);
-      make('small', cell, said(row), row.stated ? 'said stated' : 'said');
+      make('small', cell, [row.accounting, row.trust, row.tuning].filter(Boolean).join(' \u00b7 '), row.stated ? 'said stated' : 'said');
     } else if (key === 'score') {
       if (row.score) gauge(view, cell, row); else make('span', cell, '\u2013', 'mean');
       if (view.track) ends(cell, row.score, 3);
@@ -152,10 +144,9 @@ function makeRow(view, row) {
     }
   }
   if (!view.track) {
-    const button = make('button', make('td', tr, null, 'more'));
-    button.type = 'button';
-    button.setAttribute('aria-expanded', 'false');
-    button.setAttribute('aria-label', 'Details of ' + row.label);
+    const button = make('button', make('td', tr, null, 'more'), null, '', {
+      type: 'button', 'aria-expanded': false, 'aria-label': 'Details of ' + row.label
+    });
     const svg = draw('svg', { viewBox: '0 0 12 12', width: 12, height: 12, 'aria-hidden': 'true' }, button);
     draw('path', { d: 'M2.5 4.5 6 8l3.5-3.5' }, svg);
   }
@@ -163,11 +154,8 @@ function makeRow(view, row) {
 }
 
 function makeDetail(view, row) {
-  const tr = document.createElement('tr'), width = columns(view).length + 1;
-  tr.className = 'detail';
-  tr.id = 'detail-' + view.t + '-' + row.i;
-  const cell = make('td', tr);
-  cell.colSpan = width;
+  const tr = make('tr', null, null, 'detail', { id: 'detail-' + view.t + '-' + row.i });
+  const cell = make('td', tr, null, '', { colspan: columns(view).length + 1 });
   const panel = make('div', cell, null, 'panel'), list = make('dl', panel);
   const item = (title, words, interval, places) => {
     const line = make('div', list);
@@ -255,9 +243,7 @@ function fill(view) {
     if (!rows.length) continue;
     const body = make('tbody', grid, null, state.apart ? '' : 'flat');
     if (section.first) {
-      const th = make('th', make('tr', body, null, 'group'));
-      th.colSpan = width;
-      th.scope = 'rowgroup';
+      const th = make('th', make('tr', body, null, 'group'), null, '', { colspan: width, scope: 'rowgroup' });
       const about = make('details', th), name = section.first.kind;
       make('summary', about, view.track && section.first.budget !== 'none' ? name + ', ' + section.first.budget : name);
       make('p', about, section.first.about);
@@ -270,8 +256,7 @@ function fill(view) {
     }
   }
   if (rest) {
-    const cell = make('td', make('tr', make('tbody', grid), null, 'rest'));
-    cell.colSpan = width;
+    const cell = make('td', make('tr', make('tbody', grid), null, 'rest'), null, '', { colspan: width });
     make('button', cell, rest.toLocaleString('en-US') + ' more ' + (rest === 1 ? 'row' : 'rows')).type = 'button';
   }
   const by = sorting(view.table);

@@ -118,6 +118,18 @@ def test_every_end_of_a_curve_names_its_agent(opened, make):
     assert sorted(names) == sorted(expected)
 
 
+def test_of_two_thousand_rows_only_those_asked_for_are_made(opened, make):
+    page = opened(make.crowd(rows=400, tasks=5), height=900)
+    count = "return document.querySelectorAll(arguments[0]).length"
+    assert page.execute_script(count, "*") < 700 and page.execute_script(count, "tr.row") == 0
+    page.press("#task-0 summary")
+    assert len(page.visible(0)) == 60
+    page.press("#task-0 tr.rest button")
+    assert len(page.visible(0)) == 260 and page.find("#task-0 tr.rest").text == "140 more rows"
+    page.keys("#q", "agent number 07")
+    assert 0 < page.execute_script(count, "tr.row") < 60
+
+
 def test_of_very_many_curves_the_largest_budgets_show_and_those_singled_out(opened, make):
     data = make.arena(agents=12, sizes=1, budgets=4)
     task = data.tasks[0]
