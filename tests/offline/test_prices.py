@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from log_helpers import small_prices
 from scipy import integrate
 
 from dpb_gym import make_agent, make_problem, offline
@@ -69,6 +70,30 @@ def test_no_weight_is_lost_at_an_end(kernel):
     unbounded = even_log(lambda p: np.full_like(p, 3.0), price_range=(-math.inf, math.inf))
     half = offline.estimate("ips", unbounded, np.full(N, 1.0), **options)
     assert half == pytest.approx(1.5, abs=1e-4)
+
+
+def test_the_family_of_weights_by_hand():
+    logged, target, q = small_prices()
+    log = PriceLog.from_arrays(**logged, reward_range=(0.0, 1.0))
+    u = (target - logged["prices"]) / 0.3
+    w = np.where(np.abs(u) <= 1, 0.75 * (1 - u * u), 0.0) / (0.3 * logged["densities"])
+    both = np.stack([0.5 * q, q], axis=1)
+    gap = logged["rewards"] - both[:, 0]
+    expected = {
+        "logged": logged["rewards"].mean(),
+        "dm": q.mean(),
+        "dr": (q + w * gap).mean(),
+        "sndr": q.mean() + (w * gap).sum() / w.sum(),
+        "clipped-dr": (q + np.minimum(w, 0.9) * gap).mean(),
+        "switch-ips": (np.where(w <= 0.9, w, 0.0) * logged["rewards"]).mean(),
+        "shrunk-ips": (0.9 * w / (w * w + 0.9) * logged["rewards"]).mean(),
+    }
+    limits = {"clipped": "clip", "switch": "threshold", "shrunk": "shrinkage"}
+    for name, value in expected.items():
+        limit = limits.get(name.split("-")[0])
+        options = {} if limit is None else {limit: 0.9}
+        found = offline.estimate(name, log, target, q=both, bandwidth=0.3, **options)
+        assert found == pytest.approx(value, abs=1e-12), name
 
 
 def noisy_log(n, seed, wiggle):

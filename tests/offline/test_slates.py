@@ -231,3 +231,24 @@ def test_bad_arrays(change, message):
     assert len(SlateLog.from_arrays(**good).select([1, 0])) == 2
     with pytest.raises(ParameterError, match=message):
         SlateLog.from_arrays(**{**good, **change})
+
+
+def test_whole_slates_by_hand():
+    """The estimators that look at whole slates, with sums over positions as rewards."""
+    logged, target, _ = small_slates()
+    logged.pop("conditional")
+    log = SlateLog.from_arrays(**logged, reward_range=(0.0, 1.0))
+    w = [t / b for t, b in zip(target.slate, log.behaviour.slate)]
+    r = [math.fsum(row) for row in log.rewards]
+    weigh = {
+        "logged": (lambda v: 1.0, {}),
+        "switch-ips": (lambda v: v if v <= 1.1 else 0.0, {"threshold": 1.1}),
+        "clipped-ips": (lambda v: min(v, 1.1), {"clip": 1.1}),
+        "shrunk-ips": (lambda v: 1.1 * v / (v * v + 1.1), {"shrinkage": 1.1}),
+    }
+    for name, (of, options) in weigh.items():
+        expected = math.fsum(of(v) * reward for v, reward in zip(w, r)) / len(log)
+        found = offline.estimate(name, log, target, **options)
+        assert found == pytest.approx(expected, abs=1e-12), name
+    chosen = offline.evaluate_offline(target, log, estimators="clipped-ips", resamples=0).settings
+    assert chosen["clipped-ips"] in w
