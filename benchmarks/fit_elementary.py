@@ -83,7 +83,6 @@ def tables() -> list[tuple[str, list[mpf]]]:
     for name, f, low, high, anchor in (
         ("CENTRE", central, "0", "0.180625", "-0.0694"),
         ("TAIL", tail, "1.609", "6.2", "1"),
-        ("FAR", tail, "6.2", "27.35", "0"),
     ):
         top, bottom = rational(f, low, high, 7, anchor)
         found += [(f"{name}_TOP", top), (f"{name}_BOTTOM", bottom)]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.linalg import cholesky_shifted_one
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,6 +22,24 @@ SYMMETRY_TOLERANCE = 1e-9
 PSD_TOLERANCE = 1e-12
 ROUNDING = 1e-12
 COUNTED = 1e-6
+
+
+@jit
+def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
+    """What brings a row into the ball, and whether it was outside by more than rounding."""
+    largest, squares = 0.0, 0.0
+    for w in range(row.shape[0]):
+        largest = max(largest, abs(row[w]))
+    if largest == 0.0:
+        return 1.0, False
+    for w in range(row.shape[0]):
+        part = row[w] / largest
+        squares += part * part
+    norm = largest * math.sqrt(squares)
+    if norm <= radius * (1.0 + ROUNDING):
+        return 1.0, False
+    # two steps, as the norm itself may overflow
+    return radius / largest / math.sqrt(squares), norm > radius * (1.0 + COUNTED)
 
 
 @jit
@@ -38,21 +57,8 @@ def add_clipped(rows: Floats, radius: float, grid: float, pending: Floats, clipp
             if not math.isfinite(rows[b, w]):
                 return NOT_FINITE
     for b in range(batch):
-        largest = 0.0
-        for w in range(width):
-            largest = max(largest, abs(rows[b, w]))
-        scale = 1.0
-        if largest > 0.0:
-            squares = 0.0
-            for w in range(width):
-                part = rows[b, w] / largest
-                squares += part * part
-            norm = largest * math.sqrt(squares)
-            if norm > radius * (1.0 + ROUNDING):
-                # two steps, as the norm itself may overflow
-                scale = radius / largest / math.sqrt(squares)
-            if norm > radius * (1.0 + COUNTED):
-                clipped[b] += 1
+        scale, beyond = _shrink(rows[b], radius)
+        clipped[b] += beyond
         for w in range(width):
             value = rows[b, w] * scale
             if grid > 0.0:
@@ -89,20 +95,8 @@ def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> i
                 column += 1
         if gap > SYMMETRY_TOLERANCE * largest:
             return NOT_SYMMETRIC
-        if psd:
-            for j in range(side):
-                pivot = matrices[b, j, j] + shift
-                for k in range(j):
-                    pivot -= factor[j, k] * factor[j, k]
-                if not pivot > 0.0:
-                    return NOT_PSD
-                root = math.sqrt(pivot)
-                factor[j, j] = root
-                for i in range(j + 1, side):
-                    entry = matrices[b, j, i]
-                    for k in range(j):
-                        entry -= factor[i, k] * factor[j, k]
-                    factor[i, j] = entry / root
+        if psd and not cholesky_shifted_one(matrices[b], shift, factor):
+            return NOT_PSD
     return OK
 
 
@@ -126,25 +120,10 @@ def scale_directions(
                 return NOT_FINITE
     for b in range(batch):
         value = min(max(values[b], low), high)
-        changed = value != values[b]
-        largest = 0.0
-        for w in range(width):
-            largest = max(largest, abs(directions[b, w]))
-        scale = 1.0
-        if largest > 0.0:
-            squares = 0.0
-            for w in range(width):
-                part = directions[b, w] / largest
-                squares += part * part
-            norm = largest * math.sqrt(squares)
-            if norm > longest * (1.0 + ROUNDING):
-                scale = longest / largest / math.sqrt(squares)
-            if norm > longest * (1.0 + COUNTED):
-                changed = True
+        scale, beyond = _shrink(directions[b], longest)
+        clipped[b] += beyond or value != values[b]
         for w in range(width):
             rows[b, w] = value * (directions[b, w] * scale)
-        if changed:
-            clipped[b] += 1
     return OK
 
 

@@ -98,26 +98,6 @@ TAIL_BOTTOM = (
     0.3516984345675685,
     5.46808725663995e-07,
 )
-FAR_TOP = (
-    -3.085220887524083,
-    -9.82442233884431,
-    4.041310329535267,
-    11.191890661614547,
-    3.826565628746833,
-    0.40819015920041457,
-    0.014460659175655043,
-    0.00013593215807535807,
-)
-FAR_BOTTOM = (
-    1.0,
-    6.942849091930665,
-    8.499005213494844,
-    2.7323681083008324,
-    0.28896184711378126,
-    0.010225470222509357,
-    9.611795763309973e-05,
-    1.1257819527508123e-12,
-)
 
 
 def _split(values: list[decimal.Decimal], bits: int) -> NDArray[np.float64]:
@@ -296,28 +276,6 @@ def log_normal_cdf(x):
 
 
 @jit
-def _quantile(q, tail):
-    """Quantile at 1/2 + q, with `tail` = 1/2 - |q|."""
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        return q * _polynomial(CENTRE_TOP, r) / _polynomial(CENTRE_BOTTOM, r)
-    r = np.sqrt(-log(tail))
-    if r < 6.2:
-        value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
-    else:
-        value = _polynomial(FAR_TOP, r) / _polynomial(FAR_BOTTOM, r)
-    return value if q > 0.0 else -value
-
-
-@jit
-def normal_quantile(p):
-    """x with P[Z <= x] = p; infinite at 0 and 1, NaN outside."""
-    if not 0.0 < p < 1.0:
-        return -np.inf if p == 0.0 else (np.inf if p == 1.0 else np.nan)
-    return _quantile(p - 0.5, min(p, 1.0 - p))
-
-
-@jit
 def normal_of(uniform):
     """Standard normal from a uniform multiple of 2^-53 in [0, 1), by inversion.
 
@@ -325,7 +283,12 @@ def normal_of(uniform):
     largest magnitude is 8.3.
     """
     q = (uniform - 0.5) + 2.0**-54
-    return _quantile(q, 0.5 - abs(q))
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        return q * _polynomial(CENTRE_TOP, r) / _polynomial(CENTRE_BOTTOM, r)
+    r = np.sqrt(-log(0.5 - abs(q)))
+    value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
+    return value if q > 0.0 else -value
 
 
 @jit

@@ -45,6 +45,17 @@ def cholesky_one(matrix, lower):
 
 
 @jit
+def cholesky_shifted_one(matrix, shift, lower):
+    """`cholesky_one` of matrix + shift I."""
+    d = matrix.shape[0]
+    for i in range(d):
+        for j in range(i):
+            lower[i, j] = matrix[i, j]
+        lower[i, i] = matrix[i, i] + shift
+    return cholesky_one(lower, lower)
+
+
+@jit
 def solve_lower_one(lower, rhs, out):
     """out = L^-1 rhs; `out` may be `rhs`."""
     d = lower.shape[0]
@@ -221,17 +232,6 @@ def inverse(matrices, out):
             return b + 1
         inverse_cholesky_one(lower, out[b])
     return 0
-
-
-@jit
-def logdet(matrices, out):
-    """out[b] = log det matrices[b], or NaN where it is not positive definite."""
-    d = matrices.shape[1]
-    lower = np.empty((d, d))
-    for b in range(matrices.shape[0]):
-        out[b] = np.nan
-        if cholesky_one(matrices[b], lower):
-            out[b] = logdet_cholesky_one(lower)
 
 
 @jit

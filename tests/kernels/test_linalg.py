@@ -59,23 +59,20 @@ def test_a_matrix_has_the_same_bits_in_any_batch_and_layout(seed, d):
     matrices = symmetric(seed | 1, 5, d, 2 * d, 1.0) + np.eye(d)
     strided = np.asfortranarray(matrices)
     values, vectors = linalg.eigh(matrices)
-    inverses, solved, sizes = np.empty_like(matrices), np.empty((5, d)), np.empty(5)
+    inverses, solved = np.empty_like(matrices), np.empty((5, d))
     rhs = np.random.default_rng(seed).standard_normal((5, d))
     assert linalg.inverse(matrices, inverses) == linalg.solve(matrices, rhs, solved) == 0
-    linalg.logdet(matrices, sizes)
     for b in range(5):
         one = slice(b, b + 1)
         for array in (matrices, strided):
             alone, own = linalg.eigh(array[one])
             np.testing.assert_array_equal(alone[0], values[b])
             np.testing.assert_array_equal(own[0], vectors[b])
-            out, x, size = np.empty((1, d, d)), np.empty((1, d)), np.empty(1)
+            out, x = np.empty((1, d, d)), np.empty((1, d))
             linalg.inverse(array[one], out)
             linalg.solve(array[one], rhs[one], x)
-            linalg.logdet(array[one], size)
             np.testing.assert_array_equal(out[0], inverses[b])
             np.testing.assert_array_equal(x[0], solved[b])
-            assert size[0] == sizes[b]
 
 
 def test_no_multiplication_is_fused_with_an_addition():

@@ -11,7 +11,7 @@ import numpy as np
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.linalg import (
-    cholesky_one,
+    cholesky_shifted_one,
     dot_one,
     inverse_cholesky_one,
     logdet_cholesky_one,
@@ -289,18 +289,11 @@ def shifted_inverse(noisy, shift, inverse, theta, logdet):
     B, d = theta.shape
     lower = np.empty((d, d))
     for b in range(B):
-        for i in range(d):
-            for j in range(i + 1):
-                lower[i, j] = noisy[b, i, j]
-            lower[i, i] += 0.5 * shift
-        if not cholesky_one(lower, lower):
+        gram = noisy[b, :d, :d]
+        if not cholesky_shifted_one(gram, 0.5 * shift, lower):
             logdet[b] = np.nan
             continue
-        for i in range(d):
-            for j in range(i + 1):
-                lower[i, j] = noisy[b, i, j]
-            lower[i, i] += shift
-        cholesky_one(lower, lower)
+        cholesky_shifted_one(gram, shift, lower)
         logdet[b] = logdet_cholesky_one(lower)
         inverse_cholesky_one(lower, inverse[b])
         multiply_one(inverse[b], noisy[b, :d, d], theta[b])

@@ -12,20 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
-from dpb_gym.kernels.linalg import cholesky_one, logdet_cholesky_one
+from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slates, top_indices
 
 Array = NDArray[Any]
-
-
-@jit
-def _shifted_cholesky(matrix: Array, shift: float, factor: Array) -> bool:
-    d = matrix.shape[0]
-    for i in range(d):
-        for j in range(i):
-            factor[i, j] = matrix[i, j]
-        factor[i, i] = matrix[i, i] + shift
-    return bool(cholesky_one(factor, factor))
 
 
 @jit
@@ -46,8 +36,8 @@ def roots(
     B, d, _ = matrices.shape
     factor = np.empty((d, d))
     for b in range(B):
-        ok[b] = floor <= 0.0 or _shifted_cholesky(matrices[b], shift - floor, factor)
-        ok[b] = ok[b] and _shifted_cholesky(matrices[b], shift, factor)
+        ok[b] = floor <= 0.0 or cholesky_shifted_one(matrices[b], shift - floor, factor)
+        ok[b] = ok[b] and cholesky_shifted_one(matrices[b], shift, factor)
         if not ok[b]:
             continue
         logdet[b] = logdet_cholesky_one(factor)
