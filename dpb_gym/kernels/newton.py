@@ -45,6 +45,7 @@ def _advance(
     decrement,
     precision,
     best,
+    least,
     scale,
     slope,
     step,
@@ -66,13 +67,13 @@ def _advance(
             value += point[b, j] * (linear[b, j] + 0.5 * bent)
             gradient[b, j] += linear[b, j] + bent
         length = np.sqrt(dot_one(gradient[b], gradient[b]))
-        blur = RESOLVED * abs(best[b])
-        falls = value <= best[b] - ENOUGH * scale[b] * slope[b]
-        # near the minimum values no longer tell, gradients still do
-        falls = falls or (length <= 0.9 * norm[b] and value <= best[b] + blur)
+        # Near the minimum values no longer tell, gradients still do. Below all before them, as
+        # values may rise: steps could go round in circles.
+        falls = value <= best[b] - ENOUGH * scale[b] * slope[b] or length <= 0.9 * least[b]
         active[b] = False
         if falls:
             best[b], norm[b], scale[b] = value, length, 1.0
+            least[b] = min(least[b], length)
             theta[b] = point[b]
             if length <= precision:
                 continue
@@ -85,7 +86,7 @@ def _advance(
         else:
             scale[b] *= 0.5
             # also where the very first value is NaN, when the slope is 0
-            if scale[b] < SHORTEST or slope[b] <= blur:
+            if scale[b] < SHORTEST or slope[b] <= RESOLVED * abs(best[b]):
                 continue
         for k in range(d):
             point[b, k] = theta[b, k] - scale[b] * step[b, k]
@@ -134,7 +135,8 @@ def minimise(
     """
     shape = theta.shape
     loss, gradient, step = np.zeros(shape[0]), np.zeros(shape), np.zeros(shape)
-    best, scale, slope = np.full(shape[0], np.inf), np.ones(shape[0]), np.zeros(shape[0])
+    best, least = np.full(shape[0], np.inf), np.full(shape[0], np.inf)
+    scale, slope = np.ones(shape[0]), np.zeros(shape[0])
     bend = np.zeros((*shape, shape[1])) if curvature is None else curvature
     active, point = due.copy(), theta.copy()
     norm[due] = np.inf
@@ -145,7 +147,7 @@ def minimise(
         losses(active, point, loss, gradient, hessian)
         moving = _advance(
             loss, gradient, hessian, bend, ridge, linear, decrement, precision,
-            best, scale, slope, step, point, theta, norm, active,
+            best, least, scale, slope, step, point, theta, norm, active,
         )  # fmt: skip
         passes += 1
 
