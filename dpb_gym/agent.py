@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, NoiseSource
 
 ENTRY_POINT_GROUP = "dpb_gym.agents"
+OURS = "dpb-gym"
 ANY = "any"
 BUDGET_USES = ("never", "optional", "required")
 
@@ -463,10 +464,12 @@ def _discover() -> None:
     _discovered = True
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    points = entry_points(group=ENTRY_POINT_GROUP)
+    # The package's own names come first: no plug-in takes them.
+    for point in sorted(points, key=lambda point: point.dist is None or point.dist.name != OURS):
         try:
             point.load()
-        except Exception as error:  # one broken plug-in must not take the others down
+        except (Exception, SystemExit) as error:  # one plug-in must not take the others down
             warnings.warn(
                 f"could not load the agents of {point.value} ({point.name}): {error}",
                 RuntimeWarning,
@@ -523,6 +526,23 @@ def make_agent(name: str, **params: Any) -> Agent:
         ParameterError: If a parameter is unknown or invalid.
     """
     return agent_spec(name).make(**params)
+
+
+def unsuitable(name: str, problem: ProblemInfo, kind: str, *needed: str) -> AgentError:
+    """The error of an agent that cannot play a problem: another kind, or facts that it lacks.
+
+    Args:
+        name: The agent.
+        problem: The problem.
+        kind: Kind that the agent plays.
+        needed: Attributes of the `ProblemInfo` without which it cannot.
+    """
+    if problem.kind != kind:
+        return AgentError(f"{name} plays {kind} problems, not {problem.kind}")
+    lacking = ", ".join(fact for fact in needed if getattr(problem, fact) is None)
+    return AgentError(
+        f"{name} must know {lacking} of a {kind} problem: ProblemInfo({lacking}=...) says nothing"
+    )
 
 
 def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None) -> None:

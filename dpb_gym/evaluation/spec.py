@@ -379,7 +379,7 @@ class AgentRun(Spec):
 
 
 @lru_cache(maxsize=256)
-def code_hash(maker: Callable[..., Any]) -> str:
+def code_hash(maker: Any) -> str:
     """Hashes the code of an agent: its module's source, its package's version, its own version.
 
     The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version.

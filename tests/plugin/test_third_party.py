@@ -89,14 +89,17 @@ agents: [random]
 """
 
 
-def dpb(folder, *commands):
-    """Runs commands in one process with `folder` on the path; returns what each prints."""
+def dpb(folder, *commands, last=0):
+    """Runs commands in one process with `folder` on the path; returns what each prints.
+
+    The last one must exit with status `last`.
+    """
     code = (
         "import sys\nfrom dpb_gym import cli\n"
         f"for command in {list(commands)!r}:\n"
         "    status = cli.run(command)\n"
         "    print(chr(30), end='')\n"
-        "    if status: sys.exit(status)"
+        f"    if status: sys.exit(status != {last})"
     )
     return run(folder, code).stdout.split(chr(30))[:-1]
 
@@ -138,17 +141,20 @@ def test_one_command_brings_the_agent_onto_the_leaderboard(installed, tmp_path):
         ["import", archive, "--into", published],
         ["leaderboard", published, "--json"],
         ["verify", published, "--sample", "9", "--json"],
+        last=1,
     )
     assert "2 cells of dummy-first added" in said
     assert "dummy-first" in {row["agent"] for row in json.loads(shown)["tracks"][0]["rows"]}
     checked = json.loads(checked)
-    assert checked["ok"] and len(checked["again"]) == 2
-    assert len(checked["unavailable"]) == 2
+    assert not checked["ok"] and len(checked["again"]) == 2
+    assert (checked["rows"], checked["confirmed"], len(checked["unavailable"])) == (4, 2, 2)
     assert all("is not installed here" in line for line in checked["unavailable"])
     # ... and anybody who has it confirms the numbers bit for bit.
     (checked,) = dpb(installed, ["verify", published, *of_it, "--sample", "9", "--json"])
     checked = json.loads(checked)
     assert checked["ok"] and len(checked["again"]) == 2 and not checked["unavailable"]
+    (shown,) = dpb(installed, ["leaderboard", published, "--json"])
+    assert "recomputed here" in shown and "stated by" not in shown
 
 
 def test_without_the_package_the_name_is_unknown():
@@ -160,16 +166,32 @@ def test_without_the_package_the_name_is_unknown():
     assert "unknown agent 'dummy-first'" in run("", "import dpb_gym.errors\n" + code).stdout
 
 
-def test_a_broken_plugin_warns_and_harms_nobody(tmp_path):
-    (tmp_path / "dpb_broken.py").write_text("raise RuntimeError('boom')\n")
+TAKES_A_NAME = """
+import dpb_gym
+@dpb_gym.register_agent("lin-ucb", supports=["recommendation"])
+class Mine(dpb_gym.SingleAgent):
+    "boom"
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise RuntimeError('boom')", "boom"),
+        ("raise SystemExit('boom')", "boom"),
+        (TAKES_A_NAME, "'lin-ucb' is already registered by dpb_agents"),
+    ],
+)
+def test_a_broken_plugin_warns_and_harms_nobody(tmp_path, source, said):
+    (tmp_path / "dpb_broken.py").write_text(source + "\n")
     info = tmp_path / "dpb_broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dpb-broken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[dpb_gym.agents]\nbroken = dpb_broken\n")
-    code = "import dpb_gym; print('random' in dpb_gym.agent_specs())"
+    code = "import dpb_gym; print(dpb_gym.agent_specs()['lin-ucb'].entry_point)"
     done = run(tmp_path, code)
-    assert done.stdout.strip() == "True"
-    assert "could not load the agents of dpb_broken" in done.stderr and "boom" in done.stderr
+    assert done.stdout.strip().startswith("dpb_agents.")
+    assert "could not load the agents of dpb_broken" in done.stderr and said in done.stderr
 
 
 KIND = """

@@ -10,8 +10,7 @@ import numpy as np
 from dpb_agents import kernels
 from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent
-from dpb_gym.errors import AgentError
+from dpb_gym.agent import register_agent, unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -91,7 +90,7 @@ class OnePassMNL(OnePassNewton):
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
-            raise AgentError(f"one-pass-mnl plays assortment problems, not {problem.kind}")
+            raise unsuitable("one-pass-mnl", problem, "assortment", "n_items", "capacity")
         B, N, d = streams.replicates, problem.n_items, problem.dim
         # the trace of the curvature of items that are cut, spread over d coordinates
         rate = self.cut / d

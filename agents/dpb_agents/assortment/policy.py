@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import Agent
-from dpb_gym.errors import AgentError
+from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams, BlockDraws
 
@@ -81,7 +80,7 @@ class MNLPolicy(Agent):
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
-            raise AgentError(f"{type(self).__name__} plays assortment problems, not {problem.kind}")
+            raise unsuitable(type(self).__name__, problem, "assortment", "n_items", "capacity")
         B, N, K, d = streams.replicates, problem.n_items, problem.capacity, problem.dim
         self._n_items, self._capacity = N, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0

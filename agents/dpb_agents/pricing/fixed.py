@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from dpb_gym import portable, validation
-from dpb_gym.agent import Agent, register_agent
-from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.agent import Agent, register_agent, unsuitable
+from dpb_gym.errors import ActionError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
@@ -56,7 +56,7 @@ class FixedPrice(Agent):
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
-            raise AgentError(f"fixed-price plays pricing problems, not {problem.kind}")
+            raise unsuitable("fixed-price", problem, "pricing", "demand")
         T = problem.horizon
         if self.price is not None:
             self.prices = np.array([self.price])

@@ -11,8 +11,7 @@ from dpb_agents import kernels as zoo
 from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_agents.pricing.records import MODELS
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import register_agent
-from dpb_gym.errors import AgentError
+from dpb_gym.agent import register_agent, unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -110,7 +109,7 @@ class OnePassPricing(OnePassNewton):
         from dpb_gym.privacy import gaussian_sigma
 
         if problem.kind != "pricing" or problem.demand is None:
-            raise AgentError(f"one-pass-pricing plays pricing problems, not {problem.kind}")
+            raise unsuitable("one-pass-pricing", problem, "pricing", "demand")
         logistic, d = problem.demand == "logistic", problem.dim
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta

@@ -15,8 +15,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.pricing.records import MODELS, Estimator
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import Agent
-from dpb_gym.errors import AgentError
+from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -72,7 +71,7 @@ class GLMPolicy(Agent):
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
-            raise AgentError(f"{type(self).__name__} plays pricing problems, not {problem.kind}")
+            raise unsuitable(type(self).__name__, problem, "pricing", "demand")
         B, d = streams.replicates, problem.dim
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
