@@ -26,12 +26,11 @@ class _Curated(Layer):
     covers = ("response", "context")
 
     def __init__(self, env: Any, budget: Budget | str, batch: int = 300) -> None:
-        if isinstance(budget, str):
-            budget = Budget.parse(budget)
-        if not isinstance(budget, Budget):
+        given = Budget.parse(budget)
+        if given is None:
             raise BudgetError(f"a central curator needs a budget, got {shown(budget)}")
-        self._budget, self._batch = budget, validation.integer("batch", batch, 1)
-        self._wrap(env, budget=budget, batch=batch)
+        self._budget, self._batch = given, validation.integer("batch", batch, 1)
+        self._wrap(env, budget=given, batch=batch)
 
     def _fit(self, info: ProblemInfo) -> None:
         if info.kind != "recommendation":

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dpb_gym import feedback as f
-from dpb_gym.errors import ActionError, HorizonExceeded, ParameterError
+from dpb_gym.errors import ActionError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.feedback.layers import ORACLE_KEYS
 from dpb_gym.privacy import Budget, Composition, Guarantee
 
@@ -309,6 +309,15 @@ def test_wrong_combinations_are_refused():
             one(vec)
         with pytest.raises(ParameterError, match="twin"):
             many(rec)
+
+
+def test_a_curators_budget_may_be_text():
+    rec = gym.make("DPB/Recommendation-v0", dim=3)
+    as_text, plain = f.CentralCurator(rec, "rho=1"), f.CentralCurator(rec, Budget.zcdp(1.0))
+    assert str(as_text.guarantee) == str(plain.guarantee)
+    for nothing in (None, "none"):
+        with pytest.raises(BudgetError, match="needs a budget"):
+            f.CentralCurator(rec, nothing)
 
 
 def test_non_binary_answers_are_refused_by_randomized_response():
