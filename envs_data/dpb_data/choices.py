@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data import synthetic
 from dpb_data.frames import encode_features, take_columns
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.reading import Column, first_line
@@ -154,6 +155,15 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
             person=found.person or None,
         )  # fmt: skip
     return _wide(place, found)
+
+
+def synthetic_choices() -> ChoiceTable:
+    """The generated data set ``"synthetic-mode-canada"``."""
+    long = LAYOUTS["mode-canada"]
+    return choices(
+        synthetic.mode_canada(), case=long.case, item=long.item, chosen=long.chosen,
+        features=long.features, name="synthetic-mode-canada",
+    )  # fmt: skip
 
 
 def choices(

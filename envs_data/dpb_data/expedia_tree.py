@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,61 +10,38 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Node:
-    """A node of the tree; a leaf has no children.
-
-    Attributes:
-        value: Mean response of the node's observations.
-        feature: Column that it splits, -1 for a leaf.
-        threshold: Observations with a value of at most this go left.
-        left: Left child.
-        right: Right child.
-    """
-
-    value: float
-    feature: int = -1
-    threshold: float = 0.0
-    left: Node | None = None
-    right: Node | None = None
-
-
-def fit_tree(features: Array, response: Array, max_depth: int = 4, min_leaf: int = 10) -> Node:
-    """Grows a CART regression tree (Breiman, Friedman, Olshen & Stone 1984), unpruned.
+def predict(
+    features: Array, response: Array, queries: Array, max_depth: int = 4, min_leaf: int = 10
+) -> Array:
+    """Predictions of a CART regression tree (Breiman, Friedman, Olshen & Stone 1984), unpruned.
 
     Each node takes the split with the least sum of squared errors, thresholds half-way between
-    neighbouring values, lower column and threshold on ties.
+    neighbouring values, lower column and threshold on ties; a leaf predicts its mean response.
 
     Args:
         features: Finite, ``(n, p)``.
         response: Finite, ``(n,)``, n at least 1.
+        queries: Features ``(m, p)`` to predict for.
         max_depth: Splits on a path at most.
         min_leaf: Observations in a leaf at least.
 
     Returns:
-        The root.
+        Predictions ``(m,)``.
     """
-    value = float(np.mean(response))
     split = best_split(features, response, min_leaf) if max_depth > 0 else None
     if split is None:
-        return Node(value)
+        return np.full(len(queries), float(np.mean(response)))
     feature, threshold = split
-    left = features[:, feature] <= threshold
-    return Node(
-        value,
-        feature,
-        threshold,
-        fit_tree(features[left], response[left], max_depth - 1, min_leaf),
-        fit_tree(features[~left], response[~left], max_depth - 1, min_leaf),
-    )
+    out = np.empty(len(queries))
+    for side in (np.less_equal, np.greater):
+        kept, asked = side(features[:, feature], threshold), side(queries[:, feature], threshold)
+        below = (features[kept], response[kept], queries[asked])
+        out[asked] = predict(*below, max_depth - 1, min_leaf)
+    return out
 
 
 def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, float] | None:
-    """The split of least squared error, or None if none lowers it.
-
-    Returns:
-        Column and threshold.
-    """
+    """Column and threshold of the split of least squared error, or None if none lowers it."""
     n = len(response)
     centred = response - np.mean(response)
     total = float(np.sum(centred * centred))
@@ -86,26 +62,11 @@ def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, fl
     return found
 
 
-def predict(tree: Node, features: Array) -> Array:
-    """Predictions ``(n,)`` for features ``(n, p)``."""
-    if tree.left is None or tree.right is None:
-        return np.full(len(features), tree.value)
-    out = np.empty(len(features))
-    left = features[:, tree.feature] <= tree.threshold
-    out[left] = predict(tree.left, features[left])
-    out[~left] = predict(tree.right, features[~left])
-    return out
+def impute(values: Array, features: Array) -> Array:
+    """Fills the NaN entries of `values` ``(n,)`` with a tree grown on the others.
 
-
-def impute(values: Array, features: Array, max_depth: int = 4, min_leaf: int = 10) -> Array:
-    """Fills the NaN entries of `values` with a tree grown on the others.
-
-    Args:
-        values: ``(n,)``; with no finite entry it comes back as it is.
-        features: Predictors ``(n, p)``; their NaN entries count as the column's median (0 for a
-            column without values).
-        max_depth: See `fit_tree`.
-        min_leaf: See `fit_tree`.
+    NaN entries of the predictors `features` ``(n, p)`` count as their column's median (0 for a
+    column without values). Values without a finite entry come back as they are.
     """
     known = np.isfinite(values)
     if known.all() or not known.any():
@@ -114,5 +75,4 @@ def impute(values: Array, features: Array, max_depth: int = 4, min_leaf: int = 1
     for column in filled.T:
         present = column[np.isfinite(column)]
         column[~np.isfinite(column)] = np.median(present) if len(present) else 0.0
-    tree = fit_tree(filled[known], values[known], max_depth, min_leaf)
-    return np.where(known, values, predict(tree, filled))
+    return np.where(known, values, predict(filled[known], values[known], filled))

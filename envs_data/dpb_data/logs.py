@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data import synthetic
 from dpb_data.frames import encode_features, take_columns
 from dpb_data.places import existing_path, of_kind
 from dpb_data.reading import Column
@@ -116,6 +117,11 @@ def load_open_bandit(
     place = existing_path(source)
     beside = place.parent / "item_context.csv" if items is None else existing_path(items)
     return read_open_bandit(place, beside)
+
+
+def synthetic_bandit() -> BanditLog:
+    """The generated data set ``"synthetic-open-bandit"``."""
+    return read_open_bandit(*synthetic.open_bandit(), "synthetic-open-bandit")
 
 
 def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog:

@@ -14,7 +14,7 @@ import dpb_data
 from dpb_data.expedia import SearchLog, read_searches
 from dpb_data.expedia_encoding import HOTEL_LEVELS, HOTEL_NUMBERS, USER_LEVELS, HotelChoices
 from dpb_data.expedia_synthetic import HEADER
-from dpb_data.expedia_tree import best_split, fit_tree, impute, predict
+from dpb_data.expedia_tree import best_split, impute, predict
 from dpb_gym.errors import DataError, ParameterError
 
 NAMES = HEADER.split(",")
@@ -271,7 +271,7 @@ def test_tree_predicts_leaf_means(
 ) -> None:
     table = np.array(data, dtype=np.float64)
     X, y = table[:, :2], table[:, 2]
-    fitted = predict(fit_tree(X, y, depth, min_leaf), X)
+    fitted = predict(X, y, X, depth, min_leaf)
     leaves = np.unique(fitted)
     assert len(leaves) <= 2**depth
     for value in leaves:  # leaves with equal means pool to the same mean
