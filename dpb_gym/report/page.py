@@ -121,6 +121,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
     environment.filters.update(number=number, short=short)
     return environment.get_template("page.html.j2")
 
