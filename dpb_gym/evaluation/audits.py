@@ -104,4 +104,6 @@ def leaderboard_audit(
         if strict:
             raise
         return None
-    return row if "by" not in report else {**row, "verdict": f"{row['verdict']} ({report['by']})"}
+    if row is None or "by" not in report:
+        return row
+    return {**row, "verdict": f"{row['verdict']} ({report['by']})"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +75,62 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, name: str, owner: str) -> Iterator[None]:
+    """Holds a folder's lock; the system releases it however the process ends.
+
+    Args:
+        folder: The folder.
+        name: Of the lock's file.
+        owner: Of the file that says, after a first word, who holds it.
+
+    Raises:
+        ResultError: If another process holds it, or the folder is not writable.
+    """
+    import filelock
+
+    path = folder / name
+    if path.is_symlink():
+        raise ResultError(f"{path} is a link, and no lock of ours: remove it")
+    lock = filelock.FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        with contextlib.suppress(OSError):
+            holder = (folder / owner).read_text(encoding="utf-8").partition(" ")[2]
+            raise ResultError(
+                f"{folder} is in use by {holder or 'another process'}. Wait for it, or give "
+                "another directory"
+            ) from None
+        raise ResultError(f"{folder} is in use. Wait, or give another directory") from None
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def set_aside(folder: Path, path: Path, *, copy: bool = False) -> Path:
+    """Moves, or copies, a file into a folder under a name that is free, and returns it.
+
+    Raises:
+        ResultError: If that is impossible.
+    """
+    target = folder / path.name
+    number = 1
+    while target.exists():
+        number += 1
+        target = folder / f"{path.name}.{number}"
+    try:
+        target.parent.mkdir(exist_ok=True)
+        if copy:
+            if path.exists():
+                shutil.copyfile(path, target)
+        else:
+            os.replace(path, target)
+    except OSError as error:
+        raise unwritable(target, error) from error
+    return target

@@ -316,7 +316,10 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
             raise KeyboardInterrupt
 
     # Signals are the main thread's, and a handler of the caller's own stays in place.
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
     main = threading.current_thread() is threading.main_thread()
     ours = [number for number, own in usual.items() if main and signal.getsignal(number) is own]
     for number in ours:

@@ -8,13 +8,9 @@ numbers, bit for bit.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -48,6 +44,7 @@ from dpb_gym.errors import (
     ParameterError,
     unknown_name,
 )
+from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.streams import AgentStreams
@@ -376,50 +373,6 @@ class AgentRun(Spec):
     def streams(self, seeds: Sequence[int]) -> AgentStreams:
         """The random streams of the agent on these replicates."""
         return agent_streams(self.name, self.maker, self.params, self.budget, seeds)
-
-
-@lru_cache(maxsize=256)
-def code_hash(maker: Any) -> str:
-    """Hashes the code of an agent: its module's source, its package's version, its own version.
-
-    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version.
-
-    Args:
-        maker: The agent's class, or a function that makes it.
-    """
-    code = getattr(maker, "func", maker)
-    module = str(getattr(code, "__module__", None))
-    package = distribution(module)
-    version = "" if package in (None, "dpb-gym") else metadata.version(str(package))
-    parts = [str(getattr(maker, "version", "")).encode(), version.encode(), _source(code, module)]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:32]
-
-
-def _source(code: Any, module: str) -> bytes:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is not None and Path(file).is_file():
-        return Path(file).read_bytes()
-    try:
-        return inspect.getsource(code).encode()
-    except (OSError, TypeError):
-        members = vars(code).values() if inspect.isclass(code) else [code]
-        codes = [f.__code__ for f in members if hasattr(f, "__code__")]
-        return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
-
-
-@lru_cache(maxsize=256)
-def distribution(module: str) -> str | None:
-    """The installed distribution that holds a module, None if there is none."""
-    top = module.split(".")[0]
-    # First by entry point: an editable install lists no files.
-    for point in metadata.entry_points(group="dpb_gym.agents"):
-        if point.module.split(".")[0] == top and point.dist is not None:
-            return str(point.dist.name)
-    found = sorted(set(metadata.packages_distributions().get(top, ())))
-    return found[0] if found else None
 
 
 class Cell(Spec):

@@ -24,9 +24,10 @@ from typing import Any
 from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.filesystem import (
+    locked,
     make_folder,
     remove_temporaries,
-    unwritable,
+    set_aside,
     write_file,
 )
 from dpb_gym.evaluation.outcome import RECOMPUTED, CellResult
@@ -167,7 +168,7 @@ class Store:
         folder = Path(path)
         cls._existing(folder, suite, mend=False)
         make_folder(folder)
-        with _locked(folder):
+        with locked(folder, LOCK, OWNER):
             store = cls._existing(folder, suite, mend=True)
             if store is not None and suite_text is None:
                 suite, suite_text = store.suite, store.manifest["suite_text"]
@@ -197,7 +198,7 @@ class Store:
                 old = cls.open(folder)
             except ResultError as error:
                 if mend:
-                    aside = _set_aside(folder, folder / MANIFEST)
+                    aside = set_aside(folder / ASIDE, folder / MANIFEST)
                     _warn(f"{error}; moved to {aside} and written afresh")
                 return None
             if old.manifest["protocol"] != suite.protocol:
@@ -354,13 +355,13 @@ class Store:
         wanted = {cell.row: cell.identity for cell in cells}
         present, damaged = self._table()
         if damaged:
-            aside = _set_aside(self.path, self.path / TABLE, copy=True)
+            aside = set_aside(self.path / ASIDE, self.path / TABLE, copy=True)
             _warn(f"{damaged[0]} ({len(damaged)} in all); copied to {aside}")
         for path in self._cell_files():
             try:
                 present.append(read_cell(path))
             except DamagedResult as error:
-                _warn(f"{error}; moved to {_set_aside(self.path, path)}")
+                _warn(f"{error}; moved to {set_aside(self.path / ASIDE, path)}")
         kept = {}
         for result in present:
             cell = result.cell
@@ -373,7 +374,7 @@ class Store:
                 write_file(path, write_cell(result))
                 _warn(
                     f"{cell}: computed by another version of the code; moved to "
-                    f"{_set_aside(self.path, path)}"
+                    f"{set_aside(self.path / ASIDE, path)}"
                 )
         self.entries = {key: entry for key, entry in self.entries.items() if key in kept}
         return [cell for cell in cells if cell.key not in kept]
@@ -400,51 +401,6 @@ def _place(cell: Cell) -> tuple[Any, ...]:
 
 def _named(suite: Suite) -> str:
     return f"suite {suite.name!r} (protocol {suite.protocol[:8]})"
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock; the system releases it however the process ends."""
-    import filelock
-
-    path = folder / LOCK
-    if path.is_symlink():
-        raise ResultError(f"{path} is a link, and no lock of ours: remove it")
-    lock = filelock.FileLock(path, timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        with contextlib.suppress(OSError):
-            holder = (folder / OWNER).read_text(encoding="utf-8").partition(" ")[2]
-            raise ResultError(
-                f"{folder} is in use by {holder or 'another process'}. Wait for it, or give "
-                "another directory"
-            ) from None
-        raise ResultError(f"{folder} is in use. Wait, or give another directory") from None
-    except OSError as error:
-        raise unwritable(path, error) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _set_aside(folder: Path, path: Path, *, copy: bool = False) -> Path:
-    target = folder / ASIDE / path.name
-    number = 1
-    while target.exists():
-        number += 1
-        target = folder / ASIDE / f"{path.name}.{number}"
-    try:
-        target.parent.mkdir(exist_ok=True)
-        if copy:
-            if path.exists():
-                shutil.copyfile(path, target)
-        else:
-            os.replace(path, target)
-    except OSError as error:
-        raise unwritable(target, error) from error
-    return target
 
 
 def _warn(message: str) -> None:

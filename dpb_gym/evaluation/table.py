@@ -223,12 +223,9 @@ def _results(
         shape = (len(entry.cell.replicates), len(entry.cell.checkpoints))
         problem = "the content does not have the digest that it was written with"
         if all(values.size == shape[0] * shape[1] for values in lists):
+            regret, reward = (values.reshape(shape).copy() for values in lists)
             found = CellResult(
-                entry.cell,
-                *(values.reshape(shape).copy() for values in lists),
-                entry.guarantee,
-                entry.timing,
-                entry.provenance,
+                entry.cell, regret, reward, entry.guarantee, entry.timing, entry.provenance
             )
             if found.digest == entry.sha256:
                 problem = ""

@@ -14,7 +14,8 @@ from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError,
 from dpb_gym.evaluation.exchange.submission import check_cell
 from dpb_gym.evaluation.outcome import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.evaluation.runner import run_block
-from dpb_gym.evaluation.spec import ALGORITHM_VERSION, FACTORY, Cell, code_hash
+from dpb_gym.evaluation.sources import code_hash
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, FACTORY, Cell
 from dpb_gym.evaluation.store import Store
 
 OTHER_CODE = " (the agent's code here is not the code that computed it)"

@@ -51,7 +51,7 @@ class Fixed(Agent):
         self.action, self.fail_at, self.round = action, fail_at, round
         self.error = RuntimeError("told to fail") if error is None else error
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
         self.replicates = streams.replicates
         self.problem = problem
         if self.fail_at == "begin":

@@ -8,7 +8,7 @@ import dpb_gym
 from dpb_gym.agent import Agent, SingleAgent, agent_spec
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.plan import read_agents, slug
-from dpb_gym.evaluation.spec import code_hash
+from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 
 RHO = Budget.zcdp(1.0)

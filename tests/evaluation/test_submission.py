@@ -24,12 +24,12 @@ from dpb_gym.evaluation.exchange import merging
 from dpb_gym.evaluation.exchange import submission as submission_module
 from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission
-from dpb_gym.evaluation.exchange.sources import source_reference
 from dpb_gym.evaluation.exchange.submission import MEMBERS, read_submission, submit
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import run_plan
+from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import spec
 from dpb_gym.evaluation import verify as verify_module
-from dpb_gym.evaluation.normalise import main as normalise
-from dpb_gym.evaluation.normalise import measure
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
@@ -136,6 +135,9 @@ def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
 def test_constants_are_means_over_the_reserved_seeds(
     suite: Suite, tmp_path: Path, capsys: Any
 ) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "normalise.py"
+    module = runpy.run_path(str(script))
+    measure, normalise = module["measure"], module["main"]
     task = suite.tasks[1]
     found = measure(task, suite.normalisation_seed, 7, block=3)
     direct = dpb_gym.evaluate(

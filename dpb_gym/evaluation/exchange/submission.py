@@ -23,11 +23,11 @@ from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
-from dpb_gym.evaluation.exchange.sources import source_reference
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.leaderboard import read_guarantee
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
 from dpb_gym.evaluation.plan import blocks
+from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell, printable
 from dpb_gym.evaluation.store import TABLE, Store
 from dpb_gym.evaluation.suite import Suite, load_suite, parse_suite, suite_names

@@ -1,6 +1,6 @@
 """Measures the constants that a suite freezes: mean rewards of the random policy and the oracle.
 
-``python -m dpb_gym.evaluation.normalise SUITE`` prints, for each task, a ``normalisation``
+``python benchmarks/normalise.py SUITE`` prints, for each task, a ``normalisation``
 entry to paste into the suite. The seeds are the suite's normalisation seeds, which are
 never evaluated.
 """
@@ -56,7 +56,7 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the constants of every task of a suite."""
-    program = "python -m dpb_gym.evaluation.normalise"
+    program = "python benchmarks/normalise.py"
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("suite", help="name of a suite, or a .yaml file")
     parser.add_argument("--replicates", type=int, default=400)

@@ -1,0 +1,96 @@
+"""Where an agent's code comes from, and the hash that keeps results of other code apart."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.agent import agent_spec
+from dpb_gym.errors import AgentError
+from dpb_gym.evaluation.manifest import git_revision
+
+
+@lru_cache(maxsize=256)
+def code_hash(maker: Any) -> str:
+    """Hashes the code of an agent: its module's source, its package's version, its own version.
+
+    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version.
+
+    Args:
+        maker: The agent's class, or a function that makes it.
+    """
+    code = getattr(maker, "func", maker)
+    module = str(getattr(code, "__module__", None))
+    package = distribution(module)
+    version = "" if package in (None, "dpb-gym") else metadata.version(str(package))
+    parts = [str(getattr(maker, "version", "")).encode(), version.encode(), _source(code, module)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:32]
+
+
+def _source(code: Any, module: str) -> bytes:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is not None and Path(file).is_file():
+        return Path(file).read_bytes()
+    try:
+        return inspect.getsource(code).encode()
+    except (OSError, TypeError):
+        members = vars(code).values() if inspect.isclass(code) else [code]
+        codes = [f.__code__ for f in members if hasattr(f, "__code__")]
+        return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
+
+
+@lru_cache(maxsize=256)
+def distribution(module: str) -> str | None:
+    """The installed distribution that holds a module, None if there is none."""
+    top = module.split(".")[0]
+    # First by entry point: an editable install lists no files.
+    for point in metadata.entry_points(group="dpb_gym.agents"):
+        if point.module.split(".")[0] == top and point.dist is not None:
+            return str(point.dist.name)
+    found = sorted(set(metadata.packages_distributions().get(top, ())))
+    return found[0] if found else None
+
+
+def source_reference(name: str) -> dict[str, Any]:
+    """Says where a registered agent's code is from, as plain JSON values.
+
+    Keys: ``name``, ``entry_point``, ``source`` (the hash in the keys of its cells),
+    ``package`` and ``package_version`` (the distribution that holds the module, None if there
+    is none), ``module``, ``file`` (name without folders), ``sha256`` (of that file) and
+    ``revision`` (git, with ``-dirty`` if the file was changed; None if unknown). No path of
+    this machine is among them.
+
+    Raises:
+        UnknownNameError: If the agent is not registered here.
+        AgentError: If its code has no file, as in a notebook.
+    """
+    spec = agent_spec(name)
+    cls = spec.load()
+    module = cls.__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if module == "__main__" or file is None or not Path(file).is_file():
+        raise AgentError(
+            f"agent {name!r} lives in {module!r}, which others cannot import: put it into a "
+            "package with an entry point in the group 'dpb_gym.agents'"
+        )
+    source = Path(inspect.getsourcefile(cls) or file)
+    package = distribution(module)
+    return {
+        "name": name,
+        "entry_point": spec.entry_point,
+        "source": code_hash(cls),
+        "package": package,
+        "package_version": None if package is None else metadata.version(package),
+        "module": module,
+        "file": source.name,
+        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+        "revision": git_revision(source),
+    }
