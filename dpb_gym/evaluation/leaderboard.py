@@ -220,6 +220,7 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         agent=series.agent,
         name=series.cell.agent.name,
         budget=Budget.parse(series.budget),
+        oracle=_knows_all(series.cell.agent.name),
         notion=notion,
         unit=unit,
         guarantee=text,
@@ -237,6 +238,11 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         accounting=(series.guarantee or {}).get("basis", "computed"),
         tuning=effort(series.cell.agent.name, series.cell.agent.params),
     )
+
+
+def _knows_all(name: str) -> bool:
+    spec = agent_specs().get(name)
+    return spec is not None and spec.uses_oracle
 
 
 def _constants(task: Task) -> Normalisation | None:
@@ -312,6 +318,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
             agent=row.agent,
             name=row.name,
             budget=row.budget,
+            oracle=row.oracle,
             notion=row.notion,
             unit=row.unit,
             score=metrics.stratified_bootstrap([list(s.values()) for s in scores[key].values()]),

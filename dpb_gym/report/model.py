@@ -159,6 +159,7 @@ class Entry:
             or None.
         unit: Protected unit (``"user-round"``, ``"reward"``, ``"user"``), None exactly when
             `notion` is.
+        oracle: Whether it is told what no agent can know, so that it is no contestant.
         trust: Who says so: ``"computed here"``, ``"recomputed here"`` or ``"stated by NAME"``.
     """
 
@@ -167,6 +168,7 @@ class Entry:
     budget: Annotated[Budget | None, BeforeValidator(Budget.parse)]
     notion: Label | None
     unit: Label | None
+    oracle: bool = field(default=False, kw_only=True)
     trust: Label = field(default="computed here", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -193,7 +195,7 @@ class Entry:
     @property
     def reference(self) -> bool:
         """Whether it marks an end of the scale and is no contestant."""
-        return self.name in REFERENCES
+        return self.oracle or self.name in REFERENCES
 
 
 @_model

@@ -125,7 +125,9 @@ def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> 
         block(suite, "B", 2, 3, name="lin-ts"),
         block(suite, "C", 0, 2, name="lin-ts", provenance="recomputed here"),
     ]
-    a, b, c = board(suite, results).tasks[0].rows
+    results.append(block(suite, "D", 0, 2, name="best-fixed-price"))
+    a, b, c, d = board(suite, results).tasks[0].rows
+    assert (a.reference, d.reference) == (False, True)
     assert (a.accounting, b.accounting) == ("declared", "computed")
     assert [row.trust for row in (a, b, c)] == ["computed here", "stated by Eve", "recomputed here"]
     assert re.fullmatch(r"tuned on \d+ seeds", a.tuning) and b.tuning == "default parameters"

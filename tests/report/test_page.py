@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
 from dpb_gym.report import Audit, Interval, html
+from dpb_gym.report.model import REFERENCES
 from dpb_gym.report.numerals import number
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
 from dpb_gym.report.views import board
@@ -67,7 +68,7 @@ class Page(HTMLParser):
 
 LABELS = st.text(
     st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), min_size=1, max_size=40
-).filter(str.strip)
+).filter(lambda t: t.strip() and t not in REFERENCES and not t.startswith("stated"))
 NASTY = [
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",

@@ -72,6 +72,14 @@ def test_what_a_sender_states_is_never_best_and_wins_nothing(make):
     )
 
 
+def test_who_is_told_the_truth_is_no_contestant(make):
+    task = make.task("assortment")
+    told = replace(task.rows[0], agent="Told", regret=Interval(0, 0, 0), oracle=True)
+    shown = only(replace(task, rows=(told, *task.rows)))
+    assert shown.lines[0].number is None and not shown.lines[0].won
+    assert all(line.row.agent != "Told" for line in shown.winners.values())
+
+
 def test_budgets_sort_by_scale_and_number_and_none_comes_last():
     texts = ["none", "rho=10", "eps=3,delta=1e-6", "rho=2", "eps=2,delta=1e-5", "rho=0.1"]
     budgets = sorted(map(Budget.parse, texts), key=budget_order)
