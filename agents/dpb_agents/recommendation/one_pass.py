@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.recommendation.one_pass_users import LifetimeWeights
 from dpb_gym import portable, validation
 from dpb_gym.agent import Agent, register_agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
@@ -42,6 +43,8 @@ class OnePass(Agent):
         ratio: Factor between two releases' rounds, > 1.
         anytime: Spread the releases over every horizon up to 10^9, for which a round counts
             1 / t, instead of the problem's own.
+        max_rounds_per_user: k: what is protected is all rounds of one user, of which the first k
+            are learnt from; which rounds are hers is public. None: a single round.
 
     Attributes:
         theta: Posterior mean of the slopes and the level, ``(B, d + 1)``.
@@ -65,6 +68,7 @@ class OnePass(Agent):
         first: float,
         ratio: float,
         anytime: bool,
+        max_rounds_per_user: int | None,
     ) -> None:
         self.norm = validation.real("norm", norm, 0.0, open_low=True)
         self.prior_mean = prior_mean
@@ -73,6 +77,9 @@ class OnePass(Agent):
         self.first = validation.real("first", first, 0.0, open_low=True)
         self.ratio = validation.real("ratio", ratio, 1.0, open_low=True)
         self.anytime = validation.flag("anytime", anytime)
+        self.max_rounds_per_user = max_rounds_per_user
+        if max_rounds_per_user is not None:
+            validation.integer("max_rounds_per_user", max_rounds_per_user, 1)
         self.releaser: WeightedSum
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -174,14 +181,15 @@ class OnePass(Agent):
 class OnePassLinear(OnePass):
     """`OnePass` where only rewards are private, contexts and actions are public.
 
-    Central privacy of one reward, replace-one: every recommendation may be seen. Contexts, which
-    items were recommended, and in rejection replay which rounds were accepted, are not protected.
+    Central privacy of one reward, or of all rewards of one user, replace-one: every
+    recommendation may be seen. Contexts, which items were recommended, and in rejection replay
+    which rounds were accepted, are not protected.
 
     A reward multiplies a public unit vector v, so its sensitivity is its range, whatever the
-    features' scale. What theta is then follows from the public sums of v [x; 1]' and v v' of
-    every batch: a Kalman filter on (theta, level, weighted sum) is its exact posterior for normal
-    rewards, however the information is spread over batches and directions. Proofs:
-    docs/agents/one-pass-linear.md.
+    features' scale (a user's vectors are scaled by `LifetimeWeights`). What theta is then follows
+    from the public sums of v [x; 1]' and v v' of every batch: a Kalman filter on (theta, level,
+    weighted sum) is its exact posterior for normal rewards, however the information is spread
+    over batches and directions. Proofs: docs/agents/one-pass-linear.md.
 
     Args:
         norm: See `OnePass`.
@@ -191,6 +199,7 @@ class OnePassLinear(OnePass):
         first: See `OnePass`.
         ratio: See `OnePass`.
         anytime: See `OnePass`.
+        max_rounds_per_user: See `OnePass`.
         centring: Share of the mean of the last batch that is subtracted besides, in [0, 1], so
             that the rewards' level, which multiplies the sum of what is released, hardly enters.
     """
@@ -204,18 +213,26 @@ class OnePassLinear(OnePass):
         first: float = 0.07,
         ratio: float = 1.1,
         anytime: bool = False,
+        max_rounds_per_user: int | None = None,
         centring: float = 0.5,
     ) -> None:
-        super().__init__(norm, prior_mean, intercept, contrast, first, ratio, anytime)
+        super().__init__(
+            norm, prior_mean, intercept, contrast, first, ratio, anytime, max_rounds_per_user
+        )
+        self.protects = ("central", "user-rewards" if max_rounds_per_user else "reward")
         self.centring = validation.real("centring", centring, 0.0, 1.0)
 
     def _open(self, curator: Curator) -> None:
         B, n = self.theta.shape
-        half = 0.5 * self._range
+        half, reach, k = 0.5 * self._range, 1.0, self.max_rounds_per_user
+        self._weights: LifetimeWeights | None = None
+        if k is not None:
+            self._weights = LifetimeWeights(B, n, k)
+            reach = self._weights.reach
         self.releaser = curator.weighted_sum(
             n,
             reward=(-half, half),
-            sensitivity=self._range * self._reach(),
+            sensitivity=self._range * reach,
             schedule=self._plan,
             what="running reward sums",
         )
@@ -225,11 +242,9 @@ class OnePassLinear(OnePass):
         self._covariance[:, range(n), range(n)] = self._variance
         self._gram, self._own = np.zeros((B, n, n)), np.zeros((B, n, n))
 
-    def _reach(self) -> float:
-        """Most that what is protected moves the sums, in units of the reward's range."""
-        return 1.0
-
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        if self._weights is not None:
+            self._weights.scale(context.users, observed, self._directions)
         self.releaser.add(reward, self._directions)
         zoo.one_pass_linear.add_products(self._directions, self._phi, self._gram)
         zoo.one_pass_linear.add_products(self._directions, self._directions, self._own)

@@ -11,6 +11,7 @@ from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.one_pass import OnePass
 from dpb_gym import validation
 from dpb_gym.agent import register_agent
+from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class OnePassLinearJoint(OnePass):
     """`OnePass` where contexts and rewards are private.
 
-    Joint privacy of one user's round, replace-one, against whoever sees every recommendation but
-    her own.
+    Joint privacy of one user's round, or of all of them, replace-one, against whoever sees every
+    recommendation but her own.
 
     One row holds both: the isometric half of v v', times w_H, and the reward, scaled to
     [-1/2, 1/2], times v and w_u. Two rows differ by at most 1, and up to w_H^2 = w_u^2 / 8 the
@@ -39,6 +40,7 @@ class OnePassLinearJoint(OnePass):
         first: See `OnePass`.
         ratio: See `OnePass`.
         anytime: See `OnePass`.
+        max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times what one does.
         curvature: w_H^2 / w_u^2, > 0.
         common: Prior variance of theta along the mean feature besides, as a share of
             ``(norm w / 2)^2``, >= 0: what candidates have in common is often what people like.
@@ -53,10 +55,14 @@ class OnePassLinearJoint(OnePass):
         first: float = 0.07,
         ratio: float = 1.1,
         anytime: bool = False,
+        max_rounds_per_user: int | None = None,
         curvature: float = 0.2,
         common: float = 0.15,
     ) -> None:
-        super().__init__(norm, prior_mean, intercept, contrast, first, ratio, anytime)
+        super().__init__(
+            norm, prior_mean, intercept, contrast, first, ratio, anytime, max_rounds_per_user
+        )
+        self.protects = ("joint", "user" if max_rounds_per_user else "user-round")
         self.curvature = validation.real("curvature", curvature, 0.0, open_low=True)
         self.common = validation.real("common", common, 0.0)
 
@@ -76,9 +82,12 @@ class OnePassLinearJoint(OnePass):
         self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
         unit_noise = math.sqrt(1.0 / float(self._weights[1]) ** 2 + self._bent)
         self._unit_noise = unit_noise * math.sqrt(1.0 + b * b) * self._range
+        k = self.max_rounds_per_user
+        self._cap = None if k is None else ContributionCap(k, B)
         self.releaser = curator.weighted_sum(
             n * (n + 1) // 2 + n,
-            sensitivity=self._reach(),
+            sensitivity=1.0,
+            participations=k or 1,
             schedule=lambda sigma: self._plan(sigma * self._unit_noise),
             what="running sums of curvature and response",
         )
@@ -90,11 +99,10 @@ class OnePassLinearJoint(OnePass):
         self._rows = np.empty((B, n * (n + 1) // 2 + n))
         self._recorded = np.zeros(B)
 
-    def _reach(self) -> float:
-        """Most that what is protected moves the sums."""
-        return 1.0
-
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        if self._cap is not None:
+            observed = self._cap.admit(context.users, observed)
+            self._directions[~observed] = 0.0
         response = np.clip(reward / self._range, -0.5, 0.5)
         zoo.one_pass_linear.joint_rows(self._directions, response, self._weights, self._rows)
         self.releaser.add(self._rows)

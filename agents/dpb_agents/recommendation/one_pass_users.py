@@ -1,101 +1,14 @@
-"""One-pass private least squares that protects all rounds of a user."""
+"""Public weights that bound what all rewards of one user can move."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_agents.recommendation.one_pass import OnePassLinear
-from dpb_agents.recommendation.one_pass_joint import OnePassLinearJoint
-from dpb_gym import validation
-from dpb_gym.agent import register_agent
-from dpb_gym.errors import ParameterError
-from dpb_gym.problems.base import Array, Context, ProblemInfo
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import ContributionCap
-
-
-def most_rounds(limit: int | None, problem: ProblemInfo) -> int:
-    """`limit`, or what the problem declares of a user's rounds.
-
-    Raises:
-        ParameterError: If neither says it.
-    """
-    found = limit or problem.max_interactions
-    if found is None:
-        raise ParameterError(
-            "max_rounds_per_user, the most rounds of a user that may be learnt from, is needed: "
-            "this problem declares none"
-        )
-    return found
-
-
-@register_agent(
-    "one-pass-linear-user-rewards",
-    supports=["recommendation"],
-    protects=("central", "user-rewards"),
-)
-class OnePassLinearUserRewards(OnePassLinear):
-    """`OnePassLinear` for the rewards of all rounds of one user.
-
-    Central privacy, replace-one; which rounds are whose is public. A user counts with her first
-    `max_rounds_per_user` rounds, whose directions are scaled by `LifetimeWeights`.
-
-    Args:
-        max_rounds_per_user: k; None: what the problem declares.
-        parameters: See `OnePassLinear`.
-    """
-
-    def __init__(self, max_rounds_per_user: int | None = None, **parameters: Any) -> None:
-        super().__init__(**parameters)
-        self.max_rounds_per_user = limit_of(max_rounds_per_user)
-
-    def _reach(self) -> float:
-        k = most_rounds(self.max_rounds_per_user, self.problem)
-        self._weights = LifetimeWeights(*self.theta.shape, k)
-        return self._weights.reach
-
-    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
-        self._weights.scale(context.users, observed, self._directions)
-        super()._learn(context, reward, observed)
-
-
-@register_agent("one-pass-linear-user", supports=["recommendation"], protects=("joint", "user"))
-class OnePassLinearUser(OnePassLinearJoint):
-    """`OnePassLinearJoint` for contexts and rewards of all rounds of one user.
-
-    Which rounds are hers is public. A user counts with her first `max_rounds_per_user` rounds,
-    which move the sums by at most as many times what one does.
-
-    Args:
-        max_rounds_per_user: k; None: what the problem declares.
-        parameters: See `OnePassLinearJoint`.
-    """
-
-    def __init__(self, max_rounds_per_user: int | None = None, **parameters: Any) -> None:
-        super().__init__(**parameters)
-        self.max_rounds_per_user = limit_of(max_rounds_per_user)
-
-    def _reach(self) -> float:
-        from dpb_gym.privacy import ContributionCap
-
-        k = most_rounds(self.max_rounds_per_user, self.problem)
-        self._cap: ContributionCap = ContributionCap(k, len(self.theta))
-        return self._cap.sensitivity(1.0)
-
-    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
-        admitted = self._cap.admit(context.users, observed)
-        self._directions[~admitted] = 0.0
-        super()._learn(context, reward, admitted)
-
-
-def limit_of(value: int | None) -> int | None:
-    """Checks max_rounds_per_user."""
-    return None if value is None else validation.integer("max_rounds_per_user", value, 1)
+from dpb_gym.privacy import ContributionCap
+from dpb_gym.problems.base import Array
 
 
 class LifetimeWeights:
@@ -122,8 +35,6 @@ class LifetimeWeights:
     """
 
     def __init__(self, replicates: int, width: int, limit: int) -> None:
-        from dpb_gym.privacy import ContributionCap
-
         self._cap = ContributionCap(limit, replicates)
         self.reach = math.sqrt(limit * (1.0 + (limit - 1) / math.sqrt(width)))
         self._counts = np.zeros((replicates, 64), np.int32)

@@ -22,11 +22,11 @@ from dpb_gym.streams import AgentStreams
 
 SMALL = {"dim": 5, "n_arms": 20}
 USERS = {"interactions_per_user": 4, "user_order": "shuffled"}
-NAMES = {
-    "one-pass-linear": ("central", "reward"),
-    "one-pass-linear-user-rewards": ("central", "user-rewards"),
-    "one-pass-linear-joint": ("joint", "user-round"),
-    "one-pass-linear-user": ("joint", "user"),
+AGENTS = {
+    ("one-pass-linear", None): ("central", "reward"),
+    ("one-pass-linear", 4): ("central", "user-rewards"),
+    ("one-pass-linear-joint", None): ("joint", "user-round"),
+    ("one-pass-linear-joint", 4): ("joint", "user"),
 }
 
 
@@ -101,8 +101,9 @@ def test_without_budget_it_is_the_posterior_given_exact_sums():
 def test_the_prior_mean_is_played_and_then_corrected():
     problem = problem_of(300)
     known = problem.instance([2]).hidden["theta"][0]
-    for name in NAMES:
-        agent = begin(problem_of(300, **USERS), [2], Budget.zcdp(1.0), name, prior_mean=known)
+    for name, k in AGENTS:
+        params = {"prior_mean": known, "max_rounds_per_user": k}
+        agent = begin(problem_of(300, **USERS), [2], Budget.zcdp(1.0), name, **params)
         np.testing.assert_array_equal(agent.theta[0, :-1], known)
         assert agent.theta[0, -1] == 0.0
     with pytest.raises(ParameterError, match="prior_mean must have shape"):
@@ -164,12 +165,12 @@ def test_ample_budget_and_no_budget_agree():
         assert cosine.mean() > 0.95 and cosine.min() > 0.8
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_replicate_does_not_depend_on_its_batch(name):
+@pytest.mark.parametrize(("name", "k"), AGENTS)
+def test_a_replicate_does_not_depend_on_its_batch(name, k):
     problem = problem_of(150, **USERS)
     seeds = [5, 6, 7, 8]
-    whole = begin(problem, seeds, Budget.zcdp(5.0), name, first=0.01)
-    alone = begin(problem, [7], Budget.zcdp(5.0), name, first=0.01)
+    whole = begin(problem, seeds, Budget.zcdp(5.0), name, first=0.01, max_rounds_per_user=k)
+    alone = begin(problem, [7], Budget.zcdp(5.0), name, first=0.01, max_rounds_per_user=k)
     np.testing.assert_array_equal(
         play(whole, problem, seeds, 150)[1][:, 2], play(alone, problem, [7], 150)[1][:, 0]
     )
@@ -379,12 +380,12 @@ def test_all_rewards_of_a_user_stay_within_the_reach(kind, consecutive):
         assert weights.reach < k
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_agents_state_and_spend_what_was_asked(name):
+@pytest.mark.parametrize(("name", "k"), AGENTS)
+def test_agents_state_and_spend_what_was_asked(name, k):
     problem = problem_of(200, **USERS)
-    agent = begin(problem, [0, 1], Budget.approx(1.0, 1e-5), name)
+    agent = begin(problem, [0, 1], Budget.approx(1.0, 1e-5), name, max_rounds_per_user=k)
     guarantee = agent.curator.guarantee
-    assert (guarantee.notion, guarantee.unit) == NAMES[name]
+    assert (guarantee.notion, guarantee.unit) == AGENTS[name, k]
     assert 1 - 1e-6 <= guarantee.epsilon(1e-5) <= 1 + 1e-9
     reach = {"reward": 1.0, "user-round": 1.0, "user": 4.0}
     wanted = reach.get(guarantee.unit, math.sqrt(4 * (1 + 3 / math.sqrt(6))))
@@ -409,10 +410,10 @@ class Spy:
         return getattr(self.inner, name)
 
 
-PER_USER = ["one-pass-linear-user", "one-pass-linear-user-rewards"]
+BOTH = ["one-pass-linear", "one-pass-linear-joint"]
 
 
-@pytest.mark.parametrize("name", PER_USER)
+@pytest.mark.parametrize("name", BOTH)
 def test_a_user_counts_with_her_first_rounds_only(name):
     problem = problem_of(120, **USERS)
     agent = begin(problem, [0], Budget.zcdp(1.0), name, max_rounds_per_user=2)
@@ -431,11 +432,9 @@ def test_a_user_counts_with_her_first_rounds_only(name):
             instance.advance()
 
 
-@pytest.mark.parametrize("name", PER_USER)
-def test_users_must_be_bounded_and_identified(name):
+@pytest.mark.parametrize("name", BOTH)
+def test_users_must_be_identified(name):
     anonymous = problem_of(50)
-    with pytest.raises(ParameterError, match="max_rounds_per_user"):
-        begin(anonymous, [0], Budget.zcdp(1.0), name)
     agent = begin(anonymous, [0], Budget.zcdp(1.0), name, max_rounds_per_user=3)
     with pytest.raises(ParameterError, match="identifies users"):
         play(agent, anonymous, [0], 1)
@@ -449,10 +448,10 @@ def test_parameters_are_checked():
             make_agent("one-pass-linear-joint", **bad)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_impossible_action_is_refused(name):
+@pytest.mark.parametrize(("name", "k"), AGENTS)
+def test_an_impossible_action_is_refused(name, k):
     problem = problem_of(50, **USERS)
-    agent = begin(problem, [0, 1], Budget.zcdp(1.0), name)
+    agent = begin(problem, [0, 1], Budget.zcdp(1.0), name, max_rounds_per_user=k)
     instance = problem.instance([0, 1])
     context = instance.context()
     feedback = instance.respond(agent.act(context)).feedback
@@ -506,8 +505,8 @@ def test_every_agent_learns():
     rounds, seeds = 3000, range(1_000_500, 1_000_516)
     problem = problem_of(rounds, **USERS)
     chance = play(make_begun("random", problem, seeds), problem, seeds, rounds)[0]
-    for name in NAMES:
-        agent = begin(problem, seeds, Budget.zcdp(2.0), name)
+    for name, k in AGENTS:
+        agent = begin(problem, seeds, Budget.zcdp(2.0), name, max_rounds_per_user=k)
         gap = chance - play(agent, problem, seeds, rounds)[0]
         assert gap.mean() > 4 * gap.std(ddof=1) / math.sqrt(len(gap))
 
@@ -518,7 +517,7 @@ def make_begun(name, problem, seeds):
     return agent
 
 
-@pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
+@pytest.mark.parametrize("name", BOTH)
 def test_rewards_need_not_be_centred(name):
     """Expected rewards squeezed around a level far off the middle are learned from all the same.
 

@@ -13,12 +13,12 @@ from dpb_gym.evaluation.audit import audit
 SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 3}
 
 
-NAMES = ["one-pass-linear-joint", "one-pass-linear-user", "one-pass-linear-user-rewards"]
+AGENTS = [("one-pass-linear-joint", None), ("one-pass-linear-joint", 3), ("one-pass-linear", 3)]
 
 
-def underestimating(name):
+def underestimating(name, k):
     """The agent with a tenth of the noise variance that it charges."""
-    agent = make_agent(name)
+    agent = make_agent(name, max_rounds_per_user=k)
     begin = agent.begin
 
     def quieter(problem, streams, curator):
@@ -30,26 +30,28 @@ def underestimating(name):
     return agent
 
 
-def run(agent, seed=0):
+def run(agent, seed=0, params=None):
     return audit(
         agent,
         Budget.zcdp(2.0),
         runs=400,
+        params=params,
         env_id="DPB/Recommendation-v0",
         env_kwargs=SMALL,
         seed=seed,
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_agents_pass(name):
-    report = run(name)
+@pytest.mark.parametrize(("name", "k"), AGENTS)
+def test_agents_pass(name, k):
+    params = {"max_rounds_per_user": k}
+    report = run(name, params=params)
     if not report.passed:  # a true claim may fail one audit in twenty, not two in a row
-        report = run(name, seed=1)
+        report = run(name, seed=1, params=params)
     assert report.verdict == "PASS", report
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_too_little_noise_is_seen(name):
-    report = run(lambda: underestimating(name))
+@pytest.mark.parametrize(("name", "k"), AGENTS)
+def test_too_little_noise_is_seen(name, k):
+    report = run(lambda: underestimating(name, k))
     assert report.verdict == "FAIL", report
