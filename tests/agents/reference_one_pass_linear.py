@@ -105,7 +105,7 @@ def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
     H[i, j] = H[j, i] = sums[:-n] / w_H / np.where(i == j, 1, np.sqrt(2))
     trace, level, c = t / stretch, t - t / stretch, H[d, :d]  # both known: |v| = 1
     keep = min(max(0, 1 - d * s**2 / 2 / (c @ c)), np.sqrt(level * trace / (c @ c)))
-    common, c = 0.15 * d * keep**2 * np.outer(c, c) / (c @ c), keep * c
+    common, c = 0.05 * d * keep**2 * np.outer(c, c) / (c @ c), keep * c
     cut = np.outer(c, c) / level
     C = H[:d, :d] - cut
     D = C - np.trace(C) / d * np.eye(d)

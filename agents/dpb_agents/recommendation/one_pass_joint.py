@@ -57,7 +57,7 @@ class OnePassLinearJoint(OnePass):
         anytime: bool = False,
         max_rounds_per_user: int | None = None,
         curvature: float = 0.2,
-        common: float = 0.15,
+        common: float = 0.05,
     ) -> None:
         super().__init__(
             norm, prior_mean, intercept, contrast, first, ratio, anytime, max_rounds_per_user
