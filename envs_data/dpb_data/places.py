@@ -207,22 +207,19 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
             f"{LOADERS[known.kind]}({known.name!r})"
         )
     looked: list[str] = []
-    if folder is not None:
-        chosen = Path(folder).expanduser().absolute()
-        found = _inside(chosen, known, looked)
-        if found is None and (chosen.is_file() or (chosen.is_dir() and _holds(chosen, known))):
-            found = chosen
-        looked.append(f"{chosen} itself")
-    else:
-        data = os.environ.get(DATA_VARIABLE)
-        if data:
-            found = _inside(Path(data).expanduser().absolute(), known, looked)
-        else:
-            found = None
-            looked.append(f"${DATA_VARIABLE} (not set)")
-        found = found or _inside(cache_dir(), known, looked)
-    if found is not None:
-        return found
+    parents = [cache_dir()] if folder is None else [Path(folder)]
+    if folder is None and os.environ.get(DATA_VARIABLE):
+        parents.insert(0, Path(os.environ[DATA_VARIABLE]))
+    elif folder is None:
+        looked.append(f"${DATA_VARIABLE} (not set)")
+    for parent in (parent.expanduser().absolute() for parent in parents):
+        found = _inside(parent, known, looked)
+        if found is not None:
+            return found
+        if folder is not None:
+            if parent.is_file() or (parent.is_dir() and _holds(parent, known)):
+                return parent
+            looked.append(f"{parent} itself")
     how = (
         f"Download it with: dpb data fetch {known.name}"
         if known.urls

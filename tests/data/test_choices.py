@@ -96,6 +96,14 @@ def test_a_long_file_is_known_by_its_columns(tmp_path: Path, name: str) -> None:
             dpb_data.load_choices(path)
 
 
+def test_a_packed_bomb_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"case,alt,choice,cost\n" + bytes(100 << 20)))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DataError, match="unpacks to more than any known data set needs"):
+        dpb_data.load_choices(path, layout="mode-canada")
+
+
 def swiss(n: int = 60) -> dict[str, Any]:
     rng = np.random.default_rng(2)
     frame: dict[str, Any] = {"ID": 1 + np.arange(n) // 3, "GA": rng.integers(0, 2, n)}
