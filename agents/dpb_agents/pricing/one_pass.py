@@ -80,7 +80,7 @@ class OnePassPricing(OnePassNewton):
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "clip": [0.2, 0.3, 0.45],
         "bound": [0.14, 0.2, 0.28],
-        "disperse": [0.1, 0.2, 0.4],
+        "disperse": [0.05, 0.1, 0.2],
         "rare": [0.1, 0.15, 0.25],
         "first": [1.6, 2.4, 3.6],
     }
@@ -91,7 +91,7 @@ class OnePassPricing(OnePassNewton):
         norm: float | None = None,
         clip: float = 0.3,
         bound: float = 0.2,
-        disperse: float = 0.2,
+        disperse: float = 0.1,
         rare: float = 0.15,
         first: float = 2.4,
         ratio: float = 1.1,
