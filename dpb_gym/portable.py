@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from dpb_gym import kernels
 
+CHUNK = 4096  # uniforms at a time, which stay in cache
+
 
 def exp(x: float) -> float:
     """e^x."""
@@ -64,7 +66,12 @@ def each(function: Callable[[float], float], x: NDArray[Any]) -> NDArray[np.floa
 def fill_normals(rng: np.random.Generator, out: NDArray[Any]) -> None:
     """Fills a contiguous array with standard normals by inversion, one uniform for each."""
     assert out.flags.c_contiguous
-    kernels.elementary.normals_of(rng.random(out.size), out.reshape(-1))
+    flat = out.reshape(-1)
+    uniforms = np.empty(min(CHUNK, flat.size))
+    for start in range(0, flat.size, CHUNK):
+        part = flat[start : start + CHUNK]
+        rng.random(out=uniforms[: part.size])
+        kernels.elementary.normals_of(uniforms, part)
 
 
 def normals(rng: np.random.Generator, shape: Any, dtype: Any = np.float64) -> NDArray[Any]:

@@ -33,6 +33,12 @@ def inline(function: F) -> F:
     return _cached(numba.njit(fastmath=False, nogil=True, inline="always")(function), function)
 
 
+def vectorised(function: F) -> F:
+    """Like `jit`; dividing by zero gives infinity, so that loops divide in vector registers."""
+    compiled = numba.njit(fastmath=False, nogil=True, error_model="numpy")(function)
+    return _cached(compiled, function)
+
+
 def _cached(dispatcher: Any, function: F) -> F:
     if dispatcher is not function:  # with NUMBA_DISABLE_JIT it is
         try:

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.kernels._jit import inline, jit
+from dpb_gym.kernels._jit import inline, jit, vectorised
 
 # In parts; multiples of all but the last by small integers are exact.
 LN2 = (0.6931471803691238, 1.9082149292705877e-10)
@@ -275,6 +275,12 @@ def log_normal_cdf(x):
     return log(0.5 * erfcx(-x / ROOT2)) - 0.5 * x * x
 
 
+@inline
+def _central(q):
+    r = 0.180625 - q * q
+    return q * _polynomial(CENTRE_TOP, r) / _polynomial(CENTRE_BOTTOM, r)
+
+
 @jit
 def normal_of(uniform):
     """Standard normal from a uniform multiple of 2^-53 in [0, 1), by inversion.
@@ -284,15 +290,17 @@ def normal_of(uniform):
     """
     q = (uniform - 0.5) + 2.0**-54
     if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        return q * _polynomial(CENTRE_TOP, r) / _polynomial(CENTRE_BOTTOM, r)
+        return _central(q)
     r = np.sqrt(-log(0.5 - abs(q)))
     value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
     return value if q > 0.0 else -value
 
 
-@jit
+@vectorised
 def normals_of(uniforms, out):
     """`normal_of` at every entry of one-dimensional arrays."""
     for i in range(out.shape[0]):
-        out[i] = normal_of(uniforms[i])
+        out[i] = _central((uniforms[i] - 0.5) + 2.0**-54)
+    for i in range(out.shape[0]):
+        if abs(uniforms[i] - 0.5) > 0.424:
+            out[i] = normal_of(uniforms[i])

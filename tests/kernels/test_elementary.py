@@ -110,3 +110,10 @@ def test_normals():
     np.testing.assert_array_equal(parts, out.astype(np.float32))
     assert other.random(400 * 500)[0] == pytest.approx(special.ndtr(out[0, 0]))
     assert rng.random() == other.random()
+
+
+def test_normals_in_arrays_are_those_one_by_one():
+    uniform = np.append(np.random.default_rng(3).random(5000), [0.0, 1.0 - 2.0**-53, 0.075, 0.925])
+    out = np.empty(len(uniform))
+    elementary.normals_of(uniform, out)
+    np.testing.assert_array_equal(out, portable.each(elementary.normal_of, uniform))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.linalg import (
     cholesky_shifted_one,
@@ -50,7 +50,7 @@ def _quadratic_forms(matrix, rows, out):
         out[k] = quadratic_form_one(matrix, rows[k], scratch)
 
 
-@jit
+@inline
 def _best(features, b, theta, inverse, width, rows, forms):
     m = rows.shape[0]
     for k in range(m):
