@@ -20,6 +20,7 @@ from dpb_gym.evaluation.spec import Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
+from dpb_gym.report.groups import contests, verdict_class
 from dpb_gym.report.model import (
     Interval,
     LeaderboardData,
@@ -29,7 +30,6 @@ from dpb_gym.report.model import (
     TrackResult,
     TrackRow,
 )
-from dpb_gym.report.views import contests, verdict_class
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Entry, Interval, LeaderboardData, Row, TaskResult, tasks_of
-from dpb_gym.report.views import Table, board
+from dpb_gym.report.model import Entry, Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.views import Table, board, tasks_of
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

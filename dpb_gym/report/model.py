@@ -7,7 +7,7 @@ plots and pages do not know how results are kept.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
@@ -108,36 +108,23 @@ class Audit:
 
 def _curve(points: Any) -> tuple[CurvePoint, ...]:
     """Checks a whole curve at once: there are a hundred thousand points in a large leaderboard."""
-    try:
-        points = list(points)
-        table = np.array(points, dtype=np.float64).reshape(len(points), 4)
-    except (TypeError, ValueError):
-        raise ValueError("curve must hold (round, mean, low, high)") from None
+    points = list(points) if isinstance(points, Iterable) else points
+    table = validation.array("curve", points if points != [] else np.empty((0, 4)), (None, 4))
     rounds = table[:, 0]
-    if not np.isfinite(table).all():
-        raise ValueError("curve must be finite")
     if (rounds < 0).any() or (rounds != np.floor(rounds)).any():
         raise ValueError("a round of curve must be an integer >= 0")
     if (np.diff(rounds) <= 0).any():
         raise ValueError("rounds of curve must increase")
     if (table[:, 2] > table[:, 3]).any():
         raise ValueError("a low of curve exceeds its high")
-    return tuple((int(t), *values) for t, *values in table.tolist())  # type: ignore[misc]
+    return tuple((int(t), *values) for t, *values in table.tolist())
 
 
 def _finals(values: Any) -> dict[int, float]:
     """Checks all replicates at once."""
-    if not isinstance(values, Mapping):
-        raise ValueError("finals must map replicates to regrets")
-    if not all(isinstance(key, int) and key >= 0 for key in values):
-        raise ValueError("a replicate of finals must be an integer >= 0")
-    try:
-        regrets = np.array(list(values.values()), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("a regret of finals must be a number") from None
-    if regrets.ndim != 1 or not np.isfinite(regrets).all():
-        raise ValueError("the regrets of finals must be finite numbers")
-    return dict(zip(values, regrets.tolist()))
+    if not isinstance(values, Mapping) or not all(isinstance(k, int) and k >= 0 for k in values):
+        raise ValueError("finals must map numbers of replicates to regrets")
+    return dict(zip(values, validation.array("finals", list(values.values()), (None,)).tolist()))
 
 
 def _distinct(names: Iterable[str], what: str) -> None:
@@ -409,18 +396,3 @@ class LeaderboardData:
         for name, listed in members.items():
             if listed - {task.task for task in self.tasks if task.track == name}:
                 raise ValueError(f"track {name!r} lists tasks that are not its own")
-
-
-def tasks_of(data: LeaderboardData | TaskResult) -> Sequence[TaskResult]:
-    """The tasks of a leaderboard, or the one task that was given.
-
-    Raises:
-        ParameterError: `data` is of another type.
-    """
-    if isinstance(data, LeaderboardData):
-        return data.tasks
-    if isinstance(data, TaskResult):
-        return (data,)
-    raise ParameterError(
-        f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
-    )

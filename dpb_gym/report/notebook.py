@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from dpb_gym.report.groups import COMPARISON_NOTE
 from dpb_gym.report.model import LeaderboardData, TaskResult
 from dpb_gym.report.terminal import MOST
-from dpb_gym.report.views import COMPARISON_NOTE, Line, Table, board
+from dpb_gym.report.views import Line, Table, board
 
 _COLUMNS = ("Agent", "Budget", "Guarantee", "Regret [95%]", "Score", "Rounds/s")
 

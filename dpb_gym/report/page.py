@@ -21,6 +21,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.exports import plain
+from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
 from dpb_gym.report.model import (
     CurvePoint,
     Interval,
@@ -30,18 +31,7 @@ from dpb_gym.report.model import (
     TrackResult,
 )
 from dpb_gym.report.numerals import number
-from dpb_gym.report.views import (
-    COMPARISON_NOTE,
-    NOTIONS,
-    UNITS,
-    Board,
-    Line,
-    Table,
-    board,
-    budget_order,
-    scale_of,
-    short,
-)
+from dpb_gym.report.views import Board, Line, Table, board
 
 if TYPE_CHECKING:
     from jinja2 import Template

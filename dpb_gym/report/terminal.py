@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dpb_gym.report.groups import COMPARISON_NOTE
 from dpb_gym.report.model import LeaderboardData, TaskResult
-from dpb_gym.report.views import COMPARISON_NOTE, Line, Table, board
+from dpb_gym.report.views import Line, Table, board
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

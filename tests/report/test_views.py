@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report import Interval, numerals
+from dpb_gym.report.groups import Group, budget_order, scale_of, short
 from dpb_gym.report.numerals import MINUS, decimals, number, tick
 from dpb_gym.report.palette import shade
-from dpb_gym.report.views import Group, board, budget_order, scale_of, short
+from dpb_gym.report.views import board
 
 
 def only(task):

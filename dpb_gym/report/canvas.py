@@ -1,0 +1,260 @@
+"""What all figures share: a paper's style, panels with their legends, and files."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.files import target, write_whole
+from dpb_gym.report.groups import budget_order, short
+from dpb_gym.report.model import TaskResult
+from dpb_gym.report.numerals import tick
+from dpb_gym.report.views import Line, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS: tuple[str, ...] = (".png", ".pdf", ".svg")
+
+_INK, MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
+DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
+_MARKS = "osD^vPXp*<>h"
+_STYLE: Any = {
+    "font.size": 7,
+    "text.parse_math": False,
+    "figure.titlesize": 10,
+    "figure.titleweight": "bold",
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.04,
+    "figure.constrained_layout.hspace": 0.01,
+    "axes.titlesize": 8.5,
+    "axes.titleweight": "bold",
+    "axes.titlecolor": _INK,
+    "axes.labelsize": 7.5,
+    "axes.labelpad": 2,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _HAIR,
+    "grid.linewidth": 0.5,
+    **{f"{axis}tick.color": MUTED for axis in "xy"},
+    **{f"{axis}tick.major.size": 2.5 for axis in "xy"},
+    **{f"{axis}tick.minor.size": 1.5 for axis in "xy"},
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.2,
+    "legend.frameon": False,
+    "legend.fontsize": 6.8,
+    "legend.handlelength": 2.4,
+    "legend.columnspacing": 1.2,
+    "legend.labelspacing": 0.3,
+    "legend.borderpad": 0,
+    "legend.borderaxespad": 0,
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "dpb-gym",
+}
+# No date and a fixed salt: the same results give the same bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {},
+    ".pdf": {"CreationDate": None},
+    ".svg": {"Date": None},
+}
+# Inches: a panel as wide as a column of a paper, its height, and one line of a legend.
+_WIDTH, _HEIGHT, _LINE, _TITLE = 3.45, 2.75, 0.16, 0.3
+_LETTERS = 52
+
+
+@dataclass(frozen=True)
+class Panel:
+    table: Table
+    lines: list[Line]
+    scale: str = ""
+
+    @property
+    def task(self) -> TaskResult:
+        assert isinstance(self.table.source, TaskResult)
+        return self.table.source
+
+    @property
+    def first(self) -> float:
+        """Where a logarithmic axis begins: two decades before the horizon."""
+        rounds = [point[0] for row in self.task.rows for point in row.curve[-2:-1]]
+        return max(1.0, min([self.task.horizon / 100, *rounds]))
+
+    @property
+    def agents(self) -> dict[str, Line]:
+        """The first line of each agent, in the order of the table."""
+        found: dict[str, Line] = {}
+        for line in self.lines:
+            found.setdefault(line.row.agent, line)
+        return found
+
+    def handles(self) -> tuple[list[Any], list[str]]:
+        """One entry per agent, then one per budget: ten entries read better than their 24 pairs."""
+        from matplotlib.lines import Line2D
+
+        budgets = {line.row.budget for line in self.lines if line.row.budget is not None}
+        several = len(budgets) > 1 and not self.scale
+        handles, labels = [], []
+        for agent, line in self.agents.items():
+            own = {x.row.budget for x in self.lines if x.row.agent == agent and x.row.budget}
+            said = [f" ({short(budget)})" for budget in own] if several and len(own) == 1 else [""]
+            handles.append(Line2D([], [], **look(line)))
+            labels.append(shorten(agent + said[0], _LETTERS))
+        if self.scale and self.table.rival is not None:
+            handles.append(Line2D([], [], color=MUTED, linestyle=DASHES["dashed"]))
+            labels.append(shorten(f"{self.table.rival.label}, no privacy", _LETTERS))
+        strengths = {line.row.budget: line.strength for line in self.lines}
+        for budget in sorted(budgets, key=budget_order, reverse=True) if several else ():
+            handles.append(Line2D([], [], color=_INK, alpha=strengths[budget], linewidth=2.2))
+            labels.append(short(budget))
+        return handles, labels
+
+
+def finish(
+    title: str,
+    panels: Sequence[Panel],
+    draw: Callable[[Axes, Panel], None],
+    path: str | os.PathLike[str] | None,
+    ax: Axes | None,
+    *,
+    height: float = 0.0,
+) -> Figure:
+    """Draws into the given axes or a new figure, and writes the file if there is to be one.
+
+    A figure of a given height has no legend.
+    """
+    import matplotlib
+
+    suffix = ""
+    if path is not None:
+        path = Path(path) if isinstance(path, (str, os.PathLike)) else target(path)
+        suffix = path.suffix.lower()
+        if suffix not in FORMATS:
+            raise ParameterError(f"the file must end in {', '.join(FORMATS)}, got {str(path)!r}")
+        path = target(path)
+    if ax is not None and len(panels) != 1:
+        raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")
+    with matplotlib.rc_context(_STYLE if ax is None else {"svg.hashsalt": "dpb-gym"}):
+        if ax is None:
+            figure: Any = _figure(title, panels, draw, height)
+        else:
+            draw(ax, panels[0])
+            if not height:
+                _legend(ax, panels[0], loc="best")
+            figure = ax.figure
+            while hasattr(figure, "figure") and figure.figure is not figure:
+                figure = figure.figure
+        if path is not None:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
+            write_whole(path, buffer.getvalue())
+    drawn: Figure = figure
+    return drawn
+
+
+def _figure(
+    title: str, panels: Sequence[Panel], draw: Callable[[Axes, Panel], None], height: float
+) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that notebooks show without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=130)
+            return buffer.getvalue()
+
+    columns = min(3, max(1, len(panels))) if len(panels) != 4 else 2
+    lines = max(1, math.ceil(len(panels) / columns))
+    # Under every line of panels stands one of legends, as high as the longest.
+    longest = [
+        max((_rows(p.handles()[1]) for p in panels[k * columns : (k + 1) * columns]), default=0)
+        for k in range(lines)
+    ]
+    ratios = [
+        x for rows in longest for x in (height or _HEIGHT, 0.05 if height else _LINE * (rows + 0.3))
+    ]
+    width = _WIDTH * columns + (1.1 if height else 0.0)
+    figure = Picture(figsize=(width, sum(ratios) + _TITLE * bool(title)))
+    FigureCanvasAgg(figure)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left")
+    grid = figure.add_gridspec(2 * lines, columns, height_ratios=ratios)
+    for index, panel in enumerate(panels):
+        line, column = divmod(index, columns)
+        draw(figure.add_subplot(grid[2 * line, column]), panel)
+        if not height:
+            below = figure.add_subplot(grid[2 * line + 1, column])
+            below.axis("off")
+            _legend(below, panel, loc="upper left")
+    if not panels:
+        figure.text(0.5, 0.4, "No tasks.", ha="center", color=MUTED)
+    figure.draw_without_rendering()
+    return figure
+
+
+def _legend(axes: Any, panel: Panel, loc: str) -> None:
+    # Labels are set afterwards: matplotlib drops those that begin with an underscore.
+    handles, labels = panel.handles()
+    legend = axes.legend(handles, ["x"] * len(handles), loc=loc, ncols=_columns(labels))
+    for text, label in zip(legend.get_texts(), labels):
+        text.set_parse_math(False)
+        text.set_text(label)
+
+
+def look(line: Line) -> dict[str, Any]:
+    return {
+        "color": line.colour[0],
+        "linestyle": DASHES[line.stroke],
+        "marker": "" if line.number is None else _MARKS[line.number % len(_MARKS)],
+    }
+
+
+def scale_axes(axes: Axes, log_x: bool, log_y: bool) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    def few(value: float, _: object) -> str:
+        """Names 2 and 5 times a power of ten only."""
+        lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
+        return tick(value) if round(lead, 6) in (2, 5) else ""
+
+    for log, axis in ((log_x, "x"), (log_y, "y")):
+        of = getattr(axes, f"{axis}axis")
+        if log:
+            getattr(axes, f"set_{axis}scale")("log")
+            low, high = getattr(axes, f"get_{axis}lim")()
+            between = axis == "y" and high < 100 * low
+            of.set_minor_formatter(FuncFormatter(few) if between else NullFormatter())
+        of.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
+
+
+def shorten(label: str, letters: int) -> str:
+    return label if len(label) <= letters else label[: letters - 1] + "…"
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """As many columns as fit below the panel."""
+    for count in (3, 2):
+        half = math.ceil(len(labels) / count)
+        columns = [labels[k : k + half] for k in range(0, len(labels), half or 1)]
+        if len(labels) >= count and sum(6 + max(map(len, c)) for c in columns) <= _LETTERS + 12:
+            return count
+    return 1
+
+
+def _rows(labels: Sequence[str]) -> int:
+    return math.ceil(len(labels) / _columns(labels))
