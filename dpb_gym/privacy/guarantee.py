@@ -61,7 +61,8 @@ class Guarantee:
                 raise BudgetError(f"{name} must be one of {', '.join(known)}; got {value!r}")
         if self.curve is not None and not isinstance(self.curve, Composition):
             raise BudgetError(f"curve must be a Composition or None; got {self.curve!r}")
-        if self.uses is not None and not all(type(n) is int and n >= 1 for n in self.uses):
+        uses = (1, 1) if self.uses is None else self.uses
+        if len(uses) != 2 or not all(type(n) is int and 1 <= n <= 10**12 for n in uses):
             raise BudgetError(f"uses must be two positive integers, got {self.uses!r}")
 
     @classmethod

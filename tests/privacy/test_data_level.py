@@ -64,6 +64,6 @@ def test_groups_of_which_nothing_is_known_and_units_that_hold_a_group_already() 
     for unit in ("user", "user-rewards"):
         whole = Guarantee("central", unit, curve=Composition.of(PureEvent(0.7)), uses=(3, 40))
         assert set(whole.data_level().values()) == {whole.epsilon(1e-5)}
-    for wrong in ((0, 1), (1.0, 2), (True, 2)):
+    for wrong in ((0, 1), (1.0, 2), (True, 2), (1, 10**400), (1,), (1, 2, 3)):
         with pytest.raises(BudgetError, match="two positive integers"):
             Guarantee("central", "reward", uses=wrong)  # type: ignore[arg-type]
