@@ -1,9 +1,11 @@
 """Plays small cells and prints a digest of every agent's curves, as JSON.
 
-    python tests/bits/cells.py [--tasks NAME,...] [--agents NAME,...] [--horizon T] [--workers W]
+  python tests/bits/cells.py [--tasks NAME,...] [--agents NAME,...|all] [--horizon T] [--workers W]
 
 `test_bits.py` runs it in processes of their own, on other processors as far as libraries can
-be told so. By default all tasks and all agents but those that learn with PyTorch.
+be told so, and holds the digests in `pinned.json`, which a declared change of bits writes anew:
+
+    python tests/bits/cells.py > tests/bits/pinned.json
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ import dpb_gym
 
 REPLICATES = 3
 BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
+FEW = (
+    "ucb-mnl,dpmnl,one-pass-mnl,ts-pricing,private-pricing,one-pass-pricing,"
+    "lin-ucb,adaprivate-ts,one-pass-linear,local-lin-ucb"
+)
 TASKS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 4}),
     "revenues": ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "revenues": "random"}),
@@ -60,11 +66,11 @@ def main() -> None:
     """Reads the command line and prints the digests."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", default=",".join(TASKS))
-    parser.add_argument("--agents", default="")
+    parser.add_argument("--agents", default=FEW)
     parser.add_argument("--horizon", type=int, default=300)
     parser.add_argument("--workers", type=int, default=1)
     asked = parser.parse_args()
-    only = [agent for agent in asked.agents.split(",") if agent]
+    only = [] if asked.agents == "all" else asked.agents.split(",")
     found: dict[str, str] = {}
     for name in asked.tasks.split(","):
         found |= digests(name, only, asked.horizon, asked.workers)
