@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -421,15 +422,22 @@ class Cell(Spec):
         own = {"task": self.task.identity, "agent": self.agent.identity}
         return {**shared, **own, "checkpoints": list(self.checkpoints)}
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The cell as canonical JSON."""
         return canonical({**self.identity, "start": self.start, "stop": self.stop})
 
-    @property
+    @cached_property
     def key(self) -> str:
         """SHA-256 of `text`, as hexadecimal text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Cell:
+        """A copy with other fields, and a key of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("text", "key"):
+            copied.__dict__.pop(name, None)
+        return copied
 
     @property
     def row(self) -> tuple[str, str, str]:
