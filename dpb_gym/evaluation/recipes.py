@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import inspect
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,8 @@ def _effort(name: str, params: str) -> str:
 
 
 def _recipe(name: str, package: str) -> dict[str, Any]:
-    found = importlib.util.find_spec(package)
-    for place in (found and found.submodule_search_locations) or ():
+    # A script has no place, and no recipes.
+    for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place), Path(place).parent):
             path = folder / "recipes" / f"{name}.yaml"
             if path.is_file():

@@ -10,11 +10,11 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 import pydantic.dataclasses
-from pydantic import BeforeValidator, PlainValidator, ValidationError, ValidationInfo
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, ValidationInfo
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
@@ -67,6 +67,9 @@ Positive: TypeAlias = Annotated[float, _check(validation.real, 0.0, open_low=Tru
 NotNegative: TypeAlias = Annotated[float, _check(validation.real, 0.0)]
 Chance: TypeAlias = Annotated[float, _check(validation.real, 0.0, 1.0)]
 Count: TypeAlias = Annotated[int, _check(validation.integer, 1)]
+
+
+Accounting = Annotated[str, Field(pattern=r"^(computed|declared|as printed .{1,80})$")]
 
 
 @_model
@@ -206,7 +209,8 @@ class Row(Entry):
         lead: For the best row of its notion, unit and budget: by how much the second-best
             regret exceeds its own on the same customers; None without a contest or with too few
             replicates to say.
-        accounting: Whether a ledger computed the guarantee or the agent declares it.
+        accounting: Whether a ledger ``computed`` the guarantee, the agent ``declared`` it, or it is
+            the true cost of noise ``as printed (...)``.
         tuning: How the parameters were chosen, empty if unknown.
 
     Raises:
@@ -226,7 +230,7 @@ class Row(Entry):
     replicates: Count = 1
     improvement: Mapping[str, Chance] = field(default_factory=dict)
     lead: Interval | None = None
-    accounting: Literal["computed", "declared"] = "computed"
+    accounting: Accounting = "computed"
     tuning: MaybeLabel = ""
 
     @property
