@@ -324,7 +324,7 @@ class AgentRun(Spec):
                 entry_point=spec.entry_point,
                 params={**spec.params, **(params or {})},
                 budget=budget,  # type: ignore[arg-type]
-                source=code_hash(maker),
+                source=code_hash(maker),  # type: ignore[arg-type]
                 spec=spec,
                 maker=maker,
             )
