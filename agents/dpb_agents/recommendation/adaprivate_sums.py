@@ -1,13 +1,10 @@
-"""Noise as the AdaPrivate paper prints it, and the clip of a user's rewards."""
+"""Noise as the AdaPrivate paper prints it."""
 
 from __future__ import annotations
 
-import math
-
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
     Budget,
-    Segment,
     amplified_sigma_ru,
     equivalent_rho,
     gaussian_sigma,
@@ -37,18 +34,3 @@ def printed_sigma(budget: Budget, reward: tuple[float, float], sampling: float) 
     if sampling < 1:
         return amplified_sigma_ru(budget.epsilon, budget.delta, sampling).sigma * width
     return gaussian_sigma(textbook_rho(budget.epsilon, budget.delta), width)
-
-
-def lifetime_radius(bound: Segment, rounds: int, clip: float) -> float | None:
-    """Radius of the lifetime clip of a user, or None if capping her rounds costs less.
-
-    RU take C = sqrt(k) for rewards in [0, 1]: here ``clip sqrt(k)`` times the largest absolute
-    value of a summed reward. Sums of k rewards move by at most k times the range anyway.
-
-    Raises:
-        ParameterError: If rounds is below 1.
-    """
-    if rounds < 1:
-        raise ParameterError(f"a user has at least one round; got {rounds}")
-    radius = clip * math.sqrt(rounds) * max(abs(bound.low), abs(bound.high))
-    return radius if 2.0 * radius < rounds * bound.sensitivity() else None

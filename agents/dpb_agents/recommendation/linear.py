@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,30 +16,17 @@ from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
-RULES = ("greedy", "ucb", "ts")
 SUPPORTS = ["recommendation"]
 WIDTHS = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0]
 
 
-@register_agent("lin-greedy", supports=SUPPORTS, rule="greedy", centre=True)
-@register_agent("lin-ucb", supports=SUPPORTS, rule="ucb")
-@register_agent("lin-ts", supports=SUPPORTS, rule="ts")
 class LinearPolicy(Agent):
-    """Ridge regression on rewards: greedy, LinUCB or linear Thompson sampling.
+    """Ridge regression on rewards: A = ridge I + sum x x', b = sum r x.
 
-    The policy keeps A = ridge I + sum x x' over the recommended candidates' features, which
-    are public, and sees the rewards only through releases of b = sum r x. It plays
-    the largest <x, theta> (``greedy``), <x, theta> + alpha ||x||_{A^-1} (``ucb``), both with
-    theta = A^-1 b, or <x, theta> for a draw theta ~ N(A^-1 b, v^2 A^-1) (``ts``).
-
-    With ``batch=1`` these are LinUCB (Li et al. 2010) and linear Thompson sampling (Agrawal &
-    Goyal 2013). `AdaPrivate` is the same policy on noisy sums.
+    A is over the recommended candidates' features, which are public; the rewards are seen only
+    through releases of b. `LinUCB` and `LinTS` choose; the AdaPrivate family releases with noise.
 
     Args:
-        rule: ``"greedy"``, ``"ucb"`` or ``"ts"``.
-        alpha: Width of the bonus of ``ucb``, >= 0.
-        v: Width of the draw of ``ts``, >= 0.
-        decay: The width of the draw in batch k is ``v decay^(k - 1)``, in (0, 1].
         ridge: lambda, > 0.
         batch: Rounds between releases of b; where only one in n_candidates rounds is
             observed (rejection replay), n_candidates times as many.
@@ -49,11 +37,10 @@ class LinearPolicy(Agent):
         intercept: Value of a constant feature, which learns the rewards' level; 0 for none.
             Features and constant together are scaled back into the unit ball, so private sums
             keep their sensitivity, and their noise grows by ``sqrt(1 + intercept^2)``.
-        forced_exploration: Recommend a uniformly random candidate with probability
-            ``min(1, d log(t) / (gamma t))`` in round t (RU, section 6.2). Decided without any
-            data, so it costs no privacy.
-        gamma: Of the forced exploration, > 0; None for d, hence about ``log(T)^2 / 2`` random
-            rounds.
+        gamma: Forced exploration (RU, section 6.2): a uniformly random candidate with probability
+            ``min(1, d log(t) / (gamma t))`` in round t, > 0; RU take d, hence about
+            ``log(T)^2 / 2`` random rounds. Decided without any data, so it costs no privacy.
+            None: no forced exploration.
 
     Attributes:
         tuning_grid: Parameters worth tuning, per registered name.
@@ -64,36 +51,16 @@ class LinearPolicy(Agent):
             bounded.
     """
 
-    tuning_grid: ClassVar[dict[str, Any]] = {
-        "lin-greedy": {"ridge": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]},
-        "lin-ucb": {"alpha": WIDTHS},
-        "lin-ts": {"v": WIDTHS},
-    }
+    releaser: Any
 
     def __init__(
-        self,
-        rule: str = "ucb",
-        alpha: float = 1.0,
-        v: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 1,
-        centre: bool = False,
-        intercept: float = 0.0,
-        decay: float = 1.0,
-        forced_exploration: bool = False,
-        gamma: float | None = None,
+        self, ridge: float, batch: int, centre: bool, intercept: float, gamma: float | None
     ) -> None:
-        self.rule = validation.choice("rule", rule, RULES)
-        self.alpha = validation.real("alpha", alpha, 0.0)
-        self.v = validation.real("v", v, 0.0)
         self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.batch = validation.integer("batch", batch, 1)
         self.centre = validation.flag("centre", centre)
         self.intercept = validation.real("intercept", intercept, 0.0)
-        self.decay = validation.real("decay", decay, 0.0, 1.0, open_low=True)
-        self.forced_exploration = validation.flag("forced_exploration", forced_exploration)
         self.gamma = None if gamma is None else validation.real("gamma", gamma, 0.0, open_low=True)
-        self.releaser: Any
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
@@ -107,71 +74,55 @@ class LinearPolicy(Agent):
         if problem.partial_feedback:
             assert problem.n_candidates is not None
             self._interval *= problem.n_candidates
-        self._reward = (low - self._shift, high - self._shift)
-        self.releaser = self._sums(problem, curator, d)
-        self._width = self._first_width(d)
-        self._exploration = 0.0
-        if self.forced_exploration:
-            self._exploration = problem.dim / (self.gamma or problem.dim)
+        reward = (low - self._shift, high - self._shift)
+        self.releaser = self._sums(problem, curator, d, reward)
+        self._exploration = 0.0 if self.gamma is None else problem.dim / self.gamma
+        if self._exploration:
+            self._coins = streams.uniforms(2)
         self._rounds = 0
-        self._stretched: Array | None = None
         self._response = np.zeros((B, d))
         self._chosen = np.empty((B, d))
-        self._ones = np.ones(B)
-        self._all = np.ones(B, bool)
-        self._growth = np.empty(B)
-        identity = np.broadcast_to(np.eye(d), (B, d, d))
+        self._stretched: Array | None = None
+        self._ones, self._all = np.ones(B), np.ones(B, bool)
         # the ridge of unscaled features
-        ridge = self.ridge / (1.0 + self.intercept * self.intercept)
-        draws = 2 * self.forced_exploration
-        if self.rule == "ts":
-            self._factor = identity * math.sqrt(ridge)
-            draws += d
-        else:
-            self._inverse = identity / ridge
-        self._dim = d
-        if draws:
-            self._normals = streams.normals(draws)
+        self._start(np.eye(d) * (self.ridge / (1.0 + self.intercept**2)), B, streams)
 
-    def _sums(self, problem: ProblemInfo, curator: Curator, width: int) -> Any:
-        """Makes the releaser of the reward sums."""
-        return curator.batch_sum(width, reward=self._reward, cumulative=True)
+    def _sums(
+        self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
+    ) -> Any:
+        """Makes the releaser of the sums of rewards in `reward` times features."""
+        return curator.batch_sum(width, reward=reward, cumulative=True)
 
-    def _first_width(self, dim: int) -> float:
-        """Width of the first batch's draws."""
-        return self.v
+    @abstractmethod
+    def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
+        """Begins with A = `gram`, ``(d, d)``, in every replicate."""
+
+    @abstractmethod
+    def _choose(self, features: Array, action: Array) -> None:
+        """Writes the chosen candidates into `action`."""
+
+    @abstractmethod
+    def _grow(self) -> None:
+        """Adds the outer products of ``_chosen`` to A."""
 
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)
-        features, draws = self._features(context), None
-        if self.rule == "ts" or self._exploration:
-            draws = self._normals.next()
-        if self.rule == "ts":
-            assert draws is not None
-            xi = draws if not self._exploration else np.ascontiguousarray(draws[:, : self._dim])
-            width = self._width * portable.power(self.decay, self._rounds // self._interval)
-            zoo.linear.choose_sampled(features, self._factor, self._response, width, xi, action)
-        else:
-            alpha = self.alpha if self.rule == "ucb" else 0.0
-            zoo.linear.choose_optimistic(features, self._inverse, self._response, alpha, action)
-        if self._exploration and draws is not None:
-            self._explore(draws[:, -2:], features.shape[1], action)
+        features = self._features(context)
+        self._choose(features, action)
+        if self._exploration:
+            uniform = self._coins.next()
+            t, candidates = self._rounds + 1, features.shape[1]
+            forced = uniform[:, 0] < min(1.0, self._exploration * portable.log(t) / t)
+            drawn = np.minimum((candidates * uniform[:, 1]).astype(np.int64), candidates - 1)
+            action[forced] = drawn[forced]
         return action
-
-    def _explore(self, draws: Array, candidates: int, action: Array) -> None:
-        """Replaces some actions by uniform ones; two normals per replicate decide."""
-        t = self._rounds + 1
-        uniform = portable.each(kernels.elementary.normal_cdf, draws)
-        forced = uniform[:, 0] < min(1.0, self._exploration * portable.log(t) / t)
-        drawn = np.minimum((candidates * uniform[:, 1]).astype(np.int64), candidates - 1)
-        action[forced] = drawn[forced]
 
     def _features(self, context: Context) -> Array:
         """The candidates' features, with the constant one if there is an intercept."""
         features = context.features
         if self.intercept == 0.0:
             return features
-        shape = (*features.shape[:2], self._dim)
+        shape = (*features.shape[:2], self._response.shape[1])
         if self._stretched is None or self._stretched.shape != shape:
             self._stretched = np.empty(shape)
         zoo.linear.append_constant(features, self.intercept, self._stretched)
@@ -181,9 +132,9 @@ class LinearPolicy(Agent):
         """Which replicates' rounds enter the statistics, ``(B,)``."""
         return self._all if feedback.observed is None else feedback.observed
 
-    def _add(self, values: Array, context: Context) -> None:
+    def _add(self, reward: Array, context: Context) -> None:
         """Hands the centred rewards of this round to the releaser."""
-        self.releaser.add(values, self._chosen)
+        self.releaser.add(reward, self._chosen)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         admitted = self._admitted(context, feedback)
@@ -195,10 +146,102 @@ class LinearPolicy(Agent):
                 f"0..{features.shape[1] - 1}"
             )
         self._add(feedback.reward - self._shift, context)
-        if self.rule == "ts":
-            kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)
-        else:
-            kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
+        self._grow()
         self._rounds += 1
         if self._rounds % self._interval == 0:
             self._response = self.releaser.release()
+
+
+@register_agent("lin-greedy", supports=SUPPORTS, alpha=0.0, centre=True)
+@register_agent("lin-ucb", supports=SUPPORTS)
+class LinUCB(LinearPolicy):
+    """LinUCB (Li et al. 2010): the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b.
+
+    With alpha = 0 it is greedy.
+
+    Args:
+        alpha: Width of the bonus, >= 0.
+        ridge: See `LinearPolicy`.
+        batch: See `LinearPolicy`.
+        centre: See `LinearPolicy`.
+        intercept: See `LinearPolicy`.
+        gamma: See `LinearPolicy`.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {
+        "lin-greedy": {"ridge": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]},
+        "lin-ucb": {"alpha": WIDTHS},
+    }
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        batch: int = 1,
+        centre: bool = False,
+        intercept: float = 0.0,
+        gamma: float | None = None,
+    ) -> None:
+        super().__init__(ridge, batch, centre, intercept, gamma)
+        self.alpha = validation.real("alpha", alpha, 0.0)
+
+    def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
+        d = len(gram)
+        self._inverse = np.repeat((np.eye(d) / gram[0, 0])[None], replicates, axis=0)
+        self._growth = np.empty(replicates)
+
+    def _choose(self, features: Array, action: Array) -> None:
+        zoo.linear.choose_optimistic(features, self._inverse, self._response, self.alpha, action)
+
+    def _grow(self) -> None:
+        kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
+
+
+@register_agent("lin-ts", supports=SUPPORTS)
+class LinTS(LinearPolicy):
+    """Linear Thompson sampling (Agrawal & Goyal 2013): <x, theta> for a draw of theta.
+
+    theta ~ N(A^-1 b, (v decay^(k - 1))^2 A^-1) in batch k.
+
+    Args:
+        v: Width of the draw, >= 0.
+        decay: Factor of the width from batch to batch, in (0, 1].
+        ridge: See `LinearPolicy`.
+        batch: See `LinearPolicy`.
+        centre: See `LinearPolicy`.
+        intercept: See `LinearPolicy`.
+        gamma: See `LinearPolicy`.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {"lin-ts": {"v": WIDTHS}}
+
+    def __init__(
+        self,
+        v: float = 1.0,
+        decay: float = 1.0,
+        ridge: float = 1.0,
+        batch: int = 1,
+        centre: bool = False,
+        intercept: float = 0.0,
+        gamma: float | None = None,
+    ) -> None:
+        super().__init__(ridge, batch, centre, intercept, gamma)
+        self.v = validation.real("v", v, 0.0)
+        self.decay = validation.real("decay", decay, 0.0, 1.0, open_low=True)
+
+    def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
+        self._factor = np.repeat(np.sqrt(gram)[None], replicates, axis=0)
+        self._normals = streams.normals(len(gram))
+        self._width = self._first_width(len(gram))
+
+    def _first_width(self, dim: int) -> float:
+        """Width of the first batch's draws."""
+        return self.v
+
+    def _choose(self, features: Array, action: Array) -> None:
+        width = self._width * portable.power(self.decay, self._rounds // self._interval)
+        xi = self._normals.next()
+        zoo.linear.choose_sampled(features, self._factor, self._response, width, xi, action)
+
+    def _grow(self) -> None:
+        kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)

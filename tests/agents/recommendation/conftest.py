@@ -71,8 +71,8 @@ class Recorder:
         self.inner = releaser
         self.releases = []
 
-    def add(self, records, directions=None):
-        self.inner.add(records, directions)
+    def add(self, records, along=None):
+        self.inner.add(records, along)
 
     def release(self):
         self.releases.append(self.inner.release())
@@ -85,7 +85,7 @@ class Playback:
     def __init__(self, releases):
         self.releases = list(releases)
 
-    def add(self, records, directions=None):
+    def add(self, records, along=None):
         pass
 
     def release(self):

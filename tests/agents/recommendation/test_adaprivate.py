@@ -36,8 +36,8 @@ def test_noise_of_the_papers_budgets(name, centre, eps, printed, exact):
     assert paper.releaser.sigma == pytest.approx(printed, rel=1e-3)
     ours = begun(name, Budget.approx(eps, DELTA), centre=centre)
     assert ours.releaser.sigma == pytest.approx(exact, rel=2e-3)
-    assert ours.guarantee.epsilon(DELTA) == pytest.approx(eps, rel=1e-6)
-    assert paper.guarantee.epsilon(DELTA) < eps
+    assert ours.curator.guarantee.epsilon(DELTA) == pytest.approx(eps, rel=1e-6)
+    assert paper.curator.guarantee.epsilon(DELTA) < eps
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,29 +45,29 @@ def test_noise_of_the_papers_budgets(name, centre, eps, printed, exact):
 def test_guarantee_and_ledger(play, name, rho):
     run = play(name, range(2), 950, Budget.zcdp(rho))
     agent = run.agent
-    promised = agent.guarantee
+    promised = agent.curator.guarantee
     assert (promised.notion, promised.unit, promised.relation) == (
         "central",
         "reward",
         "replace-one",
     )
     assert promised.rho == pytest.approx(rho, rel=1e-9) and promised.rho <= rho
-    assert math.isinf(promised.max_order)
     # A Gaussian of mu = sqrt(2 rho): epsilon from its exact profile.
     mu, eps = math.sqrt(2.0 * rho), promised.epsilon(DELTA)
     delta = stats.norm.cdf(mu / 2 - eps / mu) - math.exp(eps) * stats.norm.cdf(-mu / 2 - eps / mu)
     assert delta == pytest.approx(DELTA, rel=1e-4)
     # Three disjoint batches of 300 cost what one costs; the partial batch is never released.
-    assert agent.ledger.spent == pytest.approx(rho, rel=1e-9)
-    assert [entry.times for entry in agent.ledger.entries] == [3]
-    assert agent.ledger.guarantee == promised
+    ledger = agent.curator.ledger
+    assert ledger.spent == pytest.approx(rho, rel=1e-9)
+    assert len(ledger.entries) == 1 and agent.releaser.batches == 3
+    assert ledger.guarantee == promised
     assert Guarantee.from_dict(promised.to_dict()) == promised
-    assert accounted_epsilon(agent.ledger.composition, DELTA) == eps
+    assert accounted_epsilon(ledger.composition, DELTA) == eps
 
 
 def test_without_a_budget_nothing_is_promised(play):
     run = play("adaprivate-ucb", range(2), 10)
-    assert run.agent.guarantee is None and run.agent.ledger is None
+    assert run.agent.curator.guarantee is None and run.agent.releaser.sigma == 0.0
 
 
 @pytest.mark.parametrize("name", NAMES)

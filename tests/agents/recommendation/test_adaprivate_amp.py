@@ -10,18 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from dpb_agents.recommendation.adaprivate import AdaPrivate
-from dpb_agents.recommendation.adaprivate_sums import sampled_noise
+from dpb_agents.recommendation.adaprivate import AdaPrivateTS
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.audit import audit
 from dpb_gym.privacy import (
     Budget,
     Composition,
+    Curator,
     Guarantee,
+    NoiseSource,
     PoissonGaussianEvent,
-    Segment,
     accounting,
+    amplified_sigma_ru,
 )
 from dpb_gym.streams import AgentStreams
 
@@ -54,14 +55,21 @@ def hockey_stick(q, sigma, first, second, epsilon):
 @pytest.mark.parametrize(("eps", "q"), [(0.5, 0.3), (1.0, 0.5), (2.0, 0.9), (5.0, 0.1)])
 def test_noise_of_the_verified_calibration_is_exact(centre, eps, q):
     agent = begun(Budget.approx(eps, DELTA), sampling=q, centre=centre)
-    sigma = agent.releaser._sums.sigma
+    sigma = agent.releaser.sigma
     worst = (0.5, -0.5) if centre else (1.0, 0.0)
     assert hockey_stick(q, sigma, *worst, eps) == pytest.approx(DELTA, rel=1e-4)
-    assert agent.releaser.sigma == sigma / q
     # what is promised is what was asked for, and what the ledger will charge
-    assert agent.guarantee.epsilon(DELTA) == pytest.approx(eps, rel=1e-6)
-    assert agent.guarantee.epsilon(DELTA) <= eps
-    assert (agent.guarantee.unit, agent.guarantee.rho) == ("reward", None)
+    assert agent.curator.guarantee.epsilon(DELTA) == pytest.approx(eps, rel=1e-6)
+    assert agent.curator.guarantee.epsilon(DELTA) <= eps
+    assert agent.curator.guarantee.unit == "reward"
+
+
+def sampled(budget, reward, q):
+    """Sums of a sample of rewards, calibrated."""
+    curator = Curator(budget, noise=NoiseSource.from_seed(0))
+    sums = curator.batch_sum(1, reward=reward, sampling=q)
+    curator.seal()
+    return sums, curator.ledger.entries[0].event
 
 
 @settings(max_examples=30, deadline=None)
@@ -83,10 +91,10 @@ def test_no_pair_of_centred_rewards_is_worse_than_the_ends(q, sigma, first, seco
 @given(st.floats(0.05, 0.95), st.floats(1.0, 5.0), st.floats(1.0, 5.0), st.floats(0.0, 2.0))
 def test_rewards_far_from_zero_are_charged_with_their_length(q, first, second, epsilon):
     """An excluded reward counts as 0, which lies outside 1..5: the range is no bound."""
-    noise = sampled_noise(Budget.approx(1.0, DELTA), Segment(1.0, 5.0), q, "verified")
-    assert noise.event.sensitivity == 5.0
-    allowed = accounting.delta(Composition.of(noise.event), epsilon)
-    assert hockey_stick(q, noise.sigma, first, second, epsilon) <= allowed * (1 + 1e-4) + 1e-9
+    sums, event = sampled(Budget.approx(1.0, DELTA), (1.0, 5.0), q)
+    assert event.sensitivity == 5.0
+    allowed = accounting.delta(Composition.of(event), epsilon)
+    assert hockey_stick(q, sums.sigma, first, second, epsilon) <= allowed * (1 + 1e-4) + 1e-9
 
 
 @pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0, 5.0])
@@ -94,7 +102,7 @@ def test_rewards_far_from_zero_are_charged_with_their_length(q, first, second, e
 def test_sampling_never_buys_less_noise(eps, q):
     """Erratum R3: rescaled, the noise exceeds that without sampling."""
     budget = Budget.approx(eps, DELTA)
-    amplified = sampled_noise(budget, Segment(0.0, 1.0), q, "verified").sigma / q
+    amplified = sampled(budget, (0.0, 1.0), q)[0].sigma / q
     plain = make_agent("adaprivate-ts")
     plain.set_up(make_problem("DPB/Recommendation-v0", horizon=10).info, AgentStreams([0]), budget)
     assert amplified > plain.releaser.sigma
@@ -114,7 +122,7 @@ def test_sampling_never_buys_less_noise(eps, q):
 def test_the_papers_noise_is_reported_with_its_true_epsilon(q, eps, sigma, true):
     """RU, Eq. 3.6; erratum R2."""
     agent = begun(Budget.approx(eps, DELTA), sampling=q, calibration="paper")
-    found = agent.releaser._sums.sigma
+    found = agent.releaser.sigma
     if sigma is not None:
         assert found == pytest.approx(sigma, abs=5e-4)
 
@@ -125,25 +133,23 @@ def test_the_papers_noise_is_reported_with_its_true_epsilon(q, eps, sigma, true)
         return math.log1p(sum(terms)) / (order - 1) + math.log(1 / DELTA) / (order - 1)
 
     assert min(map(nominal, (2, 3, 4, 5, 6, 8, 16, 32, 64))) == pytest.approx(eps, rel=1e-6)
-    assert agent.guarantee.epsilon(DELTA) == pytest.approx(true, rel=0.02)
-    assert f"eps={agent.guarantee.epsilon(DELTA):.4g}" in str(agent.guarantee)
-    assert agent.ledger.budget is None
+    assert agent.curator.guarantee.epsilon(DELTA) == pytest.approx(true, rel=0.02)
+    assert f"eps={agent.curator.guarantee.epsilon(DELTA):.4g}" in str(agent.curator.guarantee)
+    assert agent.curator.guarantee.basis.startswith("as printed")
 
 
 def test_budgets_that_cannot_be_calibrated():
     with pytest.raises(ParameterError, match=r"Eq\. 3\.6 never reaches epsilon=0\.1"):
         begun(Budget.approx(0.1, DELTA), calibration="paper")
-    with pytest.raises(BudgetError, match=r"takes Budget\.approx"):
+    with pytest.raises(BudgetError, match=r"takes an \(epsilon, delta\) budget"):
         begun(Budget.zcdp(0.5), calibration="paper")
-    with pytest.raises(ParameterError, match="one by one"):
-        make_agent(NAME, unit="user")
 
 
 def test_a_zcdp_budget_buys_no_amplification():
     """At every Renyi order: large orders see the sample as if it were everything."""
     agent = begun(Budget.zcdp(0.5), sampling=0.3)
-    assert agent.releaser._sums.sigma == pytest.approx(1.0)
-    assert agent.guarantee.rho == pytest.approx(0.5)
+    assert agent.releaser.sigma == pytest.approx(1.0)
+    assert agent.curator.guarantee.rho == pytest.approx(0.5)
     q, sigma = 0.3, 1.0
 
     def log_ratio(x):
@@ -159,11 +165,11 @@ def test_a_zcdp_budget_buys_no_amplification():
 
 def test_ledger_of_a_run(play):
     run = play(NAME, range(2), 950, Budget.approx(1.0, DELTA))
-    ledger = run.agent.ledger
-    assert [entry.times for entry in ledger.entries] == [3]
+    ledger, promised = run.agent.curator.ledger, run.agent.curator.guarantee
+    assert len(ledger.entries) == 1 and run.agent.releaser.batches == 3
     assert ledger.spent == pytest.approx(1.0, rel=1e-6)
-    assert ledger.guarantee == run.agent.guarantee
-    assert Guarantee.from_dict(run.agent.guarantee.to_dict()) == run.agent.guarantee
+    assert ledger.guarantee == promised
+    assert Guarantee.from_dict(promised.to_dict()) == promised
 
 
 def chosen_records(run, rounds):
@@ -178,7 +184,7 @@ def test_releases_are_rescaled_sums_of_secret_samples(play, recorder):
     def prepare(agent):
         agent.releaser = kept["it"] = recorder(agent.releaser)
 
-    params = {"sampling": q, "batch": 12, "rule": "ucb"}
+    params = {"sampling": q, "batch": 12}
     run = play(NAME, range(B), 24, Budget.zcdp(1e20), params, prepare=prepare, dim=30)
     first, second = kept["it"].releases
     x = chosen_records(run, 24)
@@ -218,17 +224,18 @@ def test_inclusion_bits_come_from_the_privacy_stream_only(play, recorder):
     assert len({tuple(np.round(row, 6)) for row in ones}) == 3
 
 
-class Nominal(AdaPrivate):
+class Nominal(AdaPrivateTS):
     """What the paper claims for Eq. 3.6: the nominal epsilon."""
 
     def __init__(self):
-        super().__init__(batch=1, sampling=0.3, calibration="paper")
+        super().__init__(batch=1, sampling=0.3, calibration="verified")
+        self.protects = ("central", "reward")
 
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
-        exact = AdaPrivate(batch=1)
-        exact.set_up(problem, streams, budget)
-        self.guarantee = exact.guarantee
+        curator.seal()
+        printed = amplified_sigma_ru(curator.budget.epsilon, curator.budget.delta, 0.3).sigma
+        self.releaser._sigma = printed
 
 
 def test_audits_pass_what_is_exact_and_fail_the_printed_claim():

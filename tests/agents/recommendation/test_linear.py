@@ -16,6 +16,18 @@ from dpb_gym.streams import AgentStreams, Stream, generator
 
 NAMES = ("lin-greedy", "lin-ucb", "lin-ts", "adaprivate-ucb", "adaprivate-ts")
 LOOSE = Budget.zcdp(2.0)
+# the plain twin's rules as registered agents
+RULES = {
+    "greedy": ("lin-greedy", {"centre": False}),
+    "ucb": ("lin-ucb", {}),
+    "ts": ("lin-ts", {}),
+}
+
+
+def own(rule, params):
+    """The parameters that a rule's agent has."""
+    foreign = {"greedy": {"alpha", "v"}, "ucb": {"v"}, "ts": {"alpha"}}[rule]
+    return {**RULES[rule][1], **{k: v for k, v in params.items() if k not in foreign}}
 
 
 def budget_of(name):
@@ -73,7 +85,7 @@ def test_every_action_is_the_plain_twin_s_best(play, rule, params, plain):
     """The twin follows the agent's history; equal scores (unit vectors at the start) may
     fall either way."""
     env = {"dim": 6, "reward": "linear"}
-    run = play("lin-ucb", range(3), 600, params={"rule": rule, **params}, **env)
+    run = play(RULES[rule][0], range(3), 600, params=own(rule, params), **env)
     for i in range(3):
         twin = PlainLinear(rule, **plain)
         twin.problem, twin.rng = run.problem.info, generator(i, Stream.AGENT)
@@ -88,7 +100,7 @@ def test_every_action_is_the_plain_twin_s_best(play, rule, params, plain):
 @pytest.mark.parametrize("rule", ["greedy", "ts"])
 @pytest.mark.parametrize(("params", "plain"), SETTINGS)
 def test_batch_agent_equals_the_single_agent(play, rule, params, plain):
-    ours = play("lin-ucb", range(3), 400, params={"rule": rule, **params}, dim=6)
+    ours = play(RULES[rule][0], range(3), 400, params=own(rule, params), dim=6)
     theirs = play(BatchedSingle(lambda: PlainLinear(rule, **plain)), range(3), 400, dim=6)
     np.testing.assert_array_equal(ours.actions, theirs.actions)
 
@@ -99,7 +111,8 @@ def test_features_outside_the_unit_ball_are_clipped(play, rule):
     env = {"dim": 3, "fresh": True, "theta": theta, "reward": "linear"}
     problem = make_problem("DPB/Recommendation-v0", horizon=200, **env)
     instance = problem.instance([0, 1])
-    agent, twin = make_agent("lin-ucb", rule=rule), BatchedSingle(lambda: PlainLinear(rule))
+    name, params = RULES[rule]
+    agent, twin = make_agent(name, **params), BatchedSingle(lambda: PlainLinear(rule))
     agent.set_up(problem.info, AgentStreams([0, 1]))
     twin.set_up(problem.info, AgentStreams([0, 1]))
     rng = np.random.default_rng(0)
@@ -112,18 +125,19 @@ def test_features_outside_the_unit_ball_are_clipped(play, rule):
         feedback = Feedback(rng.random(2))
         agent.observe(context, action, feedback)
         twin.observe(context, action, feedback)
-    assert (agent.clipped_count == 0).all()  # rewards are in range, features are public
+    assert (agent.releaser.clipped_count == 0).all()  # rewards are in range, features are public
 
 
 @pytest.mark.parametrize("rule", ["greedy", "ucb", "ts"])
 def test_statistics_after_a_run(play, rule):
-    run = play("lin-ucb", [2, 3], 2000, params={"rule": rule})
+    name, params = RULES[rule]
+    run = play(name, [2, 3], 2000, params=params)
     d = run.problem.dim
     for i in range(2):
         x = run.features[np.arange(2000), i, run.actions[:, i]].astype(np.float64)
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         A, b = np.eye(d) + x.T @ x, x.T @ run.rewards[:, i]
-        np.testing.assert_allclose(run.agent.releaser.release()[i], b, rtol=1e-12)
+        np.testing.assert_allclose(run.agent.releaser.value[i], b, rtol=1e-12)
         if rule == "ts":
             factor = run.agent._factor[i]
             np.testing.assert_allclose(factor, np.linalg.cholesky(A), rtol=1e-9, atol=1e-10)
@@ -199,7 +213,7 @@ def test_rejected_rounds_leave_no_trace(play, name):
         np.testing.assert_allclose(found, A, rtol=1e-8, atol=1e-8)
         if budget_of(name) is None:
             b = x.T @ (run.rewards[seen, i] - run.agent._shift)
-            np.testing.assert_allclose(run.agent.releaser.release()[i], b, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(run.agent.releaser.value[i], b, rtol=1e-10, atol=1e-12)
     if budget_of(name) is not None:
         # A batch of 40 observed rounds takes 5 x 40 offered ones on average.
         assert run.agent.releaser.batches == 1500 // 200
@@ -208,10 +222,9 @@ def test_rejected_rounds_leave_no_trace(play, name):
 @pytest.mark.parametrize(
     "params",
     [
-        {"rule": "best"},
         {"alpha": -1.0},
         {"alpha": math.nan},
-        {"v": math.inf},
+        {"intercept": -1.0},
         {"ridge": 0.0},
         {"batch": 0},
         {"batch": 1.5},

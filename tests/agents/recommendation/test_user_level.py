@@ -7,21 +7,20 @@ import math
 import numpy as np
 import pytest
 
-from dpb_agents.recommendation.adaprivate import AdaPrivate
+from dpb_agents.recommendation.adaprivate_users import AdaPrivateUserUCB
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.audit import audit
-from dpb_gym.privacy import Budget, GaussianSum, LifetimeClip, UserClippedSum
+from dpb_gym.privacy import BatchSum, Budget, LifetimeClip, UserSum
 from dpb_gym.streams import AgentStreams
 
 ENV = "DPB/Recommendation-v0"
-USER = {"unit": "user"}
 
 
 def begun(budget, replicates=1, k=5, **params):
     problem = make_problem(ENV, horizon=100, interactions_per_user=k)
-    agent = make_agent("adaprivate-ts", **USER, **params)
+    agent = make_agent("adaprivate-user-ts", **params)
     agent.set_up(problem.info, AgentStreams(range(replicates)), budget)
     return agent
 
@@ -36,18 +35,18 @@ def begun(budget, replicates=1, k=5, **params):
         ({"centre": True}, 4, 2.0, True),
         ({"centre": True}, 1, 1.0, False),
         ({"centre": True, "clip": 0.5}, 10, 0.5 * math.sqrt(10), True),
-        ({"user_bound": "group"}, 10, 10.0, False),
-        ({"user_bound": "group", "centre": True}, 4, 4.0, False),
-        ({"max_rounds_per_user": 3, "user_bound": "group"}, 10, 3.0, False),
+        ({"clip": None}, 10, 10.0, False),
+        ({"clip": None, "centre": True}, 4, 4.0, False),
+        ({"max_rounds_per_user": 3, "clip": None}, 10, 3.0, False),
     ],
 )
 def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipped):
     rho = 0.3
     agent = begun(Budget.zcdp(rho), k=k, **params)
-    assert isinstance(agent.releaser, UserClippedSum if clipped else GaussianSum)
+    assert type(agent.releaser) is (UserSum if clipped else BatchSum)
     assert agent.releaser.sensitivity == pytest.approx(sensitivity)
     assert agent.releaser.sigma == pytest.approx(sensitivity / math.sqrt(2 * rho))
-    guarantee = agent.guarantee
+    guarantee = agent.curator.guarantee
     assert (guarantee.notion, guarantee.unit, guarantee.relation) == (
         "central",
         "user-rewards",
@@ -56,40 +55,38 @@ def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipp
     assert guarantee.rho == pytest.approx(rho)
     assert "per user-rewards" in str(guarantee)
     # group privacy: a single reward is protected by rho / k^2
-    if params.get("user_bound") == "group":
+    if "clip" in params and params["clip"] is None:
         assert 0.5 / agent.releaser.sigma**2 == pytest.approx(rho / sensitivity**2)
 
 
-@pytest.mark.parametrize("params", [{"centre": True}, {}, {"user_bound": "group"}])
+@pytest.mark.parametrize("params", [{"centre": True}, {}, {"clip": None}])
 def test_spent_is_what_was_asked_for(play, params):
     budget, env = Budget.approx(2.0, 1e-5), {"interactions_per_user": 7}
-    params = {**USER, "batch": 50, **params}
-    run = play("adaprivate-ucb", range(2), 260, budget, params, **env)
-    ledger = run.agent.ledger
-    assert [entry.times for entry in ledger.entries] == [5]
+    params = {"batch": 50, **params}
+    run = play("adaprivate-user-ucb", range(2), 260, budget, params, **env)
+    ledger = run.agent.curator.ledger
+    assert len(ledger.entries) == 1 and run.agent.releaser.batches == 5
     assert ledger.spent == pytest.approx(2.0, rel=1e-6)
-    assert ledger.guarantee == run.agent.guarantee
 
 
 def released_without_noise(agent):
-    """Replaces the noise by nothing; returns the list that collects the batches' sums."""
+    """Returns the list that collects the batches' sums before their noise."""
     sums = agent.releaser
-    sums = sums._sums if isinstance(sums, UserClippedSum) else sums
-    kept, original = [], sums.release
+    kept, original = [], sums._noise.gaussian
 
-    def release():
-        kept.append(sums._batch.copy())
-        return original()
+    def gaussian(std, width):
+        kept.append(sums._total.copy())
+        return original(std, width)
 
-    sums.release = release
+    sums._noise.gaussian = gaussian
     return kept
 
 
 @pytest.mark.parametrize("order", ["consecutive", "shuffled"])
-@pytest.mark.parametrize("bound", ["clip", "group"])
+@pytest.mark.parametrize("clip", [1.0, None])
 @pytest.mark.parametrize("params", [{"centre": True}, {}, {"centre": True, "intercept": 0.4}])
 def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
-    play, playback, order, bound, params
+    play, playback, order, clip, params
 ):
     """Adversarial rewards of one user, everything public fixed by playing releases back.
 
@@ -97,7 +94,7 @@ def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
     """
     k, batch, T, B = 6, 8, 48, 24
     env = {"interactions_per_user": k, "user_order": order, "dim": 3, "n_candidates": 1}
-    how = {**USER, "user_bound": bound, "batch": batch, **params}
+    how = {"clip": clip, "batch": batch, **params}
     d = 3 + ("intercept" in params)
     releases = [np.zeros((B, d))] * (T // batch)
     problem = make_problem(ENV, horizon=T, **env)
@@ -134,7 +131,7 @@ def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
                 instance.advance()
         kept["directions"] = np.array(features)
         run = play(
-            "adaprivate-ts",
+            "adaprivate-user-ts",
             range(B),
             T,
             Budget.zcdp(1.0),
@@ -159,8 +156,8 @@ def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
 def test_only_the_first_rounds_of_a_user_are_learnt_from(play):
     k, limit, T = 6, 2, 60
     env = {"interactions_per_user": k, "user_order": "shuffled", "dim": 4}
-    params = {**USER, "max_rounds_per_user": limit, "batch": 20}
-    run = play("adaprivate-ts", range(3), T, Budget.zcdp(1.0), params, **env)
+    params = {"max_rounds_per_user": limit, "batch": 20}
+    run = play("adaprivate-user-ts", range(3), T, Budget.zcdp(1.0), params, **env)
     instance = run.problem.instance(range(3))
     expected = np.tile(np.eye(4), (3, 1, 1))
     seen = [{} for _ in range(3)]
@@ -183,25 +180,25 @@ def test_clipping_beats_group_privacy(play, order):
     budget, seeds = Budget.approx(5.0, 1e-5), range(16)
     env = {"interactions_per_user": 10, "user_order": order}
     regret = {}
-    for bound in ("clip", "group"):
-        params = {**USER, "user_bound": bound, "centre": True, "batch": 100}
-        regret[bound] = play("adaprivate-ucb", seeds, 2000, budget, params, **env).regret
-    gap = regret["group"] - regret["clip"]
+    for clip in (1.0, None):
+        params = {"clip": clip, "centre": True, "batch": 100}
+        regret[clip] = play("adaprivate-user-ucb", seeds, 2000, budget, params, **env).regret
+    gap = regret[None] - regret[1.0]
     assert gap.mean() > 3.0 * gap.std(ddof=1) / math.sqrt(len(gap))
 
 
 def test_bits_do_not_depend_on_the_batch(play):
-    budget, params = Budget.zcdp(1.0), {**USER, "centre": True, "batch": 40}
+    budget, params = Budget.zcdp(1.0), {"centre": True, "batch": 40}
     env = {"interactions_per_user": 9, "user_order": "shuffled"}
-    full = play("adaprivate-ts", [5, 2, 9], 200, budget, params, **env)
+    full = play("adaprivate-user-ts", [5, 2, 9], 200, budget, params, **env)
     for i, seed in enumerate([5, 2, 9]):
-        alone = play("adaprivate-ts", [seed], 200, budget, params, **env)
+        alone = play("adaprivate-user-ts", [seed], 200, budget, params, **env)
         np.testing.assert_array_equal(alone.actions[:, 0], full.actions[:, i])
         np.testing.assert_array_equal(alone.agent._response[0], full.agent._response[i])
 
 
-@pytest.mark.parametrize("bound", ["clip", "group"])
-def test_a_resumed_run_is_the_uninterrupted_one(bound, tmp_path):
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_a_resumed_run_is_the_uninterrupted_one(clip, tmp_path):
     env = {"interactions_per_user": 9, "user_order": "shuffled"}
 
     def continued(instance, agent, first, last):
@@ -216,7 +213,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(bound, tmp_path):
 
     def start():
         problem = make_problem(ENV, horizon=200, **env)
-        agent = make_agent("adaprivate-ts", **USER, user_bound=bound, centre=True, batch=30)
+        agent = make_agent("adaprivate-user-ts", clip=clip, centre=True, batch=30)
         agent.set_up(problem.info, AgentStreams([1, 2]), Budget.zcdp(2.0))
         return problem.instance([1, 2]), agent
 
@@ -228,31 +225,28 @@ def test_a_resumed_run_is_the_uninterrupted_one(bound, tmp_path):
     np.testing.assert_array_equal(first + rest, whole)
 
 
-def test_what_does_not_go_together_is_refused(play):
+def test_users_must_be_bounded_and_identified(play):
     budget = Budget.zcdp(1.0)
     with pytest.raises(ParameterError, match="max_rounds_per_user"):
-        play("adaprivate-ts", [0], 10, budget, USER)
+        play("adaprivate-user-ts", [0], 10, budget)
     with pytest.raises(ParameterError, match="identifies users"):
-        play("adaprivate-ts", [0], 10, budget, {**USER, "max_rounds_per_user": 3})
-    with pytest.raises(ParameterError, match="belongs to unit='user'"):
-        make_agent("adaprivate-ts", max_rounds_per_user=3)
-    with pytest.raises(ParameterError, match="one by one"):
-        make_agent("adaprivate-amp", unit="user")
-    with pytest.raises(ParameterError, match="R10"):
-        make_agent("adaprivate-ts", unit="user", calibration="paper")
+        play("adaprivate-user-ts", [0], 10, budget, {"max_rounds_per_user": 3})
+    for bad in ({"max_rounds_per_user": 0}, {"clip": 0.0}):
+        with pytest.raises(ParameterError, match=next(iter(bad))):
+            make_agent("adaprivate-user-ts", **bad)
 
 
 def test_users_of_a_data_set_are_protected_too(play):
     """MovieLens says who a user is but not how many rounds she will have."""
-    params = {**USER, "max_rounds_per_user": 5, "centre": True, "batch": 50}
+    params = {"max_rounds_per_user": 5, "centre": True, "batch": 50}
     env = {"env_id": "DPB/MovieLensReplay-v0", "dim": 6}
-    run = play("adaprivate-ts", range(2), 400, Budget.zcdp(1.0), params, **env)
-    assert run.agent.guarantee.unit == "user-rewards"
+    run = play("adaprivate-user-ts", range(2), 400, Budget.zcdp(1.0), params, **env)
+    assert run.agent.curator.guarantee.unit == "user-rewards"
     assert run.agent.releaser.sensitivity == pytest.approx(
         math.sqrt(5) * 1.0 * np.ptp(run.problem.info.reward_range)
     )
     replay = play(
-        "adaprivate-ts", range(2), 600, Budget.zcdp(1.0), params, protocol="replay", **env
+        "adaprivate-user-ts", range(2), 600, Budget.zcdp(1.0), params, protocol="replay", **env
     )
     # rounds without feedback are no contribution
     counts = replay.agent._cap._users.table.sum(axis=1)
@@ -269,38 +263,41 @@ AUDIT = {
 }
 
 
-@pytest.mark.parametrize("bound", ["clip", "group"])
+@pytest.mark.parametrize("clip", [1.0, None])
 @pytest.mark.parametrize("order", ["consecutive", "shuffled"])
-def test_audits_pass_and_see_something(bound, order):
-    params = {**USER, "user_bound": bound, "centre": True, "batch": 8}
+def test_audits_pass_and_see_something(clip, order):
+    params = {"clip": clip, "centre": True, "batch": 8}
     how = {**AUDIT, "env_kwargs": {**AUDIT["env_kwargs"], "user_order": order}, "horizon": 32}
-    report = audit("adaprivate-ucb", Budget.zcdp(2.0), params=params, **how)
+    report = audit("adaprivate-user-ucb", Budget.zcdp(2.0), params=params, **how)
     assert report.verdict == "PASS", report
     assert "per user-rewards" in str(report)
     assert report.mu > 1.0, "half of what is allowed (mu = 2) can be seen"
 
 
-class AsPrinted(AdaPrivate):
+class Forgetful(LifetimeClip):
+    """Clips every batch afresh, whatever a user has spent."""
+
+    def close(self):
+        self._spent.table[:] = 0.0
+        return super().close()
+
+
+class AsPrinted(AdaPrivateUserUCB):
     """RU, section 6.1: noise C / sqrt(2 rho), or a fresh budget C in every batch, or sound."""
 
+    protects = ("central", "user-rewards")
+
     def __init__(self, fault):
-        super().__init__("ucb", batch=8, centre=True, unit="user")
+        super().__init__(batch=8, centre=True)
         self.fault = fault
 
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
         if self.fault == "half":
-            self.releaser._sums._scale /= 2.0
-        if self.fault != "fresh":
-            return
-        clip: LifetimeClip = self.releaser._clip
-        original = clip.close
-
-        def close():
-            clip._spent.table[:] = 0.0
-            return original()
-
-        clip.close = close
+            curator.seal()
+            self.releaser._sigma /= 2.0
+        if self.fault == "fresh":
+            self.releaser._clip.__class__ = Forgetful
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""AdaPrivate for the rewards of all rounds of one user (RU, section 6.1, corrected)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
+from dpb_gym import validation
+from dpb_gym.agent import register_agent
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy import ContributionCap, Curator, UserSum
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+
+PROTECTS = ("central", "user-rewards")
+
+
+class UserBatches(LinearPolicy):
+    """Noisy batch sums as in `NoisyBatches`, which protect all rewards of one user.
+
+    Contexts, recommendations and which rounds are whose are public. Only the first k rounds of a
+    user are learnt from. Her sums c_1, c_2, ... of all batches are shortened so that
+    ``sum_j ||c_j||^2 <= C^2``, C = `clip` sqrt(k) h, with h the largest absolute reward after
+    centring; replacing her then costs 2C (erratum R10). Where that is more than what k rewards
+    can differ by, k times their range, nothing is shortened and that is charged.
+
+    Args:
+        max_rounds_per_user: k. None: what the problem declares.
+        clip: See above, > 0. None: group privacy, rho / k^2 per reward.
+
+    Raises:
+        ParameterError: If a parameter is out of range, or the problem identifies no users.
+    """
+
+    def limit_users(self, max_rounds_per_user: int | None, clip: float | None) -> None:
+        """Sets what a user may contribute; see above."""
+        if max_rounds_per_user is not None:
+            validation.integer("max_rounds_per_user", max_rounds_per_user, 1)
+        self.max_rounds_per_user = max_rounds_per_user
+        self.clip = None if clip is None else validation.real("clip", clip, 0.0, open_low=True)
+
+    def _sums(
+        self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
+    ) -> Any:
+        k = self.max_rounds_per_user or problem.max_interactions or problem.person_uses
+        if k is None:
+            raise ParameterError(
+                "max_rounds_per_user, the most rounds of a user that may be learnt from, is "
+                "needed: this problem declares none"
+            )
+        self._cap = ContributionCap(k, curator.replicates)
+        if self.clip is not None:
+            radius = self.clip * math.sqrt(k) * max(abs(reward[0]), abs(reward[1]))
+            if 2.0 * radius < k * (reward[1] - reward[0]):
+                return curator.user_sum(width, radius=radius, reward=reward, cumulative=True)
+        return curator.batch_sum(width, reward=reward, participations=k, cumulative=True)
+
+    def _admitted(self, context: Context, feedback: Feedback) -> Array:
+        return self._cap.admit(context.users, super()._admitted(context, feedback))
+
+    def _add(self, reward: Array, context: Context) -> None:
+        if isinstance(self.releaser, UserSum):
+            self.releaser.add(reward, self._chosen, context.users)
+        else:
+            self.releaser.add(reward, self._chosen)
+
+
+@register_agent("adaprivate-user-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
+class AdaPrivateUserUCB(UserBatches, LinUCB):
+    """AdaPrivate-UCB for all rewards of a user; see `UserBatches`.
+
+    Args:
+        alpha: See `LinUCB`.
+        ridge: See `LinearPolicy`.
+        batch: See `LinearPolicy`.
+        centre: See `LinearPolicy`.
+        intercept: See `LinearPolicy`.
+        gamma: See `LinearPolicy`.
+        max_rounds_per_user: See `UserBatches`.
+        clip: See `UserBatches`.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS}
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        ridge: float = 1.0,
+        batch: int = 300,
+        centre: bool = False,
+        intercept: float = 0.0,
+        gamma: float | None = None,
+        max_rounds_per_user: int | None = None,
+        clip: float | None = 1.0,
+    ) -> None:
+        super().__init__(alpha, ridge, batch, centre, intercept, gamma)
+        self.limit_users(max_rounds_per_user, clip)
+
+
+@register_agent("adaprivate-user-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
+class AdaPrivateUserTS(UserBatches, LinTS):
+    """AdaPrivate-TS for all rewards of a user; see `UserBatches`.
+
+    Args:
+        v: See `LinTS`.
+        decay: See `LinTS`.
+        ridge: See `LinearPolicy`.
+        batch: See `LinearPolicy`.
+        centre: See `LinearPolicy`.
+        intercept: See `LinearPolicy`.
+        gamma: See `LinearPolicy`.
+        max_rounds_per_user: See `UserBatches`.
+        clip: See `UserBatches`.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS}
+
+    def __init__(
+        self,
+        v: float = 1.0,
+        decay: float = 1.0,
+        ridge: float = 1.0,
+        batch: int = 300,
+        centre: bool = False,
+        intercept: float = 0.0,
+        gamma: float | None = None,
+        max_rounds_per_user: int | None = None,
+        clip: float | None = 1.0,
+    ) -> None:
+        super().__init__(v, decay, ridge, batch, centre, intercept, gamma)
+        self.limit_users(max_rounds_per_user, clip)
