@@ -16,7 +16,7 @@ from dpb_gym.streams import AgentStreams
 ENVIRONMENTS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 10, "capacity": 3, "dim": 3}),
     "pricing": ("DPB/Pricing-v0", {}),
-    "recommendation": ("DPB/Recommendation-v0", {"dim": 4}),
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 4, "interactions_per_user": 2}),
 }
 SEEDS = [4, 5, 6]
 

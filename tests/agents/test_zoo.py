@@ -12,6 +12,8 @@ from dpb_gym.agent import agent_specs, make_agent
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
+# Some agents protect all rounds of a user, so users are identified.
+USERS = {"interactions_per_user": 2}
 # Small and easy, so that a short run separates learning from chance.
 ARENAS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 3}),
@@ -23,10 +25,13 @@ ARENAS = {
     "pricing": ("DPB/Pricing-v0", {}),
     "pricing-two-type": ("DPB/PricingTwoType-v0", {}),
     "pricing-drifting": ("DPB/Pricing-v0", {"customers": "drifting"}),
-    "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_arms": 20}),
-    "recommendation-fresh": ("DPB/Recommendation-v0", {"dim": 4, "fresh": True}),
-    "recommendation-linear": ("DPB/Recommendation-v0", {"dim": 4, "reward": "linear"}),
-    "recommendation-gaussian": ("DPB/Recommendation-v0", {"dim": 4, "reward": "gaussian"}),
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_arms": 20, **USERS}),
+    "recommendation-fresh": ("DPB/Recommendation-v0", {"dim": 4, "fresh": True, **USERS}),
+    "recommendation-linear": ("DPB/Recommendation-v0", {"dim": 4, "reward": "linear", **USERS}),
+    "recommendation-gaussian": (
+        "DPB/Recommendation-v0",
+        {"dim": 4, "reward": "gaussian", **USERS},
+    ),
     "movielens": ("DPB/MovieLensReplay-v0", {"dim": 8}),
     "movielens-replay": ("DPB/MovieLensReplay-v0", {"dim": 8, "protocol": "replay"}),
     "jester": ("DPB/JesterReplay-v0", {"dim": 8}),

@@ -135,7 +135,7 @@ def test_tuning_seeds_are_accepted(first: int, count: int) -> None:
 # ------------------------------------------------------------------ points
 
 grids = st.dictionaries(
-    st.sampled_from(["alpha", "v", "ridge", "batch"]),
+    st.sampled_from(["alpha", "intercept", "ridge", "batch"]),
     st.lists(st.integers(1, 6), min_size=1, max_size=5),
     min_size=1,
     max_size=4,
@@ -147,7 +147,7 @@ grids = st.dictionaries(
 def test_points(grid: dict[str, list[int]], cap: int | None) -> None:
     """All combinations once, the defaults first, never more than the cap."""
     spec = agent_spec("lin-ucb")
-    defaults = {"alpha": 1.0, "v": 1.0, "ridge": 1.0, "batch": 1}
+    defaults = {"alpha": 1.0, "intercept": 0.0, "ridge": 1.0, "batch": 1}
     read = read_grid(spec, grid)
     points = choose_points(spec, read, {}, cap)
     full = [tuple(sorted({**defaults, **point}.items())) for point in points]
@@ -165,11 +165,11 @@ def test_grids_of_classes(monkeypatch: Any) -> None:
     cls: Any = agent_spec("lin-ucb").load()
     monkeypatch.setattr(cls, "tuning_grid", {"alpha": [1, 2]}, raising=False)
     assert read_grid(agent_spec("lin-ucb")) == {"alpha": (1.0, 2.0)}
-    named = {"lin-ucb": {"alpha": [0.5]}, "lin-ts": {"v": [2.0]}}
+    named = {"lin-greedy": {"ridge": [2.0]}}
     monkeypatch.setattr(cls, "tuning_grid", named, raising=False)
-    assert read_grid(agent_spec("lin-ts")) == {"v": (2.0,)}
+    assert read_grid(agent_spec("lin-greedy")) == {"ridge": (2.0,)}
     with pytest.raises(ParameterError, match="nothing to tune"):
-        read_grid(agent_spec("lin-greedy"))
+        read_grid(agent_spec("lin-ucb"))
     assert read_grid(agent_spec("lin-ts"), {"v": [3.0]}) == {"v": (3.0,)}
 
 
@@ -215,16 +215,16 @@ def test_bad_input(tmp_path: Path) -> None:
 
 
 def test_points_that_fail_are_not_chosen(monkeypatch: Any, tmp_path: Path) -> None:
-    from dpb_agents.recommendation.linear import LinearPolicy
+    from dpb_agents.recommendation.linear import LinUCB
 
-    begin = LinearPolicy.begin
+    begin = LinUCB.begin
 
     def fragile(self: Any, *arguments: Any) -> None:
         if self.alpha == 0.5:
             raise AgentError("told to fail")
         begin(self, *arguments)
 
-    monkeypatch.setattr(LinearPolicy, "begin", fragile)
+    monkeypatch.setattr(LinUCB, "begin", fragile)
     done = tune(ENV, ["lin-ucb"], grids={"lin-ucb": {"alpha": [0.5, 2.0]}}, out=tmp_path, **SMALL)
     assert len(done.failures) == 1 and "told to fail" in done.failures[0]
     tried = [point.params for point in done.recipes[0].choices[0].points]

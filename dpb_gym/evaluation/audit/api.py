@@ -31,7 +31,10 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
         {"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
     ),
     "pricing": ("DPB/Pricing-v0", {"dim": 2}),
-    "recommendation": ("DPB/Recommendation-v0", {"dim": 2, "n_arms": 12, "n_candidates": 3}),
+    "recommendation": (
+        "DPB/Recommendation-v0",
+        {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 2},
+    ),
 }
 PILOT_RUNS = 16
 SHORTEST, LONGEST = 32, 2048
