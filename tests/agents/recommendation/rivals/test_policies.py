@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from dpb_gym import make_agent, make_problem
-from dpb_gym.agent import agent_spec
-from dpb_gym.errors import ActionError, AgentError, BudgetError, ParameterError
+from dpb_gym.agent import agent_spec, check_supported
+from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
@@ -222,8 +222,8 @@ def test_bad_parameters_budgets_problems_and_actions_are_named(name):
             make_agent(name, **{key: value})
     problem = make_problem("DPB/Recommendation-v0", horizon=10, dim=3)
     agent = make_agent(name)
-    with pytest.raises(BudgetError, match="needs a budget"):
-        agent.set_up(problem.info, AgentStreams([0]), None)
+    with pytest.raises(AgentError, match="needs a budget"):
+        check_supported(agent_spec(name), problem.info, None)
     with pytest.raises(AgentError, match="plays recommendation, not pricing"):
         pricing = make_problem("DPB/Pricing-v0", horizon=10)
         agent.set_up(pricing.info, AgentStreams([0]), EXACT)

@@ -11,24 +11,22 @@ from scipy import stats
 from dpb_agents.recommendation.rivals.base import operator_norm
 from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
-from dpb_gym.privacy import Budget, Ledger, NoiseSource, Segment
+from dpb_gym.privacy import Budget, Curator, NoiseSource
 
 WIDTH = 3
 
 
-def sums(replicates=2, rho=0.5, seeds=None, sigma=1.0, keep=None, horizon=1000, bound=(0.0, 1.0)):
+def sums(replicates=2, sigma=1.0, seeds=None, keep=None, horizon=1000, bound=(0.0, 1.0)):
+    """Sums whose budget makes their noise `sigma`."""
     generators = [np.random.default_rng(s) for s in (seeds or range(replicates))]
-    return RewardSums(
-        WIDTH,
-        len(generators),
-        clip=Segment(*bound),
-        sigma=sigma,
-        noise=NoiseSource(generators),
-        ledger=Ledger(Budget.zcdp(rho), "central", "reward"),
-        horizon=horizon,
-        what="sums",
-        keep=keep,
+    rho = 0.5 * (keep or 1) * ((bound[1] - bound[0]) / sigma) ** 2
+    curator = Curator(
+        Budget.zcdp(rho), ("central", "reward"), noise=NoiseSource(generators), horizon=horizon
     )
+    made = RewardSums(curator, WIDTH, reward=bound, keep=keep, what="sums")
+    curator.seal()
+    assert made.sigma == pytest.approx(sigma, rel=1e-9)
+    return made
 
 
 def unit(rng, n):
@@ -36,32 +34,16 @@ def unit(rng, n):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def test_a_closed_segment_costs_one_release_and_an_open_one_all():
-    ledger = Ledger(Budget.zcdp(1.0), "central", "reward")
-    for keep, cost in ((None, 0.125), (4, 0.5)):
-        ledger = Ledger(Budget.zcdp(1.0), "central", "reward")
-        made = RewardSums(
-            WIDTH,
-            1,
-            clip=Segment(-0.5, 0.5),
-            sigma=2.0,
-            noise=NoiseSource.from_seed(0),
-            ledger=ledger,
-            horizon=10,
-            what="sums",
-            keep=keep,
-        )
-        for _ in range(4):
-            made.add(np.ones(1), np.eye(WIDTH)[:1])
-            made.release(np.ones(1, bool))
-        assert ledger.spent == pytest.approx(cost, rel=1e-12)
-
-
-def test_the_ledger_refuses_noise_for_one_release_of_sums_that_stay_open():
-    # The naive reading of DGS, or of episodes that keep all data: sigma as if each were alone.
-    sums(rho=0.5, sigma=1.0)
-    with pytest.raises(BudgetExceeded):
-        sums(rho=0.5, sigma=1.0, keep=2)
+@pytest.mark.parametrize(("keep", "split", "cost"), [(None, 1, 1.0), (4, 1, 1.0), (None, 4, 0.25)])
+def test_a_closed_segment_costs_one_release_and_an_open_one_all(keep, split, cost):
+    curator = Curator(Budget.zcdp(1.0), noise=NoiseSource.from_seed(0), horizon=10)
+    made = RewardSums(curator, WIDTH, reward=(-0.5, 0.5), keep=keep, split=split, what="sums")
+    for _ in range(4):
+        made.add(np.ones(1), np.eye(WIDTH)[:1])
+        made.release(np.ones(1, bool))
+    assert curator.ledger.spent == pytest.approx(cost, rel=1e-9)
+    # what each release would cost alone, and how many every record is in
+    assert (keep or 1) * 0.5 / made.sigma**2 == pytest.approx(cost, rel=1e-9)
 
 
 def test_releases_run_out():
@@ -79,7 +61,7 @@ def test_releases_run_out():
 def test_releases_are_the_exact_sums_plus_noise_of_the_stated_scale(image, keep):
     rng = np.random.default_rng(1)
     B, sigma = 300, 10.0
-    made = sums(seeds=range(B), sigma=sigma, keep=keep, bound=(-0.5, 0.5), rho=1.0)
+    made = sums(seeds=range(B), sigma=sigma, keep=keep, bound=(-0.5, 0.5))
     exact, last, noise = np.zeros((B, WIDTH)), np.zeros((B, WIDTH)), []
     for _ in range(12):
         r, x = rng.uniform(-0.5, 0.5, B), unit(rng, B)
@@ -137,7 +119,7 @@ def test_no_image_of_a_replaced_reward_moves_further_than_norm_times_range():
 
 
 def test_records_are_clipped_validated_and_counted():
-    made = sums(sigma=1e-9, rho=1e19)
+    made = sums(sigma=1e-9)
     made.add(np.array([7.0, 0.5]), np.array([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]]))
     np.testing.assert_allclose(
         made.release(np.ones(2, bool)), [[0.6, 0.8, 0.0], [0.5, 0.0, 0.0]], atol=1e-7
