@@ -125,9 +125,8 @@ def joint_rows(directions, response, weights, rows):
 @jit
 def add_products(left, right, out):
     """out[b] += left[b] right[b]'."""
-    B, m = left.shape
-    for b in range(B):
-        for i in range(m):
+    for b in range(len(left)):
+        for i in range(left.shape[1]):
             for j in range(right.shape[1]):
                 out[b, i, j] += left[b, i] * right[b, j]
 
@@ -137,9 +136,8 @@ def _product(left, right):
     out = np.zeros((left.shape[0], right.shape[1]))
     for i in range(left.shape[0]):
         for k in range(left.shape[1]):
-            x = left[i, k]
             for j in range(right.shape[1]):
-                out[i, j] += x * right[k, j]
+                out[i, j] += left[i, k] * right[k, j]
     return out
 
 
@@ -166,18 +164,13 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
         c, centre = covariance[b], mean[b]
         g = weight * gram[b]
         moved = _product(g, c[:n])
-        inner = _product(moved[:, :n], g.T.copy())
+        inner = _product(moved[:, :n], g.T.copy()) + weight * weight * spread * own[b]
+        inner += moved[:, n:] + moved[:, n:].T
+        c[n:, :n] += moved[:, :n]
+        c[:n, n:] = c[n:, :n].T
+        c[n:, n:] += 0.5 * (inner + inner.T)
         for i in range(m):
-            for k in range(n):
-                centre[n + i] += g[i, k] * centre[k]
-            for j in range(n):
-                c[n + i, j] += moved[i, j]
-                c[j, n + i] = c[n + i, j]
-            for j in range(i + 1):
-                c[n + i, n + j] += moved[i, n + j] + moved[j, n + i] + inner[i, j]
-                c[n + i, n + j] += weight * weight * spread * own[b, i, j]
-                c[n + j, n + i] = c[n + i, n + j]
-        for i in range(m):
+            centre[n + i] += (g[i] * centre[:n]).sum()
             lower[i] = c[n + i, n:]
             lower[i, i] += noise
         cholesky_one(lower, lower)
@@ -189,11 +182,10 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
                 for j in range(n + m):
                     gain[i, j] -= lower[i, k] * gain[k, j]
             error[i] /= lower[i, i]
-            for j in range(n + m):
-                gain[i, j] /= lower[i, i]
+            gain[i] /= lower[i, i]
         for i in range(m):
+            centre += error[i] * gain[i]
             for r in range(n + m):
-                centre[r] += error[i] * gain[i, r]
                 for j in range(n + m):
                     c[r, j] -= gain[i, r] * gain[i, j]
 
@@ -228,26 +220,18 @@ def shrunken_curvature(half, share, noise, intercept, out):
         column += n - j
     trace = share / (1.0 + intercept * intercept)
     level = share - trace
-    square = 0.0
-    for j in range(d):
-        square += out[d, j] * out[d, j]
+    square = (out[d, :d] * out[d, :d]).sum()
     kept = 0.0
     if square > 0.0:
         kept = max(0.0, 1.0 - 0.5 * d * noise * noise / square)
         kept = min(kept, np.sqrt(level * trace / square))
     cross = kept * out[d, :d]
-    slopes = out[:d, :d].copy()
-    rest, middle = trace, 0.0
-    for j in range(d):
-        for k in range(d):
-            slopes[j, k] -= cross[j] * cross[k] / level
-        rest -= cross[j] * cross[j] / level
-        middle += slopes[j, j] / d
-    deviation = 0.0
+    cut = np.outer(cross, cross) / level
+    slopes = out[:d, :d] - cut
+    middle, rest = np.trace(slopes) / d, trace - np.trace(cut)
     for j in range(d):
         slopes[j, j] -= middle
-        for k in range(d):
-            deviation += slopes[j, k] * slopes[j, k]
+    deviation = (slopes * slopes).sum()
     left = 0.0
     if deviation > 0.0:
         left = max(0.0, 1.0 - (0.5 * d * (d + 1) - 1.0) * noise * noise / deviation)
@@ -258,12 +242,10 @@ def shrunken_curvature(half, share, noise, intercept, out):
         values, vectors = np.empty(d), np.empty((d, d))
         eigh_one(slopes, values, vectors)
         slopes = _product(vectors * np.maximum(values, 0.0), vectors.T.copy())
-    for j in range(d):
-        for k in range(j + 1):
-            out[j, k] = slopes[j, k] + cross[j] * cross[k] / level
-            out[k, j] = out[j, k]
-        out[d, j] = cross[j]
-        out[j, d] = cross[j]
+        slopes = 0.5 * (slopes + slopes.T)
+    out[:d, :d] = slopes + cut
+    out[d, :d] = cross
+    out[:d, d] = cross
     out[d, d] = level
     return left, kept
 
@@ -305,31 +287,22 @@ def joint_posterior(
         out: Output ``(B, n)``.
     """
     B, n = out.shape
-    h, offset, solution = np.empty((n, n)), np.empty(n), np.empty(n)
+    h, solution = np.empty((n, n)), np.empty(n)
     for r in range(B):
         left, kept = shrunken_curvature(halves[r], shares[r], noise, b, h)
-        wider = prior.copy()
-        square = 0.0
-        for j in range(n - 1):
-            square += h[n - 1, j] * h[n - 1, j]
+        cross, wider = h[n - 1, : n - 1], prior.copy()
+        square = (cross * cross).sum()
         if square > 0.0:
-            for j in range(n - 1):
-                for k in range(n - 1):
-                    wider[j, k] += common * kept * kept * h[n - 1, j] * h[n - 1, k] / square
+            wider[: n - 1, : n - 1] += common * kept * kept / square * np.outer(cross, cross)
         reached = _product(wider, h)
-        covariance = _product(h, reached)
+        covariance = _product(h, reached) + spread * h
         for j in range(n):
-            offset[j] = responses[r, j]
-            for k in range(n):
-                covariance[j, k] += spread * h[j, k]
-                offset[j] -= h[j, k] * mean[k]
             covariance[j, j] += response_noise + left * curvature_noise
+            solution[j] = responses[r, j] - (h[j] * mean).sum()
         cholesky_one(covariance, covariance)
-        solve_cholesky_one(covariance, offset, solution)
+        solve_cholesky_one(covariance, solution, solution)
         for j in range(n):
-            out[r, j] = mean[j]
-            for k in range(n):
-                out[r, j] += reached[j, k] * solution[k]
+            out[r, j] = mean[j] + (reached[j] * solution).sum()
 
 
 @jit
@@ -349,33 +322,23 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
         kept: Scaled directions ``(B, U, k, m)``, float32, updated.
         directions: ``(B, m)``, in place.
     """
-    B, m = directions.shape
-    for b in range(B):
-        u = users[b]
-        row = directions[b]
+    for b in range(len(directions)):
+        u, z = users[b], directions[b]
         if not admitted[b]:
-            for j in range(m):
-                row[j] = 0.0
+            z[:] = 0.0
             continue
-        square = 0.0
-        for j in range(m):
-            square += row[j] * row[j]
+        square, cross = (z * z).sum(), 0.0
         if not square < np.inf:
             # the releaser refuses it
             continue
-        cross = 0.0
         for i in range(counts[b, u]):
-            s = 0.0
-            for j in range(m):
-                s += kept[b, u, i, j] * row[j]
-            cross += abs(s)
+            cross += abs((kept[b, u, i] * z).sum())
         left = max(0.0, bound - spent[b, u])
         # the largest w <= 1 with w^2 square + 2 w cross <= left
         w = 1.0
         if square + 2.0 * cross > left:
             w = left / (cross + np.sqrt(cross * cross + square * left))
-        for j in range(m):
-            row[j] *= w
-            kept[b, u, counts[b, u], j] = row[j]
+        z *= w
+        kept[b, u, counts[b, u]] = z
         counts[b, u] += 1
         spent[b, u] += w * (w * square + 2.0 * cross)
