@@ -39,10 +39,10 @@ def run(script, folder, *arguments):
     )
 
 
-def the_careless_agent_fails(out, folder):
-    honest, careless = out.split("--- careless")
-    assert "PASS" in honest and "FAIL" not in honest
-    assert "FAIL" in careless and "PASS" not in careless
+def the_faulty_agents_are_found(out, folder):
+    honest, careless, peeking = (part.split("\n")[1] for part in out.split("--- ")[1:])
+    assert honest.endswith(": PASS") and "noise: FAIL" in out
+    assert careless.endswith(": FAIL") and peeking.endswith(": READS RAW DATA")
 
 
 def a_picture_is_drawn(out, folder):
@@ -64,7 +64,7 @@ def a_gallery_is_hung(out, folder):
 
 CHECKS = {
     "gallery.py": a_gallery_is_hung,
-    "audit_your_agent.py": the_careless_agent_fails,
+    "audit_your_agent.py": the_faulty_agents_are_found,
     "local_privacy.py": the_agent_sees_no_truth,
     "private_vs_nonprivate.py": a_picture_is_drawn,
 }
