@@ -1,4 +1,4 @@
-"""Cost of one step of the continual sums, as a ratio to drawing its normals.
+"""Cost of one step of the running sums, as a ratio to drawing its normals.
 
 Both sides run in one process and alternate, so the ratios are comparable across machines:
 
@@ -11,10 +11,11 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from dpb_gym.privacy import ContinualSum, Ledger, NoiseSource, PSDBall
+from dpb_gym.privacy import Curator, NoiseSource, PSDBall, RunningSum
 
 LIMITS = {"blt": 3.0, "binary-tree": 4.0}
 
@@ -46,29 +47,30 @@ def drawing(replicates: int, width: int) -> Callable[[], None]:
 def stepping(name: str, replicates: int, dim: int, release: bool) -> dict[str, Callable[[], None]]:
     """Steps of 20 numbers as one vector, and as a matrix of side 5 next to a vector of 5."""
     width = dim * (dim + 3) // 2
-    common = {"horizon": 10**6, "replicates": replicates, "sigma": 10.0, "ledger": Ledger(None)}
 
-    def make(**shape: object) -> ContinualSum:
+    def make(width: int | None = None, **shape: Any) -> RunningSum:
         noise = NoiseSource.from_seed(1, replicates)
-        return ContinualSum(name, noise=noise, **common, **shape)  # type: ignore[arg-type]
+        curator = Curator("rho=1", ("joint", "user-round"), noise=noise, horizon=10**6)
+        made: RunningSum = curator.running_sum(width, mechanism=name, **shape)
+        return made
 
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(replicates, width)) / 10
     vector = rng.normal(size=(replicates, dim)) / 10
     matrix = vector[:, :, None] * vector[:, None, :]
-    one = make(dim=width, clip=1.0)
-    both = [make(symmetric=dim, clip=PSDBall(1.0)), make(dim=dim, clip=1.0)]
+    one = make(width, clip=1.0)
+    both = [make(symmetric=dim, clip=PSDBall(1.0)), make(dim, clip=1.0)]
 
     def vectors() -> None:
         one.add(flat)
         if release:
-            one.release()
+            _ = one.value
 
     def pair() -> None:
         for releaser, record in zip(both, (matrix, vector)):
             releaser.add(record)
             if release:
-                releaser.release()
+                _ = releaser.value
 
     return {f"{width} numbers": vectors, f"matrix {dim}x{dim} and vector {dim}": pair}
 
@@ -92,7 +94,7 @@ def main() -> None:
                 for _ in range(options.rounds):
                     last = seconds(draw, options.steps)
                     ratios.append(seconds(step, options.steps) / last)
-                what = "add and release" if release else "add"
+                what = "add and read" if release else "add"
                 print(
                     f"{name:12s} {label:28s} {what:16s} ratio {statistics.median(ratios):5.2f} "
                     f"(limit {limit:g}; drawing {1e6 * last:.1f} us)"

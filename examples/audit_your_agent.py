@@ -1,11 +1,11 @@
 """Audit your own agent: does the code keep the promise?
 
 Three agents, all of which claim that one reward may be exchanged for another without anybody
-noticing much. The first adds the noise that the claim needs. The second says that one reward moves its
-sums by at most a third of what it does. The third has the right noise, but also looks at a raw reward.
-The audit runs each thousands of times in two worlds that differ in one reward, and bounds the privacy
-loss from below. A FAIL is a proof (at 95% confidence); a PASS only says that this attack found
-nothing, although it does find the same agent with a third of its noise.
+noticing much. The first adds the noise that the claim needs. The second says that one reward moves
+its sums by at most a third of what it does. The third has the right noise, but also looks at a raw
+reward. The audit runs each thousands of times in two worlds that differ in one reward, and bounds
+the privacy loss from below. A FAIL is a proof (at 95% confidence); a PASS only says that this
+attack found nothing, although it does find the same agent with a third of its noise.
 
     python examples/audit_your_agent.py
 """
