@@ -266,9 +266,10 @@ class Curator:
         self.seal()
         parts = [part.guarantee for part in self.parts]
         if parts and not self.releasers:
+            delta = self.budget.delta or 1e-5
             return max(
                 (part for part in parts if part is not None),
-                key=lambda g: g.epsilon(self.budget.delta or 1e-5) if g.private else math.inf,
+                key=lambda g: g.epsilon(delta) if g.private else math.inf,
             )
         if not self.ledger.entries:
             raise BudgetError(

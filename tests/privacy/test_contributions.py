@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from curated import curator
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
@@ -180,6 +180,7 @@ def twin(users, rows, ends, radius, order):
     radius=st.floats(0.1, 10.0),
     ids=st.integers(1, 300),
 )
+@example(seed=36587, order=2, radius=7.595340554537124, ids=1)  # a rest of one rounding error
 @settings(max_examples=30, deadline=None)
 def test_the_clip_is_the_plain_twin_in_every_replicate(seed, order, radius, ids):
     rng = np.random.default_rng(seed)
@@ -198,7 +199,9 @@ def test_the_clip_is_the_plain_twin_in_every_replicate(seed, order, radius, ids)
     np.testing.assert_array_equal(np.array(sums)[:, 1:2], np.array(single))
     for b in range(B):
         expected = twin(users[:, b], rows[:, b], ends, radius, order)
-        np.testing.assert_allclose(np.array(sums)[:, b], expected, rtol=1e-9, atol=1e-9)
+        # A rest of a few eps of radius**2 admits a row of length sqrt(eps) radius.
+        atol = 1e-9 if order == 1 else 4 * radius * math.sqrt(np.finfo(float).eps)
+        np.testing.assert_allclose(np.array(sums)[:, b], expected, rtol=1e-9, atol=atol)
 
 
 @given(

@@ -10,7 +10,6 @@ import pytest
 from privacy_oracles import blt_arrays, factors, running_sum
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import NoiseSource
 from dpb_gym.privacy.releasers.mechanisms import MECHANISMS, make_mechanism
 from dpb_gym.privacy.toeplitz import (
     BUFFERS,

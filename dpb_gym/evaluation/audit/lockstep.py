@@ -113,9 +113,7 @@ def play(
     known = flat and not messages and len(flat) == len(_releasers(agent))
     scores = None
     if known:
-        scores = sum(tap.score() for tap in taps[0])
-        if len(taps) > 1:
-            scores = np.concatenate([sum(tap.score() for tap in lane) for lane in taps])
+        scores = np.concatenate([np.sum([tap.score() for tap in lane], axis=0) for lane in taps])
     return Observed(
         agent.curator.guarantee,
         scores,

@@ -142,7 +142,7 @@ class Tap:
             return self._sampled()
         noise, gap = self._whitened()
         linear: Array = (noise * gap).sum(axis=(1, 2))
-        return linear - 0.5 * (gap * gap).sum(axis=(1, 2))
+        return np.asarray(linear - 0.5 * (gap * gap).sum(axis=(1, 2)))
 
     def _whitened(self) -> tuple[Array, Array]:
         """Noise and gap in units of independent noise, ``(B, steps, width)``."""

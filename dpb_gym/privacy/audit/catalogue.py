@@ -50,8 +50,8 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
     """
     budget = Budget.zcdp(rho)
 
-    def sums(make: MakeSum, *worlds: Any, **options: Any) -> Audit:
-        return partial(audit_sum, make, *worlds, budget, **options)
+    def sums(make: MakeSum, first: Any, second: Any, **options: Any) -> Audit:
+        return partial(audit_sum, make, first, second, budget, **options)
 
     rewards: dict[str, Any] = {"direction": _E1, "protects": ("central", "reward")}
     audits: dict[str, Audit] = {

@@ -275,7 +275,8 @@ def _shape(chosen: Pair) -> tuple[float, float]:
         for scale in (0.25, 0.5, 1.0, 2.0, 4.0)
         for clip in (1.0, 2.0, 3.0, 5.0)
     ]
-    return max(options, key=lambda o: divergence_bound(*finite, 0.5, scale=o[0], clip=o[1]))
+    zero, one = finite
+    return max(options, key=lambda o: divergence_bound(zero, one, 0.5, scale=o[0], clip=o[1]))
 
 
 def _evaluate(

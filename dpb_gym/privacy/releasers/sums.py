@@ -115,6 +115,11 @@ class Sum(Releaser):
         sigma = math.ceil(sigma / grid) * grid
         return sigma, grid, ZCDPEvent(0.5 * (distance / sigma) ** 2)
 
+    @property
+    def value(self) -> FloatArray:
+        """The sums released last."""
+        raise NotImplementedError(f"{type(self).__name__} has only what its release returns")
+
     def cost(self, rho: float) -> Event:
         return self._scales(rho)[2]
 

@@ -9,6 +9,7 @@ her record moves the running sum by the whole sensitivity sqrt 2.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import pytest
 
@@ -24,6 +25,7 @@ class PrintedSensitivity(PrivatePricing):
     """Erratum P1: Gram noise for sensitivity 1, charged as if that were true."""
 
     protects = ("anticipating", "user-round")
+    audit_params: ClassVar = {}
 
     def __init__(self):
         super().__init__(**TELLING)
