@@ -62,7 +62,7 @@ class TestRegistration:
     def test_is_not_private(self) -> None:
         agent = make_agent("sb3-ppo")
         agent.set_up(make_problem("DPB/Pricing-v0").info, AgentStreams([0]))
-        assert agent.guarantee is None
+        assert agent.curator.guarantee is None
 
     def test_zoo_loads_without_torch(self) -> None:
         code = (
