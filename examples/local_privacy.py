@@ -24,6 +24,7 @@ EPSILON, DELTA = 2.0, 1e-5
 dpb_gym.register_agent(
     "private-answers",
     supports=["recommendation"],
+    protects=("local", "reward"),
     budget="required",
     agent="lin-greedy",
     mechanism="gaussian",

@@ -198,7 +198,7 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
 
 
 def test_a_failing_agent_of_a_study(study: dict[str, Any], tmp_path: Path) -> None:
-    study["suite"]["agents"][1]["params"] = {"unit": "user"}  # the problem names no users
+    study["suite"]["agents"][1]["name"] = "adaprivate-user-ts"  # the problem names no users
     found = run_figure(Figure.model_validate(study), tmp_path, workers=1)
     assert len(found.failures) == 2 and "max_rounds_per_user" in found.failures[0]
     assert [curve.series.agent for curve in found.curves] == ["LinUCB"]
