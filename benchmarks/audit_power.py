@@ -6,7 +6,7 @@
 Each row audits one mechanism again and again, every time with fresh noise, with its noise
 variance multiplied by 1, 1/2 and 1/10 and the claim left alone. The last rows do the same end
 to end with an agent, in whose releaser the noise is scaled and nothing else is touched. Times
-are of one audit of 2 x `runs` runs on one core. ``--table`` prints the tables of docs/audit.md
+are of one audit of 2 x `runs` runs on one core. ``--table`` prints tables
 instead: one audit of every mechanism, and of every private agent of the registry.
 """
 
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 # Before NumPy is imported: one core.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -32,12 +33,11 @@ from dpb_gym.evaluation.audit import audit  # noqa: E402
 from dpb_gym.feedback.audits import message_audits  # noqa: E402
 from dpb_gym.privacy import (  # noqa: E402
     Composition,
-    ContinualSum,
+    Curator,
     GaussianEvent,
-    GaussianSum,
     Guarantee,
     PSDBall,
-    calibrate_objective,
+    objective_plan,
 )
 from dpb_gym.privacy.audit import (  # noqa: E402
     AuditReport,
@@ -62,12 +62,10 @@ def gaussian_claim(rho: float) -> Guarantee:
 def vectors(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
     """Gaussian sum of vectors, exact likelihood ratio."""
     return audit_sum(
-        lambda n, noise, ledger: GaussianSum(
-            2, n, clip=1.0, rho=rho / variance, noise=noise, ledger=ledger
-        ),
+        lambda curator: curator.batch_sum(2, clip=1.0, sensitivity=2.0 * math.sqrt(variance)),
         E1,
         -E1,
-        claimed=gaussian_claim(rho),
+        Budget.zcdp(rho),
         runs=runs,
         seed=seed,
     )
@@ -76,20 +74,16 @@ def vectors(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
 def tree(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
     """Binary tree over Gram matrices, 16 releases, exact likelihood ratio."""
     return audit_sum(
-        lambda n, noise, ledger: ContinualSum(
-            "binary-tree",
-            horizon=16,
+        lambda curator: curator.running_sum(
             symmetric=2,
-            replicates=n,
             clip=PSDBall(4.0),
-            rho=rho / variance,
-            noise=noise,
-            ledger=ledger,
+            sensitivity=4.0 * math.sqrt(2.0 * variance),
+            mechanism="binary-tree",
         ),
         4 * np.outer(E1, E1),
         4 * np.outer(E2, E2),
+        Budget.zcdp(rho),
         rounds=16,
-        claimed=gaussian_claim(rho),
         runs=runs,
         seed=seed,
     )
@@ -105,7 +99,7 @@ def outputs(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
 
 def objective(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
     """Objective perturbation on hostile choices; the claim is zCDP, which is less tight."""
-    plan = calibrate_objective(rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001)
+    plan = objective_plan(rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001)
     claimed = Guarantee("joint", "user-round", curve=Composition.of(plan.event))
     scaled = replace(plan, sigma=plan.sigma * math.sqrt(variance))
     return audit_objective(scaled, hostile_choices(), claimed=claimed, runs=runs, seed=seed)
@@ -118,11 +112,12 @@ def adaprivate(rho: float, variance: float, runs: int, seed: int) -> AuditReport
         made = make_agent("adaprivate-ucb", batch=8)
         begin = made.begin
 
-        def tampered(*args: object) -> None:
-            begin(*args)  # type: ignore[arg-type]
-            made.releaser._scale *= math.sqrt(variance)  # type: ignore[attr-defined]
+        def tampered(problem: Any, streams: Any, curator: Curator) -> None:
+            begin(problem, streams, curator)
+            curator.seal()
+            made.releaser._sigma *= math.sqrt(variance)  # type: ignore[attr-defined]
 
-        made.begin = tampered  # type: ignore[method-assign, assignment]
+        made.begin = tampered  # type: ignore[method-assign]
         return made
 
     return audit(
@@ -177,7 +172,7 @@ def print_tables(runs: int) -> None:
         for name in rows[0]:
             reports = [row[name](runs=runs) for row in rows]
             print_row(name, reports, "")
-    print_header("agent", "worlds, and what of the sensitivity they attain |")
+    print_header("agent", "worlds, and how far apart they are |")
     for name, spec in agent_specs().items():
         if spec.budget == "never" or spec.uses_oracle:
             continue
@@ -210,7 +205,7 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=50, help="audits per cell, end to end")
     parser.add_argument("--runs", type=int, default=2000, help="runs in each world")
     parser.add_argument("--json", type=Path, help="also write the rows here")
-    parser.add_argument("--table", action="store_true", help="print the tables of docs/audit.md")
+    parser.add_argument("--table", action="store_true", help="print tables of one audit each")
     options = parser.parse_args()
     if options.table:
         print_tables(options.runs)
