@@ -1,10 +1,9 @@
-"""End-to-end audits: every private agent of the registry passes, faulty ones fail."""
+"""End-to-end audits: every private agent passes, fails with a third of its noise, or says so."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,37 +15,30 @@ from dpb_gym.agent import Agent, agent_specs
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
 from dpb_gym.evaluation.audit.lockstep import play
-from dpb_gym.evaluation.audit.taps import boundary, spread
+from dpb_gym.evaluation.audit.transcript import spread
 from dpb_gym.evaluation.audit.worlds import answer, pairs_for
 from dpb_gym.evaluation.plan import read_agents
-from dpb_gym.privacy import (
-    Composition,
-    GaussianEvent,
-    GaussianSum,
-    Guarantee,
-    Ledger,
-    NoiseSource,
-    Segment,
-    ZCDPEvent,
-    gaussian_sigma,
-)
+from dpb_gym.privacy import GaussianEvent
 from dpb_gym.problems.base import Context
 from dpb_gym.streams import AgentStreams
 
 PRIVATE = [
     name for name, spec in agent_specs().items() if spec.budget != "never" and not spec.uses_oracle
 ]
+# Long runs of private MLEs; their table is made by a script, with 2 x 2000 runs.
+SLOW = {"dpmnl", "dpmnl-approx", "private-pricing", "explore-commit-pricing"}
 RECOMMENDATION = "DPB/Recommendation-v0"
 SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3}
+WHERE = {"env_id": RECOMMENDATION, "env_kwargs": SMALL, "horizon": 32}
 
 
-@pytest.mark.parametrize("rho", [0.5, 2.0])
-@pytest.mark.parametrize("name", PRIVATE)
-def test_private_agents_pass(name, rho):
-    reports = [audit(name, Budget.zcdp(rho), runs=400)]
-    if not reports[0].passed:  # a true claim may fail one audit in twenty, not two in a row
-        reports.append(audit(name, Budget.zcdp(rho), runs=400, seed=1))
-    assert reports[-1].verdict == "PASS", reports[-1]
+@pytest.mark.parametrize("name", [name for name in PRIVATE if name not in SLOW])
+def test_private_agents_pass_and_fail_with_a_third_of_the_noise(name):
+    """Two seeds: a true claim fails one audit in twenty, and few runs may lack power once."""
+    reports = [audit(name, Budget.zcdp(0.5), runs=500)]
+    if reports[0].verdict != "PASS":
+        reports.append(audit(name, Budget.zcdp(0.5), runs=1000, seed=1))
+    assert reports[-1].verdict == "PASS" and reports[-1].control == "FAIL", reports[-1]
 
 
 @pytest.mark.parametrize("name", ["lin-ucb", "ucb-mnl", "glm-ucb-pricing", "one-pass-linear"])
@@ -63,121 +55,99 @@ def test_non_private_agents_have_no_claim_and_no_privacy(name):
 class Underestimating(LinearPolicy):
     """AdaPrivate-UCB that adds less noise than it charges."""
 
+    protects = ("central", "reward")
+
     def __init__(self, variance):
         super().__init__(rule="ucb", batch=8)
         self.variance = variance
 
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
-        self.releaser._scale *= math.sqrt(self.variance)
+        curator.seal()
+        self.releaser._sigma *= math.sqrt(self.variance)
 
 
 class OneCustomer(SingleAgent):
     """Sums rewards privately, written for one stream; too little noise on request."""
 
+    protects = ("central", "reward")
+
     def __init__(self, variance):
         self.variance = variance
 
     def begin(self):
-        d = self.problem.dim
-        self.ledger = Ledger(self.budget, notion="central", unit="reward")
-        sigma = gaussian_sigma(self.budget.rho, 1.0)
-        self.sums = GaussianSum(
-            d,
-            1,
-            clip=Segment(0.0, 1.0),
-            sigma=sigma,
-            noise=NoiseSource([self.noise_rng]),
-            ledger=self.ledger,
-            horizon=self.problem.horizon,
-        )
-        self.sums._scale *= math.sqrt(self.variance)
-        curve = Composition(parallel=((self.sums.event,),))
-        self.guarantee = Guarantee("central", "reward", "replace-one", curve)
-        self.theta = np.zeros(d)
+        self.sums = self.curator.batch_sum(self.problem.dim, reward=(0.0, 1.0))
+        self.curator.seal()
+        self.sums.releaser._sigma *= math.sqrt(self.variance)
+        self.theta = np.zeros(self.problem.dim)
 
     def act(self, context):
         return int((context.features @ self.theta).argmax())
 
     def observe(self, context, action, feedback):
-        self.sums.add(np.array([feedback.reward]), context.features[action][None])
-        if context.t == self.problem.horizon // 2:
-            self.theta = self.sums.release()[0]
+        self.sums.add(feedback.reward, along=context.features[action])
+        if context.t % 8 == 0:
+            self.theta = self.theta + self.sums.release()
 
 
 @pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (1.0, "PASS")])
 def test_releasers_of_single_agents_are_seen(variance, verdict):
-    report = audit(
-        lambda: OneCustomer(variance),
-        Budget.zcdp(2.0),
-        runs=500,
-        env_id="DPB/Recommendation-v0",
-        env_kwargs={"dim": 3},
-        horizon=8,
-    )
-    assert report.verdict == verdict
-    assert "sums (GaussianSum, 1 release, 100% of its sensitivity)" in str(report)
-    if verdict == "PASS":
-        assert report.mu > 1.0
+    report = audit(lambda: OneCustomer(variance), Budget.zcdp(0.5), runs=150, **WHERE)
+    assert report.verdict == verdict, report
 
 
 @pytest.mark.parametrize("rho", [0.5, 2.0])
 @pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (0.5, "FAIL"), (1.0, "PASS")])
 def test_too_little_noise_is_seen_end_to_end(variance, verdict, rho):
-    report = audit(
-        lambda: Underestimating(variance),
-        Budget.zcdp(rho),
-        env_id=RECOMMENDATION,
-        env_kwargs=SMALL,
-        horizon=32,
-    )
+    report = audit(lambda: Underestimating(variance), Budget.zcdp(rho), runs=2000, **WHERE)
     assert report.verdict == verdict, report
 
 
 class PaperDPMNL(DPMNL):
-    """DPMNL with the Gram noise of CS, Lemma S5, and the guarantee that the paper claims."""
+    """DPMNL with the Gram noise of CS, Lemma S5, charged as if that were enough."""
 
-    def __init__(self):
-        super().__init__(explore=8, max_updates=1, share=0.05, calibration="paper")
+    protects = ("joint", "user-round")
 
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
-        self.guarantee = Guarantee(
-            "joint", "user-round", curve=Composition.of(ZCDPEvent(budget.rho))
-        )
+        curator.seal()
+        self._releasers.gram._scale /= math.sqrt(problem.capacity)
 
 
-@pytest.mark.parametrize("rho", [0.5, 2.0])
-def test_erratum_a1_end_to_end(rho):
+def test_erratum_a1_end_to_end():
     how = {
         "env_id": "DPB/Assortment-v0",
         "env_kwargs": {"n_items": 12, "capacity": 6, "dim": 2, "context_norm": "clip"},
         "horizon": 32,
+        "runs": 400,
     }
-    assert audit(PaperDPMNL, Budget.zcdp(rho), **how).verdict == "FAIL"
-    sound = {"explore": 8, "max_updates": 1, "share": 0.05}
-    assert audit("dpmnl", Budget.zcdp(rho), params=sound, **how).passed
+    params = {"explore": 8, "max_updates": 1, "share": 0.05}
+    budget = Budget.zcdp(0.5)
+    assert audit(PaperDPMNL, budget, params=params, **how).verdict == "FAIL"
+    assert audit("dpmnl", budget, params=params, **how).verdict == "PASS"
 
 
-class Leaky(SingleAgent):
-    """Claims much and looks at the raw responses."""
+class Twice(SingleAgent):
+    """Charges one sum and gives the same records to another one, which it calls public."""
+
+    protects = ("central", "reward")
 
     def begin(self):
-        self.guarantee = Guarantee(
-            "central", "reward", curve=Composition.of(GaussianEvent(1.0, 1.0))
-        )
-        self.best = 0
+        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
+        self.raw = np.zeros(self.problem.dim)
 
     def act(self, context):
-        return self.best
+        return int((context.features @ (self.sums.value + self.raw)).argmax())
 
     def observe(self, context, action, feedback):
-        if context.t == 1:
-            self.best = int(feedback.reward)
+        self.sums.add(feedback.reward, along=context.features[action])
+        self.raw += feedback.reward * context.features[action]
 
 
 class Bypassing(LinearPolicy):
     """Has a correct releaser, and a policy that does not wait for it."""
+
+    protects = ("central", "reward")
 
     def observe(self, context, action, feedback):
         super().observe(context, action, feedback)
@@ -185,26 +155,62 @@ class Bypassing(LinearPolicy):
             self._response = self._response + 50.0 * feedback.reward[:, None] * self._chosen
 
 
-@pytest.mark.parametrize("agent", [Leaky, lambda: Bypassing(rule="ucb", batch=16)])
-def test_leaks_through_the_actions_are_seen(agent):
-    report = audit(
-        agent,
-        Budget.zcdp(0.5),
-        runs=400,
-        env_id=RECOMMENDATION,
-        env_kwargs=SMALL,
-        horizon=32,
-    )
-    assert report.verdict == "FAIL", report
+@pytest.mark.parametrize("agent", [Twice, lambda: Bypassing(rule="ucb", batch=16)])
+def test_an_agent_that_peeks_reads_raw_data(agent):
+    report = audit(agent, Budget.zcdp(0.5), runs=60, **WHERE)
+    assert report.verdict == "READS RAW DATA" and report.interference, report
+
+
+class Remembers(Agent):
+    """Keeps other customers' features, which its unit protects."""
+
+    protects = ("joint", "user-round")
+
+    def begin(self, problem, streams, curator):
+        self.sums = curator.batch_sum(problem.dim, clip=1.0)
+        self.last = np.zeros((streams.replicates, problem.dim))
+
+    def act(self, context):
+        return (context.features * self.last[:, None]).sum(axis=2).argmax(axis=1)
+
+    def observe(self, context, action, feedback):
+        self.last = context.features[:, 0].astype(float)
+        self.sums.add(self.last)
+        self.sums.release()
+
+
+def test_contexts_are_raw_data_where_the_unit_protects_them():
+    report = audit(Remembers, Budget.zcdp(0.5), runs=60, **WHERE)
+    assert report.verdict == "READS RAW DATA", report
+
+
+class Declaring(SingleAgent):
+    """Accounts for itself, and has nothing that an audit could listen to."""
+
+    protects = ("central", "reward")
+
+    def begin(self):
+        self.curator.charge(GaussianEvent(1.0, 1.0), what="something")
+
+    def act(self, context):
+        return 0
+
+    def observe(self, context, action, feedback):
+        pass
+
+
+def test_what_an_audit_cannot_see_is_not_passed():
+    report = audit(Declaring, Budget.zcdp(0.5), runs=60, **WHERE)
+    assert report.verdict == "NO POWER" and report.claimed.basis == "declared"
 
 
 class Personal(Agent):
     """Uses each customer's own features for her own action, and nothing else."""
 
+    protects = ("joint", "user-round")
+
     def begin(self, problem, streams, curator):
-        ledger = Ledger(budget)
-        ledger.charge(GaussianEvent(10.0), what="nothing")
-        self.guarantee = ledger.guarantee
+        curator.charge(GaussianEvent(10.0), what="nothing")
 
     def act(self, context):
         return context.features[:, :, 0].argmax(axis=1)
@@ -216,17 +222,37 @@ class Personal(Agent):
 class Central(Personal):
     """The same, but claims that its own action is protected too."""
 
-    def begin(self, problem, streams, curator):
-        curve = Composition.of(GaussianEvent(10.0))
-        self.guarantee = Guarantee("central", "user-round", curve=curve)
+    protects = ("central", "user-round")
 
 
 def test_the_targets_own_action_is_excluded_only_from_joint_claims():
     first = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
     pair = Pair("first or last", World(first, 1.0), World(first[::-1].copy(), 1.0))
     how = {"env_id": RECOMMENDATION, "env_kwargs": SMALL, "horizon": 8, "pair": pair, "runs": 200}
-    assert audit(Personal, Budget.zcdp(0.5), **how).passed
+    assert not audit(Personal, Budget.zcdp(0.5), **how).violations
     assert audit(Central, Budget.zcdp(0.5), **how).verdict == "FAIL"
+
+
+class UserLevel(LinearPolicy):
+    """Protects single rewards, and claims users who have three."""
+
+    protects = ("central", "user")
+
+    def _sums(self, problem, curator, width):
+        bound = {"reward": self._reward, "participations": 1}
+        return curator.batch_sum(width, cumulative=True, **bound)
+
+
+def test_a_user_is_exchanged_in_all_her_rounds():
+    report = audit(
+        lambda: UserLevel(rule="ucb", batch=8),
+        Budget.zcdp(0.5),
+        env_id=RECOMMENDATION,
+        env_kwargs={**SMALL, "interactions_per_user": 3},
+        horizon=16,
+    )
+    assert "target in round 1 to 3" in report.details["rounds"]
+    assert report.verdict == "FAIL", "three rewards of one user cost nine times as much"
 
 
 # ------------------------------------------------------------------ the worlds
@@ -304,38 +330,7 @@ def test_tastes_choose_among_what_is_offered():
     assert refuses.choice.tolist() == [-1] * 3 and not refuses.reward.any()
 
 
-def test_a_user_is_exchanged_in_all_her_rounds():
-    class UserLevel(LinearPolicy):
-        def begin(self, problem, streams, curator):
-            super().begin(problem, streams, curator)
-            self.guarantee = Guarantee("central", "user", curve=self.guarantee.curve)
-
-    report = audit(
-        lambda: UserLevel(rule="ucb", batch=8),
-        Budget.zcdp(0.5),
-        env_id=RECOMMENDATION,
-        env_kwargs={**SMALL, "interactions_per_user": 3},
-        horizon=16,
-    )
-    assert "target in round 1 to 3" in report.details["rounds"]
-    assert report.verdict == "FAIL", "three rewards of one user cost nine times as much"
-
-
-# ------------------------------------------------------------------ taps, arguments, reports
-
-
-def test_taps_find_the_outermost_boundary():
-    problem = make_problem(RECOMMENDATION, horizon=50, **SMALL)
-    for name, count, kinds in (
-        ("adaprivate-ucb", 1, {"GaussianSum"}),
-        ("one-pass-linear", 1, {"WeightedSum"}),
-        ("local-lin-ucb", 1, {"Statistics"}),
-        ("local-reward-lin-ucb", 1, {"Responses"}),
-    ):
-        agent = agent_specs()[name].make()
-        agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
-        found = boundary(agent)
-        assert len(found) == count and {type(thing).__name__ for _, thing in found} == kinds
+# ------------------------------------------------------------------ arguments, reports
 
 
 def test_spread_keeps_the_ends():
@@ -372,7 +367,7 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
         ({"agent": "lin-ucb", "params": {"alpah": 1.0}}, ParameterError),
         ({"agent": "lin-ucb", "env_kwargs": {"dmi": 1}}, ParameterError),
         ({"agent": "adaprivate-ts", "budget": 1.0}, BudgetError),
-        ({"agent": Leaky}, ParameterError),
+        ({"agent": Twice}, ParameterError),
         (
             {"agent": "lin-ucb", "pair": Pair("bad", World(np.zeros((2, 2)), 0), World(None, 1))},
             ParameterError,
@@ -382,38 +377,3 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         audit(**arguments)
-
-
-class QuietMLE(DPMNL):
-    """DPMNL whose private estimates carry less noise than they are charged for."""
-
-    def __init__(self, variance):
-        super().__init__(max_updates=1)
-        self.variance = variance
-
-    def begin(self, problem, streams, curator):
-        super().begin(problem, streams, curator)
-        estimator = self._curator.estimator
-        scaled = math.sqrt(self.variance) * estimator.plan.sigma
-        estimator.plan = replace(estimator.plan, sigma=scaled)
-
-
-@pytest.mark.parametrize(
-    ("variance", "rho", "verdict"),
-    [
-        (1.0, 0.5, "PASS"),
-        (1.0, 2.0, "PASS"),
-        (0.1, 0.5, "FAIL"),
-        (0.1, 2.0, "FAIL"),
-        (0.25, 2.0, "FAIL"),
-    ],
-)
-def test_private_estimates_are_audited_end_to_end(variance, rho, verdict):
-    report = audit(
-        lambda: QuietMLE(variance),
-        Budget.zcdp(rho),
-        env_id="DPB/Assortment-v0",
-        env_kwargs={"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
-        horizon=256,
-    )
-    assert report.verdict == verdict, report

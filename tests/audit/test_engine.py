@@ -15,7 +15,6 @@ from dpb_gym.privacy import (
     GaussianEvent,
     Guarantee,
     PureEvent,
-    ZCDPEvent,
 )
 from dpb_gym.privacy.audit import AuditReport, Comparison, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.discriminant import fit_discriminant
@@ -88,16 +87,6 @@ def test_approximate_claims_are_tested_at_many_deltas():
     report = audit_scores(*outputs, claim(ApproxEvent(0.5, 0.01)))
     assert report.verdict == "FAIL"
     assert all(c.delta is None or c.delta >= 0.01 for c in report.violations)
-
-
-def test_truncated_claims_are_tested_at_their_orders():
-    rng = np.random.default_rng(0)
-    outputs = worlds(rng, 2.0, 1.0)
-    low = audit_scores(*outputs, claim(ZCDPEvent(0.3)))
-    assert low.verdict == "FAIL"
-    nearly = claim(ZCDPEvent(0.3, max_order=1.0 + 1e-9))
-    (rho,) = [c for c in audit_scores(*outputs, nearly).comparisons if c.quantity == "rho"]
-    assert rho.bound == 0.0
 
 
 def test_wrong_direction_of_scores_shows_nothing():

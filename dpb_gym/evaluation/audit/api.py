@@ -103,11 +103,9 @@ def audit(
     confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
     (run,) = read_agents([(agent, budget, dict(params or {}))], kind)
-    telling = {
-        k: v for k, v in getattr(run.maker, "audit_params", {}).items() if k not in run.params
-    }
+    telling = _own(run.maker, "audit_params")
     if telling:
-        (run,) = read_agents([(agent, budget, {**telling, **(params or {})})], kind)
+        (run,) = read_agents([(agent, budget, {**telling, **run.params})], kind)
     if run.spec.uses_oracle:
         raise AgentError(f"agent {run.spec.name!r} sees the truth: there is nothing to audit")
     fixed = kwargs.pop("horizon", _own(run.maker, "audit_horizon"))

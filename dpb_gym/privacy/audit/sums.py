@@ -20,6 +20,7 @@ from dpb_gym.privacy.audit.report import AuditReport
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.checks import FloatArray, count
 from dpb_gym.privacy.curator import Curator
+from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum, Sum
 
@@ -36,14 +37,13 @@ def audit_sum(
     direction: ArrayLike | None = None,
     rounds: int = 1,
     noise: str = "seeded",
+    claimed: Guarantee | None = None,
     runs: int = 2000,
     seed: int = 0,
     confidence: float = 0.95,
     subject: str = "sum",
 ) -> AuditReport:
     """Audits a releaser of sums on a pair of records, with 2 x `runs` replicates of it.
-
-    The claim is what the releaser charged to its curator.
 
     Args:
         make: Makes the releaser with a curator, all runs of one world at once.
@@ -55,6 +55,7 @@ def audit_sum(
         direction: Public vector that the number multiplies (see `Segment`).
         rounds: Rounds; the sum is released after each of them.
         noise: ``"seeded"`` or ``"system"``.
+        claimed: What is claimed; by default what the releaser charged to its curator.
         runs: Runs in each world.
         seed: Seed of the noise.
         confidence: Joint confidence of all bounds.
@@ -86,11 +87,12 @@ def audit_sum(
         "confidence": confidence,
         "details": {"sensitivity": f"{length:.6g} between the two records"},
     }
+    claim = curator.guarantee if claimed is None else claimed
     weights = optimal_weights(releaser, rounds)
     if weights is None:
-        return audit_outputs(worlds[0], worlds[1], curator.guarantee, **common)
+        return audit_outputs(worlds[0], worlds[1], claim, **common)
     scores = [world @ weights for world in worlds]
-    return audit_scores(scores[0], scores[1], curator.guarantee, score=EXACT, **common)
+    return audit_scores(scores[0], scores[1], claim, score=EXACT, **common)
 
 
 def _releases(
