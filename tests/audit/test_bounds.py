@@ -87,12 +87,6 @@ def test_worse_error_rates_never_raise_a_bound(fpr, fnr, more, again):
     assert rho_bound(*worse) <= rho_bound(fpr, fnr) + 1e-9
 
 
-@given(RATES, RATES)
-def test_orders_beyond_the_claims_are_not_used(fpr, fnr):
-    assert rho_bound(fpr, fnr, max_order=1.5) <= rho_bound(fpr, fnr) + 1e-12
-    assert rho_bound(fpr, fnr, max_order=1.0 + 1e-9) == 0.0
-
-
 def test_perfect_and_useless_tests():
     assert float(mu_bound(0.0, 0.0)) == math.inf
     assert rho_bound(0.0, 0.5) == math.inf

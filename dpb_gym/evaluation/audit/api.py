@@ -216,7 +216,7 @@ def _pilot(
     options = [(candidate, place) for candidate in candidates for place in places if place[0]]
     if len(options) == 1:
         return rounds, *options[0]
-    power = [_power(trial(*option)) for option in options]
+    power = [trial(*option).power for option in options]
     return rounds, *options[int(np.argmax(power))]
 
 
@@ -240,11 +240,3 @@ def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
         if t < problem.horizon:
             instance.advance()
     return [t for t, user in enumerate(users, start=1) if user == users[0]]
-
-
-def _power(observed: Observed) -> float:
-    """How far apart the two worlds are: mean difference of the likelihood ratios."""
-    if observed.scores is None:
-        return 0.0
-    half = len(observed.scores) // 2
-    return float(np.nan_to_num(observed.scores[half:].mean() - observed.scores[:half].mean()))

@@ -35,6 +35,7 @@ class Observed:
         views: Numbers of the actions and of messages ``(2 runs, q)``, by name.
         quiet: Releasers that never released.
         boundary: What was released, in words.
+        power: Squared distance of the two worlds in units of the noise, over all releases.
     """
 
     guarantee: Guarantee | None
@@ -42,6 +43,7 @@ class Observed:
     views: dict[str, Array]
     quiet: int
     boundary: str
+    power: float
 
 
 def play(
@@ -120,6 +122,7 @@ def play(
         views,
         sum(not tap.releases for tap in taps[0]) if taps else 0,
         _boundary(taps[0] if taps else [], messages),
+        sum(tap.mu**2 for tap in taps[0]) if known else 0.0,
     )
 
 

@@ -184,7 +184,18 @@ class Tap:
     @property
     def mu(self) -> float:
         """What the exchange moves, in units of the noise that is charged."""
-        return math.sqrt(max(0.0, -2.0 * float(self._against().mean())))
+        if self._minima:
+            return math.sqrt(max(0.0, -2.0 * float(self._against().mean())))
+        if not self._steps:
+            return 0.0
+        if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
+            exact = np.stack(self._exact_rows, axis=1)
+            there = exact + np.stack([step[1] for step in self._steps], axis=1)
+            if np.minimum(np.abs(exact).max(axis=2), np.abs(there).max(axis=2)).max() > 1e-9:
+                return 0.0  # other records are not zero: the mixture has more than two parts
+            distance = np.sqrt(((there - exact) ** 2).sum(axis=(1, 2)).mean())
+            return float(self.releaser.sampling * distance / self.releaser.sigma)
+        return float(np.sqrt((self._whitened()[1] ** 2).sum(axis=(1, 2)).mean()))
 
 
 class MessageTap:
