@@ -58,15 +58,19 @@ def show(
     id: Annotated[
         str, typer.Argument(metavar="ID", help="An environment, agent, suite or data set.")
     ],
+    budget: Annotated[
+        str | None,
+        typer.Option(help="What an agent promises at this budget: rho=0.5 or eps=1,delta=1e-5."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show everything about one environment, agent, suite or data set.
 
-    Example: dpb show DPB/Assortment-v0
+    Example: dpb show one-pass-linear --budget rho=0.1
     """
     from dpb_gym.cli import showing
 
-    showing.show(id, json)
+    showing.show(id, json, budget)
 
 
 @app.command()

@@ -6,24 +6,32 @@ import inspect
 from typing import Any
 
 from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
-from dpb_gym.errors import DPBError, unknown_name
+from dpb_gym.errors import BudgetError, DPBError, unknown_name
 
 
-def show(name: str, as_json: bool) -> None:
+def show(name: str, as_json: bool, budget: str | None = None) -> None:
     """Shows an environment, agent, suite or data set.
+
+    Args:
+        name: Its name or id.
+        as_json: Whether to print JSON.
+        budget: Show what an agent promises at this budget.
 
     Raises:
         UnknownNameError: If nothing has this name; the message offers close matches.
+        BudgetError: If the budget cannot be read, or `name` is no agent.
     """
     from dpb_gym.agent import agent_specs
     from dpb_gym.envs.catalogue import ENVIRONMENTS
     from dpb_gym.evaluation.suite import suite_names
 
     bare = name.removeprefix("dpb_gym:")
+    if budget is not None and name not in agent_specs():
+        raise BudgetError(f"--budget is for agents; {name!r} is none")
     if bare in ENVIRONMENTS:
         _environment(bare, as_json)
     elif name in agent_specs():
-        _agent(name, as_json)
+        _agent(name, as_json, budget)
     elif name in suite_names() or name.endswith((".yaml", ".yml")):
         _suite(name, as_json)
     else:
@@ -67,7 +75,32 @@ def _environment(name: str, as_json: bool) -> None:
         print_fields("How the problem was fitted to its data", fitted)
 
 
-def _agent(name: str, as_json: bool) -> None:
+def _promises(name: str, budget: str | None) -> dict[str, str]:
+    """What its curator says on a small problem of each kind, and what its unit leaves public."""
+    from dpb_gym.agent import agent_spec, make_agent
+    from dpb_gym.envs.catalogue import make_problem
+    from dpb_gym.evaluation.audit.api import SMALL
+    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy.guarantee import PUBLIC
+    from dpb_gym.streams import AgentStreams
+
+    asked = Budget.parse(budget)
+    if asked is None:
+        return {}
+    found = {}
+    for kind in agent_spec(name).supports:
+        if kind in SMALL:
+            env_id, env_kwargs = SMALL[kind]
+            agent = make_agent(name)
+            agent.set_up(make_problem(env_id, **env_kwargs).info, AgentStreams([0]), asked)
+            guarantee = agent.curator.guarantee
+            assert guarantee is not None
+            public = "" if guarantee.notion == "local" else f"; public: {PUBLIC[guarantee.unit]}"
+            found[f"guarantee for {kind}"] = f"{guarantee}{public}"
+    return found
+
+
+def _agent(name: str, as_json: bool, budget: str | None) -> None:
     from dpb_gym.agent import agent_spec
 
     spec = agent_spec(name)
@@ -78,10 +111,12 @@ def _agent(name: str, as_json: bool) -> None:
     }
     parameters = {**signature, **spec.params}
     doc = inspect.getdoc(cls) or ""
+    promises = _promises(name, budget)
     record = {
         "name": spec.name,
         "problems": list(spec.supports),
         "budget": spec.budget,
+        **promises,
         "entry_point": spec.entry_point,
         "partial_feedback": spec.partial_feedback,
         "uses_oracle": spec.uses_oracle,
@@ -96,6 +131,7 @@ def _agent(name: str, as_json: bool) -> None:
         {
             "problems": ", ".join(spec.supports),
             "budget": spec.budget,
+            **promises,
             "class": spec.entry_point,
             "rounds without feedback": "allowed" if spec.partial_feedback else "not allowed",
         },

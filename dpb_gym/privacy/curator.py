@@ -261,15 +261,15 @@ class Curator:
         Raises:
             BudgetError: If the budget was never charged: no releaser was made.
         """
-        if self.budget is None:
+        budget = self.budget
+        if budget is None:
             return None
         self.seal()
         parts = [part.guarantee for part in self.parts]
         if parts and not self.releasers:
-            delta = self.budget.delta or 1e-5
             return max(
                 (part for part in parts if part is not None),
-                key=lambda g: g.epsilon(delta) if g.private else math.inf,
+                key=lambda g: g.epsilon(budget.delta or 1e-5) if g.private else math.inf,
             )
         if not self.ledger.entries:
             raise BudgetError(
@@ -304,18 +304,11 @@ class _SingleCurator(Curator):
     """One replicate's curator, for a `SingleAgent`."""
 
     def __init__(self, whole: Curator, replicate: int) -> None:
-        noise: NoiseSource | None = None
-        if whole.noise is not None:
-            noise = (
-                SystemNoise(1)
-                if whole.noise.system
-                else NoiseSource([whole.noise.generators[replicate]])
-            )
-        ledger = whole.ledger
+        noise, ledger = whole.noise, whole.ledger
         super().__init__(
             whole.budget,
             (ledger.notion, ledger.unit),
-            noise=noise,
+            noise=None if noise is None else noise.single(replicate),
             replicates=1,
             horizon=whole.horizon,
             relation=ledger.relation,

@@ -14,6 +14,13 @@ NOTIONS = ("joint", "anticipating", "central", "local")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 REPORT_DELTA = 1e-5
+# What a guarantee for the unit counts as known to everybody, besides `ProblemInfo`.
+PUBLIC = {
+    "user-round": "nothing of the round",
+    "reward": "contexts, actions, which rounds were observed",
+    "user": "whose round is whose",
+    "user-rewards": "contexts, actions, whose round is whose, which rounds were observed",
+}
 
 
 @dataclass(frozen=True)

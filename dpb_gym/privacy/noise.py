@@ -90,6 +90,10 @@ class NoiseSource:
         seeds = [np.random.SeedSequence([int(word) for word in row]) for row in words]
         return self._like([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in seeds])
 
+    def single(self, replicate: int) -> NoiseSource:
+        """The noise of one replicate alone."""
+        return self._like([self.generators[replicate]])
+
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
         return NoiseSource(generators)
 
@@ -154,6 +158,9 @@ class SystemNoise(NoiseSource):
 
     def spawn(self) -> SystemNoise:
         return SystemNoise(self.replicates)
+
+    def single(self, replicate: int) -> SystemNoise:
+        return SystemNoise(1)
 
     def use_grid(self, intake: Intake) -> None:
         """Fixes the grid.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpb_agents.assortment.dpmnl import DPMNL
-from dpb_agents.recommendation.linear import LinearPolicy
+from dpb_agents.recommendation.linear import LinUCB
 from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent, agent_specs
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
@@ -52,13 +52,13 @@ def test_non_private_agents_have_no_claim_and_no_privacy(name):
 # ------------------------------------------------------------------ faulty agents
 
 
-class Underestimating(LinearPolicy):
+class Underestimating(LinUCB):
     """AdaPrivate-UCB that adds less noise than it charges."""
 
     protects = ("central", "reward")
 
     def __init__(self, variance):
-        super().__init__(rule="ucb", batch=8)
+        super().__init__(batch=8)
         self.variance = variance
 
     def begin(self, problem, streams, curator):
@@ -92,7 +92,7 @@ class OneCustomer(SingleAgent):
 
 @pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (1.0, "PASS")])
 def test_releasers_of_single_agents_are_seen(variance, verdict):
-    report = audit(lambda: OneCustomer(variance), Budget.zcdp(0.5), runs=400, **WHERE)
+    report = audit(lambda: OneCustomer(variance), Budget.zcdp(0.5), runs=300, **WHERE)
     assert report.verdict == verdict, report
 
 
@@ -144,7 +144,7 @@ class Twice(SingleAgent):
         self.raw += feedback.reward * context.features[action]
 
 
-class Bypassing(LinearPolicy):
+class Bypassing(LinUCB):
     """Has a correct releaser, and a policy that does not wait for it."""
 
     protects = ("central", "reward")
@@ -155,7 +155,7 @@ class Bypassing(LinearPolicy):
             self._response = self._response + 50.0 * feedback.reward[:, None] * self._chosen
 
 
-@pytest.mark.parametrize("agent", [Twice, lambda: Bypassing(rule="ucb", batch=16)])
+@pytest.mark.parametrize("agent", [Twice, lambda: Bypassing(batch=16)])
 def test_an_agent_that_peeks_reads_raw_data(agent):
     report = audit(agent, Budget.zcdp(0.5), runs=60, **WHERE)
     assert report.verdict == "READS RAW DATA" and report.interference, report
@@ -233,19 +233,18 @@ def test_the_targets_own_action_is_excluded_only_from_joint_claims():
     assert audit(Central, Budget.zcdp(0.5), **how).verdict == "FAIL"
 
 
-class UserLevel(LinearPolicy):
+class UserLevel(LinUCB):
     """Protects single rewards, and claims users who have three."""
 
     protects = ("central", "user")
 
-    def _sums(self, problem, curator, width):
-        bound = {"reward": self._reward, "participations": 1}
-        return curator.batch_sum(width, cumulative=True, **bound)
+    def _sums(self, problem, curator, width, reward):
+        return curator.batch_sum(width, cumulative=True, reward=reward, participations=1)
 
 
 def test_a_user_is_exchanged_in_all_her_rounds():
     report = audit(
-        lambda: UserLevel(rule="ucb", batch=8),
+        lambda: UserLevel(batch=8),
         Budget.zcdp(0.5),
         env_id=RECOMMENDATION,
         env_kwargs={**SMALL, "interactions_per_user": 3},

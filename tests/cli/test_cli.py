@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import dpb_gym
 from dpb_gym import cli
+from dpb_gym.agent import agent_specs
 from dpb_gym.cli.app import app
 
 SUITE = """
@@ -132,6 +134,24 @@ def test_showing(name: str, words: list[str], dpb: Any) -> None:
     json.loads(as_json.out)
     for word in words:
         assert word in shown.out
+
+
+PRIVATE = [name for name, spec in agent_specs().items() if spec.budget != "never"]
+
+
+@pytest.mark.parametrize("name", [name for name in PRIVATE if not name.startswith("sb3-")])
+def test_every_private_agent_says_what_it_promises(name: str, dpb: Any) -> None:
+    shown = dpb("show", name, "--budget", "eps=1,delta=1e-5", "--json")
+    assert shown.status == 0, shown.err
+    lines = [v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")]
+    assert lines
+    for line in lines:
+        epsilon = float(re.search(r"eps=(\S+) at delta=1e-05", line).group(1))
+        assert 0.0 < epsilon <= 1.0 and ("public: " in line or line.startswith("local"))
+
+
+def test_environments_promise_nothing(dpb: Any) -> None:
+    assert "is none" in dpb("show", "DPB/Pricing-v0", "--budget", "rho=1").err
 
 
 def test_a_suite_from_run_to_verify(suite: str, tmp_path: Path, dpb: Any) -> None:

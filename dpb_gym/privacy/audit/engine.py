@@ -268,14 +268,13 @@ def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
 
 def _shape(chosen: Pair) -> tuple[float, float]:
     """Scale and cut of the score that promise the best bound on the divergence."""
-    finite = [np.nan_to_num(scores, posinf=1e6, neginf=-1e6) for scores in chosen]
-    spread = float(np.std(np.concatenate(finite))) or 1.0
+    zero, one = (np.nan_to_num(scores, posinf=1e6, neginf=-1e6) for scores in chosen)
+    spread = float(np.std(np.concatenate([zero, one]))) or 1.0
     options = [
         (scale / spread, clip)
         for scale in (0.25, 0.5, 1.0, 2.0, 4.0)
         for clip in (1.0, 2.0, 3.0, 5.0)
     ]
-    zero, one = finite
     return max(options, key=lambda o: divergence_bound(zero, one, 0.5, scale=o[0], clip=o[1]))
 
 

@@ -108,7 +108,10 @@ def _releases(
         else:
             along = here * np.asarray(direction, dtype=np.float64)
             releaser.add(np.full(runs, float(record)), np.broadcast_to(along, (runs, along.size)))
-        released = releaser.release() if isinstance(releaser, BatchSum) else releaser.value
+        if isinstance(releaser, BatchSum):
+            releaser.release()
+        assert isinstance(releaser, (BatchSum, RunningSum))
+        released = releaser.value
         out[:, t] = (released.reshape(runs, -1) * axis.ravel()).sum(axis=1)
     return out
 
