@@ -3,8 +3,8 @@
 A resumed run equals the uninterrupted one bit for bit, so it draws the same noise. That is
 what makes loading one checkpoint twice dangerous: two continuations on different customers
 would add the *same* noise to different data, and the difference of their releases would be
-noiseless. Therefore a checkpoint with a ledger is spent by loading it: a marker file beside
-it remembers, and a second load is refused, or, as a rehearsal, gives an agent whose ledger
+noiseless. Therefore a checkpoint under a budget is spent by loading it: a marker file beside
+it remembers, and a second load is refused, or, as a rehearsal, gives an agent whose curator
 says that nothing it releases is private.
 
 The file is a JSON header line (format, version, class, hash) and a pickle. Like every pickle
@@ -18,7 +18,6 @@ import json
 import os
 import pickle
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,6 @@ from dpb_gym.files import write_whole
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent
-    from dpb_gym.privacy import Ledger
 
 FORMAT = "dpb-gym agent checkpoint"
 VERSION = 1
@@ -72,12 +70,12 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
     Args:
         path: File that `save` wrote.
         rehearsal: Load a checkpoint again that was loaded before, for debugging or on the
-            same customers. The agent works as before, but its ledger discloses: it has no
-            guarantee.
+            same customers. The agent works as before, but its curator says that nothing it
+            releases is private.
 
     Raises:
         CheckpointError: If the file is missing, damaged or of another version; or if the
-            agent keeps a ledger and this checkpoint was loaded before.
+            agent has a budget and this checkpoint was loaded before.
     """
     target = Path(path)
     header, payload = _read(target)
@@ -85,8 +83,8 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
         agent: Agent = pickle.loads(payload)
     except Exception as error:
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    ledgers = list(_ledgers(agent, set()))
-    if not ledgers:
+    curator = agent.curator
+    if not curator.private:
         return agent
     marker = target.with_name(f"{target.name}.{header['id'][:12]}.loaded")
     try:
@@ -105,12 +103,8 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
             "two of them on different customers are not private under one budget. "
             "rehearsal=True loads it without a guarantee"
         )
-    for ledger in ledgers:
-        ledger.resume(
-            None if first else "a second continuation of one checkpoint, with the same noise"
-        )
     if not first:
-        agent.guarantee = None
+        curator.disclose("a second continuation of one checkpoint, with the same noise")
     return agent
 
 
@@ -134,24 +128,3 @@ def _read(target: Path) -> tuple[dict[str, Any], bytes]:
             f"{target} is damaged: {len(payload)} bytes of {expected[0]}, or changed content"
         )
     return header, payload
-
-
-def _ledgers(value: Any, seen: set[int]) -> Iterator[Ledger]:
-    """Every ledger reachable from an agent's attributes."""
-    from dpb_gym.privacy import Ledger
-
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, Ledger):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _ledgers(item, seen)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _ledgers(item, seen)
-    elif type(value).__module__.split(".")[0] not in ("numpy", "builtins") and hasattr(
-        value, "__dict__"
-    ):
-        yield from _ledgers(vars(value), seen)

@@ -254,6 +254,12 @@ class Curator:
         """
         self.ledger.lift(source)
 
+    def disclose(self, what: str) -> None:
+        """Records that protected data leave without noise: no guarantee remains."""
+        self.ledger.disclose(what)
+        for part in self.parts:
+            part.disclose(what)
+
     @property
     def guarantee(self) -> Guarantee | None:
         """What the ledger says; None without a budget.

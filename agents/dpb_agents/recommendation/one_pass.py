@@ -101,6 +101,8 @@ class OnePass(Agent):
         self._phi, self._directions = np.empty((B, d + 1)), np.empty((B, d + 1))
         self._centre, self._total = np.zeros((B, d)), np.zeros((B, d + 1))
         self._all = np.ones(B, bool)
+        # noise of standard deviation 1 is so much in a coordinate of sum r v
+        self._unit_noise = 1.0
         self._batches = 0
         self._open(curator)
 
@@ -149,8 +151,7 @@ class OnePass(Agent):
         """When to release, and what batches weigh.
 
         Args:
-            sigma: Standard deviation of a release's noise in a coordinate of the sum of rewards
-                times directions; 0: exact.
+            sigma: Standard deviation of a release's noise; 0: exact.
         """
         from dpb_gym.privacy import Schedule
 
@@ -165,7 +166,7 @@ class OnePass(Agent):
         rate = 1.0 / self.problem.dim
         if self.problem.partial_feedback:
             rate /= self.problem.n_candidates or 1
-        noise = sigma / rate
+        noise = sigma * self._unit_noise / rate
         first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
         return planned(
             Schedule.geometric(horizon, first, self.ratio, 1.0),

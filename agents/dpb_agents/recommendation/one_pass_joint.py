@@ -88,7 +88,7 @@ class OnePassLinearJoint(OnePass):
             n * (n + 1) // 2 + n,
             sensitivity=1.0,
             participations=k or 1,
-            schedule=lambda sigma: self._plan(sigma * self._unit_noise),
+            schedule=self._plan,
             what="running sums of curvature and response",
         )
         self._history: list[Array] = []
