@@ -99,7 +99,7 @@ def outputs(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
 
 def objective(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
     """Objective perturbation on hostile choices; the claim is zCDP, which is less tight."""
-    plan = calibrate_objective(rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001)
+    plan = objective_plan(rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001)
     claimed = Guarantee("joint", "user-round", curve=Composition.of(plan.event))
     scaled = replace(plan, sigma=plan.sigma * math.sqrt(variance))
     return audit_objective(scaled, hostile_choices(), claimed=claimed, runs=runs, seed=seed)
