@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -83,6 +82,8 @@ class Agent(ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
+        for refused in ("act", "observe"):  # by a run that was handed over, see `save`
+            vars(self).pop(refused, None)
         self.curator = Curator(
             budget,
             self.protects or ("central", "reward"),
@@ -126,8 +127,10 @@ class Agent(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint that `load` continues bit for bit; see `dpb_gym.checkpoint`.
 
+        An agent with a budget is handed over: it goes on by `load` alone.
+
         Raises:
-            AgentError: If the agent holds something that cannot be saved.
+            AgentError: If the agent holds something that cannot be saved, or was handed over.
         """
         from dpb_gym import checkpoint
 
@@ -168,6 +171,17 @@ class SingleAgent:
 
     def observe(self, context: Context, action: Any, feedback: Feedback) -> None:
         """Takes the response to `action`; does nothing by default."""
+
+
+@dataclass(frozen=True)
+class _Making:
+    """``maker(**params)``, which a checkpoint can hold."""
+
+    maker: Callable[..., SingleAgent]
+    params: dict[str, Any]
+
+    def __call__(self) -> SingleAgent:
+        return self.maker(**self.params)
 
 
 class BatchedSingle(Agent):
@@ -333,7 +347,7 @@ def build_agent(
         check_parameters(name, maker, params)
     made = maker(**params)
     if isinstance(made, SingleAgent):
-        agent: Agent = BatchedSingle(partial(maker, **params))
+        agent: Agent = BatchedSingle(_Making(maker, dict(params)))
         agent.protects = made.protects
     elif isinstance(made, Agent):
         agent = made

@@ -1,22 +1,30 @@
 """Checkpoints of running agents: policy, releasers, pending batch, ledger and streams.
 
-A resumed run equals the uninterrupted one bit for bit, so it draws the same noise. That is
-what makes loading one checkpoint twice dangerous: two continuations on different customers
-would add the *same* noise to different data, and the difference of their releases would be
-noiseless. Therefore a checkpoint under a budget is spent by loading it: a marker file beside
-it remembers, and a second load is refused, or, as a rehearsal, gives an agent whose curator
-says that nothing it releases is private.
+A resumed run equals the uninterrupted one bit for bit, so it draws the same noise. Two runs from
+one state on different customers would add the *same* noise to different data, and the difference
+of their releases would be noiseless. Therefore a private agent's run goes on in one place only:
+`save` hands it over, so that the saved agent refuses to act, and a checkpoint is spent by loading
+it. A marker file beside it remembers; a second load is refused or, as a rehearsal, gives an agent
+whose ledger says that nothing it releases is private. Nobody notices a copy of the file that is
+loaded in another folder, an agent copied in memory, or a run that is set up again from its seeds.
 
-The file is a JSON header line (format, version, class, hash) and a pickle. Like every pickle
-it can run code when loaded: load checkpoints of your own only.
+The file is a JSON header line (format, version, class, hash) and a pickle, of which `load` reads a
+part of the language only: it calls classes of this package, of packages that have registered
+agents, of imported modules that define one, plain containers, and what NumPy rebuilds arrays and
+generators with. Any other global is refused. So a stranger's file runs none of its own code, as
+long as the constructors of those classes are harmless. It may still hold a wrong state, a false
+ledger among it, take all memory, or crash NumPy: the hash shows damage and not forgery.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+import io
 import json
 import os
 import pickle
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,26 +36,48 @@ if TYPE_CHECKING:
     from dpb_gym.agent import Agent
 
 FORMAT = "dpb-gym agent checkpoint"
-VERSION = 1
+VERSION = 2
+OURS = ("agent", "feedback", "local", "privacy", "problems", "streams")
+LISTED = {
+    "builtins": "bytearray complex dict float frozenset int list range set slice tuple",
+    "collections": "Counter OrderedDict defaultdict deque",
+    "dpb_gym.portable": "fill_normals",
+    "dpb_gym.streams": "fill_uniforms",
+    "numpy": "dtype ndarray",
+    "numpy._core.multiarray": "_reconstruct scalar",
+    "numpy._core.numeric": "_frombuffer",
+    "numpy.random._pcg64": "PCG64 PCG64DXSM",
+    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor",
+    "numpy.random._sfc64": "SFC64",
+    "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
+}
 
 
 def save(agent: Agent, path: str | os.PathLike[str]) -> None:
     """Writes the agent's whole state to `path`, atomically.
 
+    An agent with a budget is handed over: from now on the checkpoint is the run, and this agent
+    neither acts nor observes until it is set up again.
+
     Args:
         agent: A running agent.
-        path: File to write; its folder must exist. An older checkpoint there is replaced,
-            with its marker.
+        path: File to write; its folder must exist. An older checkpoint there is replaced.
 
     Raises:
-        AgentError: If the agent holds something that cannot be saved.
-        CheckpointError: If the file cannot be written.
+        AgentError: If the agent was handed over before, or holds what cannot be saved.
+        CheckpointError: If the file cannot be written. The agent goes on.
     """
+    name = type(agent).__name__
+    curator = getattr(agent, "curator", None)
+    if curator is not None and curator.handed_over:
+        raise AgentError(f"{name} cannot be saved: {curator.handed_over}")
     try:
         payload = pickle.dumps(agent, protocol=5)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        _Unpickler(io.BytesIO(payload)).load()
+    except Exception as error:
         raise AgentError(
-            f"{type(agent).__name__} cannot be saved: {error}. Its attributes must be picklable"
+            f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
+            "of this package or of the module that defines the agent"
         ) from error
     header = {
         "format": FORMAT,
@@ -62,50 +92,90 @@ def save(agent: Agent, path: str | os.PathLike[str]) -> None:
         write_whole(target, json.dumps(header).encode() + b"\n" + payload)
     except OSError as error:
         raise CheckpointError(f"{target}: cannot write the checkpoint: {error}") from error
+    if curator is not None and curator.private:
+        curator.hand_over(f"it was saved to {target}, which is the run now: load that to go on")
+
+        def refuse(*_: Any) -> None:
+            raise AgentError(f"{name} was handed over: {curator.handed_over}")
+
+        vars(agent).update(act=refuse, observe=refuse)
 
 
 def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
-    """Continues from a checkpoint.
+    """Continues from a checkpoint; a module of yours that defines the agent is imported before.
 
     Args:
         path: File that `save` wrote.
         rehearsal: Load a checkpoint again that was loaded before, for debugging or on the
-            same customers. The agent works as before, but its curator says that nothing it
-            releases is private.
+            same customers. The agent works as before, but has no guarantee any more.
 
     Raises:
-        CheckpointError: If the file is missing, damaged or of another version; or if the
-            agent has a budget and this checkpoint was loaded before.
+        CheckpointError: If the file is missing, damaged, of another version, or asks for anything
+            but data; or if the agent has a budget and this checkpoint was loaded before.
     """
+    from dpb_gym.agent import Agent, agent_specs
+    from dpb_gym.privacy import Curator
+
     target = Path(path)
     header, payload = _read(target)
+    agent_specs()  # imports the plug-ins
     try:
-        agent: Agent = pickle.loads(payload)
+        agent = _Unpickler(io.BytesIO(payload)).load()
+        curator = getattr(agent, "curator", None)
     except Exception as error:
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    curator = agent.curator
-    if not curator.private:
+    if not isinstance(agent, Agent) or not isinstance(curator, (Curator, type(None))):
+        raise CheckpointError(f"{target} holds no agent")
+    if curator is None or not curator.private:
         return agent
-    marker = target.with_name(f"{target.name}.{header['id'][:12]}.loaded")
     try:
-        marker.touch(exist_ok=False)
-        first = True
+        target.with_name(f"{target.name}.{header['id'][:12]}.loaded").touch(exist_ok=False)
     except FileExistsError:
-        first = False
+        if not rehearsal:
+            raise CheckpointError(
+                f"{target} was loaded before. A second continuation would draw the same noise, and "
+                "two of them on different customers are not private under one budget. "
+                "rehearsal=True loads it without a guarantee"
+            ) from None
+        curator.disclose("a second continuation of one checkpoint, with the same noise")
     except OSError as error:
         raise CheckpointError(
             f"{target}: cannot note beside it that it was loaded ({error}); without that note it "
             "could be loaded twice under one budget"
         ) from error
-    if not first and not rehearsal:
-        raise CheckpointError(
-            f"{target} was loaded before. A second continuation would draw the same noise, and "
-            "two of them on different customers are not private under one budget. "
-            "rehearsal=True loads it without a guarantee"
-        )
-    if not first:
-        curator.disclose("a second continuation of one checkpoint, with the same noise")
     return agent
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads data, and objects of known classes."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name in LISTED.get(module, "").split():
+            return super().find_class(module, name)
+        top, _, rest = module.partition(".")
+        if top == "dpb_gym" and rest.partition(".")[0] in OURS:
+            importlib.import_module(module)
+        elif not _of_agents(module):
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no known class")
+        found: Any = sys.modules[module]
+        for part in name.split("."):
+            found = vars(found).get(part)
+        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, name):
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no class there")
+        return found
+
+
+def _of_agents(module: str) -> bool:
+    """Whether a module is imported and defines an agent, or is in a registered one's package."""
+    from dpb_gym.agent import Agent, SingleAgent, agent_specs
+
+    top = module.partition(".")[0]
+    if module not in sys.modules or top == __name__.partition(".")[0]:
+        return False
+    if any(spec.entry_point.startswith((f"{top}.", f"{top}:")) for spec in agent_specs().values()):
+        return True
+    classes = [value for value in vars(sys.modules[module]).values() if isinstance(value, type)]
+    return any(issubclass(c, (Agent, SingleAgent)) and c.__module__ == module for c in classes)
 
 
 def _read(target: Path) -> tuple[dict[str, Any], bytes]:
@@ -117,6 +187,7 @@ def _read(target: Path) -> tuple[dict[str, Any], bytes]:
         header = json.loads(line)
         found = header["format"], header["version"]
         expected = header["bytes"], header["sha256"]
+        bytes.fromhex(header["id"])  # part of the marker's name
     except (ValueError, TypeError, KeyError):
         raise CheckpointError(f"{target} is not an agent checkpoint") from None
     if found != (FORMAT, VERSION):

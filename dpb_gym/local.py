@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpb_gym import validation
 from dpb_gym.agent import Agent, agent_spec, check_supported
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.portable import fill_normals
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.streams import AgentStreams, BlockDraws
+from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
 if TYPE_CHECKING:
     from dpb_gym.feedback import LocalMechanism, ResponseChannel
@@ -43,7 +41,7 @@ class Messages(Releaser):
     def __init__(self, curator: Curator, mechanism: LocalMechanism, streams: AgentStreams) -> None:
         from dpb_gym.feedback.layers import noise_generator
 
-        fill = _normals if mechanism.numbers == "normal" else _uniforms
+        fill = fill_normals if mechanism.numbers == "normal" else fill_uniforms
         key = streams.configuration
         generators = [noise_generator(seed, mechanism, key=key) for seed in streams.seeds]
         self.mechanism = mechanism
@@ -57,14 +55,6 @@ class Messages(Releaser):
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         pass
-
-
-def _normals(rng: np.random.Generator, out: Array) -> None:
-    fill_normals(rng, out)
-
-
-def _uniforms(rng: np.random.Generator, out: Array) -> None:
-    rng.random(out=out)
 
 
 class Responses(Messages):
@@ -82,6 +72,7 @@ class Responses(Messages):
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> PrivateFeedback:
         """The messages of one round; see `ResponseChannel.send`."""
+        self.ready()
         return self.channel.send(context.revenues, action, feedback, self.numbers.next())
 
 

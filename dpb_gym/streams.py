@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,11 +112,8 @@ class BlockDraws:
         return drawn
 
 
-def _fill_normals(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
-    fill_normals(rng, out)
-
-
-def _fill_uniforms(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
+def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:
+    """Fills an array with uniforms on [0, 1)."""
     rng.random(out=out)
 
 
@@ -151,8 +149,8 @@ class AgentStreams:
         An agent that needs several kinds of numbers asks for them in one block, because
         all blocks share the replicate's generator.
         """
-        return BlockDraws(self.agent, shape, _fill_uniforms)
+        return BlockDraws(self.agent, shape, fill_uniforms)
 
     def normals(self, *shape: int) -> BlockDraws:
         """Per-round standard normals from the agents' generators (see `uniforms`)."""
-        return BlockDraws(self.agent, shape, _fill_normals)
+        return BlockDraws(self.agent, shape, fill_normals)

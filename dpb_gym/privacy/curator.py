@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.checks import FloatArray, count, probability
@@ -54,6 +54,7 @@ class Curator:
         ledger: Every charge.
         replicates: B.
         releasers: Every releaser, in order.
+        handed_over: Why nothing more may be released here; None as long as it may.
 
     Raises:
         BudgetError: If the budget, notion, unit or relation is invalid.
@@ -95,6 +96,7 @@ class Curator:
         self._shares: list[float | None] = []
         self._sealed = False
         self.parts: list[Curator] = []
+        self.handed_over: str | None = None
 
     @property
     def private(self) -> bool:
@@ -182,7 +184,10 @@ class Curator:
         Raises:
             BudgetExceeded: If the ledger refuses; then nothing can be released.
             BudgetError: If the named shares leave nothing for the other releasers.
+            AgentError: If its releasers were handed over.
         """
+        if self.handed_over:
+            raise AgentError(f"these releasers were handed over: {self.handed_over}")
         if self._sealed:
             return
         self._sealed = True
@@ -254,6 +259,14 @@ class Curator:
         """
         self.ledger.lift(source)
 
+    def hand_over(self, why: str) -> None:
+        """Ends releases here, because they go on elsewhere with the same noise."""
+        self.handed_over = why
+        for releaser in self.releasers:
+            releaser.opened = False
+        for part in self.parts:
+            part.hand_over(why)
+
     def disclose(self, what: str) -> None:
         """Records that protected data leave without noise: no guarantee remains."""
         self.ledger.disclose(what)
@@ -270,7 +283,8 @@ class Curator:
         budget = self.budget
         if budget is None:
             return None
-        self.seal()
+        if not self.handed_over:
+            self.seal()
         parts = [part.guarantee for part in self.parts]
         if parts and not self.releasers:
             return max(

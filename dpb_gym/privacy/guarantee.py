@@ -40,7 +40,8 @@ class Guarantee:
         curve: Composition of accounting events, or `None` for a non-private agent.
         basis: ``"computed"``: from the releasers of a curator; ``"declared"``: some package
             accounted for itself (`Curator.charge`); ``"as printed (...)"``: the true cost of a
-            paper's own noise, which no budget bounds.
+            paper's own noise, which no budget bounds; ``"disclosed (...)"``: why nothing is
+            promised.
         uses: Where real ratings are replayed: rounds at most that offer one rating, and rounds
             at most of one person. None elsewhere.
 

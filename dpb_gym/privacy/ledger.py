@@ -141,7 +141,8 @@ class Ledger:
     def guarantee(self) -> Guarantee:
         """What was charged so far; none without a charge, or once anything was disclosed."""
         curve = None if self._disclosed or not self.entries else self.composition
-        return Guarantee(self.notion, self.unit, self.relation, curve, self.basis)
+        basis = f"disclosed ({'; '.join(self._disclosed)})" if self._disclosed else self.basis
+        return Guarantee(self.notion, self.unit, self.relation, curve, basis)
 
     def __repr__(self) -> str:
         bound = "no budget" if self.budget is None else str(self.budget)

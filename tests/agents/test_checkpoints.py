@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import importlib
 import json
+import os
+import pickle
+import subprocess
 
 import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, agent_specs, make_agent
+from dpb_gym.agent import Agent, SingleAgent, agent_specs, build_agent, make_agent
+from dpb_gym.checkpoint import FORMAT, VERSION
 from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.files import write_whole
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
@@ -73,10 +81,10 @@ def saved(tmp_path, name="adaprivate-ts"):
 def test_the_ledger_survives_and_nothing_is_regained(tmp_path):
     agent, path = saved(tmp_path)
     resumed = Agent.load(path)
-    ours, theirs = resumed.curator.ledger, agent.curator.ledger
-    assert ours.spent == theirs.spent > 0 and ours.remaining == theirs.remaining
-    assert str(resumed.curator.guarantee) == str(agent.curator.guarantee)
-    assert resumed.curator.guarantee.private
+    mine, theirs = resumed.curator, agent.curator
+    assert mine.ledger.spent == theirs.ledger.spent > 0
+    assert mine.ledger.remaining == theirs.ledger.remaining
+    assert str(mine.guarantee) == str(theirs.guarantee)
 
 
 def test_a_checkpoint_is_spent_by_loading_it(tmp_path):
@@ -86,13 +94,140 @@ def test_a_checkpoint_is_spent_by_loading_it(tmp_path):
         Agent.load(path)
     again = Agent.load(path, rehearsal=True)
     assert not again.curator.guarantee.private
+    assert "second continuation" in again.curator.guarantee.basis
+    again.save(path)
+    assert not Agent.load(path).curator.guarantee.private, "what was disclosed stays so"
+
+
+@pytest.mark.parametrize("name", ["adaprivate-ts", "one-pass-linear", "local-lin-ucb"])
+def test_a_saved_agent_goes_on_from_its_checkpoint_only(tmp_path, name):
+    instance, agent = start(name, "recommendation")
+    play(instance, agent, 0, 100)
+    context = instance.context()
+    action = agent.act(context)
+    feedback = instance.respond(action).feedback
+    agent.save(tmp_path / "first.ckpt")
+    with pytest.raises(AgentError, match="handed over"):
+        agent.act(context)
+    with pytest.raises(AgentError, match="handed over"):
+        agent.observe(context, action, feedback)
+    with pytest.raises(AgentError, match="handed over"):
+        type(agent).observe(agent, context, action, feedback)
+    with pytest.raises(AgentError, match="cannot be saved"):
+        agent.save(tmp_path / "second.ckpt")
+    assert not (tmp_path / "second.ckpt").exists()
+    assert agent.curator.guarantee.private
+    agent.set_up(instance.problem.info, AgentStreams([7, 8, 9]), Budget.zcdp(1.0))
+    agent.act(context)
 
 
 def test_a_new_checkpoint_at_the_same_place_is_fresh(tmp_path):
-    agent, path = saved(tmp_path)
-    Agent.load(path)
-    agent.save(path)
+    _, path = saved(tmp_path)
+    Agent.load(path).save(path)
     assert Agent.load(path).curator.guarantee.private
+
+
+class Single(SingleAgent):
+    protects = ("central", "reward")
+
+    def __init__(self, price=0.5):
+        self.price = price
+
+    def begin(self):
+        self.sums = self.curator.running_sum(1, clip=1.0)
+
+    def act(self, context):
+        return self.price
+
+    def observe(self, context, action, feedback):
+        self.sums.add([feedback.reward])
+
+
+def test_single_agents_are_saved_and_handed_over_with_all_copies(tmp_path):
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
+    agent = build_agent("single", Single, {"price": 0.25})
+    agent.set_up(problem.info, AgentStreams(SEEDS), Budget.zcdp(1.0))
+    instance = problem.instance(SEEDS)
+    play(instance, agent, 0, 20)
+    sums = agent.copies[1].sums
+    agent.save(tmp_path / "agent.ckpt")
+    with pytest.raises(AgentError, match="handed over"):
+        sums.add([0.0])
+    resumed = Agent.load(tmp_path / "agent.ckpt")
+    play(instance, resumed, 20, 50)
+    assert resumed.copies[0].price == 0.25 and resumed.curator.guarantee.private
+    again = Agent.load(tmp_path / "agent.ckpt", rehearsal=True)
+    assert not again.curator.guarantee.private
+
+
+class Calls:
+    """What pickles as a call of anything."""
+
+    def __init__(self, *call):
+        self.call = call
+
+    def __reduce__(self):
+        return self.call[0], self.call[1:]
+
+
+def write_payload(path, payload):
+    header = {"format": FORMAT, "version": VERSION, "class": "a:B", "id": "0" * 32}
+    header |= {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    path.write_bytes(json.dumps(header).encode() + b"\n" + payload)
+
+
+HOSTILE = {
+    "system": lambda file: Calls(os.system, f"touch {file}"),
+    "eval": lambda file: Calls(eval, f"open({str(file)!r}, 'w')"),
+    "exec": lambda file: Calls(exec, f"open({str(file)!r}, 'w')"),
+    "open": lambda file: Calls(open, str(file), "w"),
+    "getattr of a class": lambda file: Calls(getattr, Agent, "load"),
+    "import": lambda file: Calls(importlib.import_module, "antigravity"),
+    "partial": lambda file: Calls(functools.partial(os.system, f"touch {file}")),
+    "foreign class": lambda file: Calls(subprocess.Popen, ["touch", str(file)]),
+    "our function": lambda file: Calls(write_whole, file, b"text"),
+    "numpy function": lambda file: Calls(np.save, str(file), 1.0),
+    "hidden in an agent": lambda file: {"agent": make_agent("lin-ts"), 1: Calls(os.system, "true")},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_strangers_file_runs_nothing(tmp_path, what):
+    file, path = tmp_path / "made", tmp_path / "agent.ckpt"
+    write_payload(path, pickle.dumps(HOSTILE[what](file), protocol=5))
+    with pytest.raises(CheckpointError, match=r"cannot be restored: it asks for"):
+        Agent.load(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dpb_gym.agent\nos",
+        "dpb_gym.agent\nos.system",
+        "dpb_gym.agent\nAgent.load",
+        "dpb_gym.agent\nagent_spec",
+        "dpb_gym.agent\nAny",
+        "dpb_gym.files\nPath",
+        "dpb_gym.local\nfill_normals",
+        "builtins\n__import__",
+        "pickle\nUnpickler",
+        "no_such_module\nClass",
+        "dpb_gym.privacy.no_such\nClass",
+    ],
+)
+def test_names_lead_to_known_classes_only(tmp_path, name):
+    path = tmp_path / "agent.ckpt"
+    write_payload(path, b"\x80\x04c" + name.encode() + b"\n.")
+    with pytest.raises(CheckpointError, match="cannot be restored"):
+        Agent.load(path)
+
+
+def test_data_without_an_agent_are_refused(tmp_path):
+    path = tmp_path / "agent.ckpt"
+    write_payload(path, pickle.dumps({1: 2}))
+    with pytest.raises(CheckpointError, match="holds no agent"):
+        Agent.load(path)
 
 
 def test_agents_without_a_ledger_load_as_often_as_you_like(tmp_path):
@@ -129,6 +264,9 @@ def test_what_cannot_be_saved_says_so_and_keeps_the_old_file(tmp_path):
     before = path.read_bytes()
     agent.extra = lambda: None
     with pytest.raises(AgentError, match="cannot be saved"):
+        agent.save(path)
+    agent.extra = os.getcwd
+    with pytest.raises(AgentError, match="getcwd"):
         agent.save(path)
     assert path.read_bytes() == before
     del agent.extra

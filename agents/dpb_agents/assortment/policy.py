@@ -19,7 +19,7 @@ from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
-from dpb_gym.streams import AgentStreams, BlockDraws
+from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, RunningSum
@@ -88,10 +88,12 @@ class MNLPolicy(Agent):
         # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
         # blocks never mixes them.
         spawned = [generator.spawn(2) for generator in streams.agent]
-        self._uniforms = BlockDraws([pair[0] for pair in spawned], (K,), _uniform)
+        self._uniforms = BlockDraws([pair[0] for pair in spawned], (K,), fill_uniforms)
         if self.rule == "ts":
             count = self.samples or optimistic_samples(K)
-            self._normals = BlockDraws([pair[1] for pair in spawned], (count, d), _normal)
+            self._normals = BlockDraws(
+                [pair[1] for pair in spawned], (count, d), portable.fill_normals
+            )
         self._theta = np.zeros((B, d))
         self._grams = np.empty((B, d, d))
         self._root = np.zeros((B, d, d))
@@ -158,11 +160,3 @@ def optimistic_samples(capacity: int) -> int:
     Iyengar 2019): ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))."""
     miss = portable.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi)))
     return math.ceil(1.0 - portable.log(capacity) / miss)
-
-
-def _uniform(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
-    rng.random(out=out)
-
-
-def _normal(rng: np.random.Generator, out: NDArray[np.float64]) -> None:
-    portable.fill_normals(rng, out)

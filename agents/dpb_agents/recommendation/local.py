@@ -79,6 +79,7 @@ class Statistics(Messages):
                 f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
                 f"0..{context.features.shape[1] - 1}"
             )
+        self.ready()
         return self.mechanism.privatise(
             self._chosen, feedback.reward - self.centre, self.numbers.next()
         )

@@ -162,7 +162,7 @@ class WeightedSum(Sum):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
         plan = self._plan
-        self._schedule = plan if isinstance(plan, Schedule) else plan(self._sigma)
+        self._plan = self._schedule = plan if isinstance(plan, Schedule) else plan(self._sigma)
 
     @property
     def schedule(self) -> Schedule:
