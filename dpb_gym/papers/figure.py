@@ -76,7 +76,7 @@ class Figure(Spec):
             as well, with the first of them.
         axes: Name of each axis, and where its value stands: ``agent.PARAMETER``,
             ``agent.name``, ``agent.label``, ``task.PARAMETER``, ``task.horizon``, ``task.name``,
-            ``budget.rho``, ``budget.epsilon``, ``budget.delta`` or ``budget.label``; or a
+            ``budget.rho``, ``budget.epsilon`` or ``budget.delta``; or a
             map from such values to others, see `AxisMap`.
         variants: Axes along which every claim is judged anew.
         drawing: The picture.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,31 +118,6 @@ class Budget:
     def kind(self) -> str:
         """``"zcdp"`` or ``"approx"``."""
         return "approx" if self.rho is None else "zcdp"
-
-    @property
-    def label(self) -> str:
-        """Short text for tables, e.g. ``rho=1`` or ``eps=1, delta=1e-05``."""
-        if self.rho is not None:
-            return f"rho={self.rho:g}"
-        return f"eps={self.epsilon:g}, delta={self.delta:g}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The budget as plain JSON values; inverse of `from_dict`."""
-        if self.rho is not None:
-            return {"kind": "zcdp", "rho": self.rho}
-        return {"kind": "approx", "epsilon": self.epsilon, "delta": self.delta}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Budget:
-        """Rebuilds a budget from `to_dict`.
-
-        Raises:
-            BudgetError: If a key is missing, unknown or out of range.
-        """
-        try:
-            return cls(**{k: v for k, v in data.items() if k != "kind"})
-        except TypeError as error:
-            raise BudgetError(f"not a budget: {dict(data)!r}") from error
 
     def __str__(self) -> str:
         if self.rho is not None:
