@@ -87,6 +87,7 @@ def example(spec: AgentSpec, promises: dict[str, Any]) -> str:
     """A program that compares the agent with random play."""
     budget = next(iter(promises), None)
     agent = f'("{spec.name}", dpb_gym.{budget})' if budget else f'"{spec.name}"'
+    kwargs = "".join(f"    env_kwargs={k},\n" for k in [_needs(spec)] if k)
     return f"""
 import dpb_gym
 
@@ -98,16 +99,22 @@ result = dpb_gym.evaluate(
     }},
     horizon=500,
     replicates=2,
-)
+{kwargs})
 result.table()
 """
+
+
+def _needs(spec: AgentSpec) -> dict[str, Any]:
+    """What the agent asks of its environment: users that are identified, if it protects them."""
+    whole = spec.protects is not None and spec.protects[1] == "user-rewards"
+    return {"interactions_per_user": 2} if whole else {}
 
 
 def guarantees(spec: AgentSpec) -> dict[str, Any]:
     """The guarantees at the example budgets, by budget; empty for non-private agents."""
     if spec.budget == "never":
         return {}
-    problem = make_problem(HOMES[spec.supports[0]]).info
+    problem = make_problem(HOMES[spec.supports[0]], **_needs(spec)).info
     found: dict[str, Any] = {}
     for title, budget in BUDGETS.items():
         agent = spec.make()
