@@ -61,7 +61,7 @@ class Schedule:
         return 0.0 if self.rows is None else float(np.abs(self.rows).max())
 
     def hidden(self, draw: Callable[[Array], None], shape: tuple[int, ...]) -> Hidden:
-        """The two sets of features of one replicate, ``corners`` (2, *shape).
+        """The two sets of features of one replicate, ``corners``, ``(2, *shape)``.
 
         Args:
             draw: Fills an array with the features of as many rounds, by the design.

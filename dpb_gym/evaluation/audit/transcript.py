@@ -196,7 +196,8 @@ class Tap:
                 return 0.0  # other records are not zero: the mixture has more than two parts
             distance = np.sqrt(((there - exact) ** 2).sum(axis=(1, 2)).mean())
             return float(self.releaser.sampling * distance / self.releaser.sigma)
-        return float(np.sqrt((self._whitened()[1] ** 2).sum(axis=(1, 2)).mean()))
+        with np.errstate(over="ignore"):
+            return float(np.sqrt((self._whitened()[1] ** 2).sum(axis=(1, 2)).mean()))
 
 
 class MessageTap:

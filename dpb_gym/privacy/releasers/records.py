@@ -54,7 +54,7 @@ class RecordShape:
         return self.symmetric * (self.symmetric + 1) // 2 if self.symmetric else self.dim
 
     def emit(self, rows: FloatArray, noise: FloatArray, scale: float) -> FloatArray:
-        """``rows + scale * noise``, both (B, width), as fresh records (B, *shape)."""
+        """``rows + scale * noise``, both (B, width), as fresh records ``(B, *shape)``."""
         out = np.empty((rows.shape[0], *self.shape))
         if self.symmetric:
             kernels.continual.emit_symmetric(rows, noise, scale, out)
