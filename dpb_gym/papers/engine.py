@@ -21,8 +21,8 @@ from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.loading import load_figures
-from dpb_gym.papers.rendering import html, print_figure
-from dpb_gym.papers.results import PAGE, FigureResult
+from dpb_gym.papers.rendering import PAGE, html, print_figure, write
+from dpb_gym.papers.results import FigureResult
 from dpb_gym.papers.studies import run_study
 from dpb_gym.papers.verdicts import Judgement, judge
 
@@ -181,7 +181,7 @@ def run_figure(
     result = FigureResult(
         figure, folder, judgements, tuple(curves), failures, facts, seconds, rounds
     )
-    result.write()
+    write(result)
     return result
 
 

@@ -18,7 +18,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True)
-class Cell:
+class Number:
     """One number of a table.
 
     Attributes:
@@ -59,7 +59,7 @@ class Filled:
 
     table: Table
     columns: tuple[Any, ...]
-    rows: tuple[tuple[Any, tuple[Cell | None, ...]], ...]
+    rows: tuple[tuple[Any, tuple[Number | None, ...]], ...]
 
     @property
     def legend(self) -> str:
@@ -120,7 +120,7 @@ def fill(table: Table, curves: Sequence[Curve]) -> Filled:
     columns = [None] if axis is None else distinct([c.axes[axis] for c in shown], ordered=True)
     rows = []
     for row in distinct([curve.axes[table.rows] for curve in shown]):
-        line: list[Cell | None] = []
+        line: list[Number | None] = []
         for column in columns:
             found = [
                 curve
@@ -137,22 +137,22 @@ def fill(table: Table, curves: Sequence[Curve]) -> Filled:
     return Filled(table, tuple(columns), tuple(rows))
 
 
-def _cell(table: Table, curve: Curve, curves: Sequence[Curve]) -> Cell | None:
+def _cell(table: Table, curve: Curve, curves: Sequence[Curve]) -> Number | None:
     printed = table.printed_for(curve)
     try:
         measured = table.quantity.of(curve, curves)
         (values,), count = jackknife(measured)
         mean = float(values[0])
         if not measured.columns:
-            return Cell(mean, None, None, None, printed, len(curve.series.replicates))
+            return Number(mean, None, None, None, printed, len(curve.series.replicates))
         if len(measured.columns) > 1:
             found = interval(values)
-            return Cell(mean, None, found.low, found.high, printed, count)
+            return Number(mean, None, found.low, found.high, printed, count)
     except ResultError:
         return None
     sample = list(measured.columns[0].values())
     sd = float(np.std(sample, ddof=1)) if count > 1 else None
-    return Cell(mean, sd, None, None, printed, count)
+    return Number(mean, sd, None, None, printed, count)
 
 
 def _plain(value: float, spread: float | None, digits: int) -> str:

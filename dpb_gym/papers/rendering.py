@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import base64
 import functools
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpb_gym.evaluation.filesystem import make_folder, write_file, write_json
+from dpb_gym.papers.drawing import draw
+from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from rich.console import Console
 
-    from dpb_gym.papers.results import FigureResult
-
 STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table of text.
+PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
 
-    Attributes:
-        title: Heading.
-        head: Names of the columns.
-        rows: The cells.
-        note: What stands below the heading.
-        folded: Detail, which a page shows on demand and the terminal not at all.
+
+def write(result: FigureResult) -> None:
+    """Writes picture, data (Parquet), verdicts (JSON), and the pages (HTML and Markdown).
+
+    Raises:
+        ResultError: If one cannot be written.
     """
+    import pyarrow as pa
+    from pyarrow import parquet
 
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-    folded: bool = False
+    folder = result.folder
+    make_folder(folder)
+    draw(result.figure, result.curves, result.picture)
+    buffer = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(result.rows()), buffer)
+    write_file(folder / DATA, buffer.getvalue(), durable=False)
+    write_json(folder / VERDICT_FILE, result.to_dict())
+    write_file(folder / NOTES, markdown(result).encode())
+    page = html([result], f"Reproduction of {result.figure.target}")
+    write_file(folder / PAGE, page.encode())
 
 
 def html(results: Sequence[FigureResult], title: str) -> str:
@@ -64,16 +70,11 @@ def _template() -> Template:
     return environment.get_template("page.html.j2")
 
 
-def markdown(result: FigureResult, picture: str) -> str:
-    """A whole figure as a Markdown page.
-
-    Args:
-        result: The figure.
-        picture: Name of the picture beside the page.
-    """
+def markdown(result: FigureResult) -> str:
+    """A whole figure as a Markdown page beside its picture."""
     figure = result.figure
     parts = [f"# {figure.target}: {figure.title}", figure.description, *figure.remarks]
-    parts += [f"![{figure.title}]({picture})", MEANING]
+    parts += [f"![{figure.title}]({PICTURE})", MEANING]
     for grid in result.grids():
         lines = [grid.head, ["---"] * len(grid.head), *grid.rows]
         table = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.evaluation.filesystem import make_folder, write_file, write_json
 from dpb_gym.papers.curves import Curve, words
-from dpb_gym.papers.drawing import draw
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.numbers import fill
 from dpb_gym.papers.pairing import interval, leave_one_out
-from dpb_gym.papers.rendering import Grid, html, markdown
 from dpb_gym.papers.verdicts import Judgement
 from dpb_gym.report.model import Interval
 from dpb_gym.report.numerals import number
 
-PICTURE, PAGE, NOTES, DATA, VERDICTS = (
-    "figure.png",
-    "figure.html",
-    "figure.md",
-    "curves.parquet",
-    "verdicts.json",
-)
+PICTURE = "figure.png"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text.
+
+    Attributes:
+        title: Heading.
+        head: Names of the columns.
+        rows: The cells.
+        note: What stands below the heading.
+        folded: Detail, which a page shows on demand and the terminal not at all.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,11 +92,7 @@ class FigureResult:
                     c.right,
                     _interval(c.right_value),
                     _interval(c.effect),
-                    ""
-                    if c.p_value is None
-                    else f"{c.p_value:.4f}"
-                    if c.p_value >= 1e-4
-                    else "< 0.0001",
+                    _p_text(c.p_value),
                     c.outcome,
                 )
                 for c in j.comparisons
@@ -110,20 +115,6 @@ class FigureResult:
              guarantee)
             for (agent, budget, guarantee), on in tasks.items()
         )  # fmt: skip
-
-    def write(self) -> None:
-        """Writes picture, data (Parquet), verdicts (JSON), and the pages (HTML and Markdown).
-
-        Raises:
-            ResultError: If one cannot be written.
-        """
-        make_folder(self.folder)
-        draw(self.figure, self.curves, self.picture)
-        self._write_data()
-        write_json(self.folder / VERDICTS, self.to_dict())
-        write_file(self.folder / NOTES, markdown(self, PICTURE).encode())
-        page = html([self], f"Reproduction of {self.figure.target}")
-        write_file(self.folder / PAGE, page.encode())
 
     def to_dict(self) -> dict[str, Any]:
         """Verdicts, comparisons, final values and guarantees as plain JSON values."""
@@ -163,11 +154,8 @@ class FigureResult:
             ],
         }
 
-    def _write_data(self) -> None:
+    def rows(self) -> list[dict[str, Any]]:
         """One row per curve and checkpoint: mean and interval; all axes as columns."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
         rows: list[dict[str, Any]] = []
         for curve in self.curves:
             s = curve.series
@@ -184,9 +172,7 @@ class FigureResult:
                 as_one = float if kinds <= {int, float} else str
                 for row in rows:
                     row[column] = None if row[column] is None else as_one(row[column])
-        buffer = io.BytesIO()
-        parquet.write_table(pa.Table.from_pylist(rows), buffer)
-        write_file(self.folder / DATA, buffer.getvalue(), durable=False)
+        return rows
 
 
 def _decided(judgement: Judgement) -> dict[str, Any]:
