@@ -1,6 +1,7 @@
 """The house in numbers: lines per room, how long a way is, what stands twice.
 
-``python benchmarks/house.py`` prints a table in Markdown. Functions are those of the package and
+``python benchmarks/house.py`` prints a table in Markdown; ``--write FILE`` puts it between the
+marks ``<!-- house -->`` and ``<!-- /house -->`` of a file. Functions are those of the package and
 the zoo; comprehensions and lambdas count to the function that holds them. A function is crossed
 by a budget if it is called with it (as `Budget` or as text) as an argument.
 """
@@ -160,14 +161,13 @@ def crossed_by_a_budget() -> list[str]:
         return watched(call, holds)
 
 
-def main() -> None:
-    """Prints the table."""
+def table(way: list[str], crossed: list[str]) -> str:
+    """The numbers in Markdown."""
     lines = rooms()
-    print("| room | lines | designed |\n|---|---|---|")
+    found = ["| room | lines | designed |", "|---|---|---|"]
     for room, planned in BUDGET.items():
-        print(f"| {room} | {lines.get(room, 0):,} | {1000 * planned:,.0f} |")
-    print(f"| all | {sum(lines.values()):,} | 34,000 |\n")
-    way, crossed = until_act(), crossed_by_a_budget()
+        found.append(f"| {room} | {lines.get(room, 0):,} | {1000 * planned:,.0f} |")
+    found.append(f"| all | {sum(lines.values()):,} | 34,000 |")
     rows = [
         ("functions of ours until the first `act`", len(way), 60),
         ("functions crossed by a budget, from the command line", len(crossed), 8),
@@ -175,9 +175,22 @@ def main() -> None:
         ("class names defined twice", len(doubled()), 0),
         ("functions over 60 lines", sum(length > 60 for length, _ in functions()), "-"),
     ]
-    print("| what | measured | designed |\n|---|---|---|")
-    for what, measured, planned in rows:
-        print(f"| {what} | {measured} | {planned} |")
+    found += ["", "| what | measured | designed |", "|---|---|---|"]
+    found += [f"| {what} | {measured} | {planned} |" for what, measured, planned in rows]
+    return "\n".join(found)
+
+
+def main() -> None:
+    """Prints or writes the table."""
+    way, crossed = until_act(), crossed_by_a_budget()
+    shown = table(way, crossed)
+    if "--write" in sys.argv:
+        path = Path(sys.argv[sys.argv.index("--write") + 1])
+        before, mark, rest = path.read_text(encoding="utf-8").partition("<!-- house -->")
+        _, end, after = rest.partition("<!-- /house -->")
+        path.write_text(f"{before}{mark}\n\n{shown}\n\n{end}{after}", encoding="utf-8")
+    else:
+        print(shown)
     if "--details" in sys.argv:
         print("\nUntil the first act:", *way, sep="\n  ")
         print("\nCrossed by a budget:", *crossed, sep="\n  ")

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Generated pages have tests of their own.
 WRITTEN = [p for p in DOCS.rglob("*.md") if not p.relative_to(DOCS).parts[0].startswith("_")]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(WRITTEN)]
+TOP = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
+PAGES = [*TOP, *sorted(WRITTEN)]
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 NAMES = [str(p.relative_to(ROOT)) for p in PAGES]

@@ -55,15 +55,21 @@ def test_the_citation_file_has_what_its_format_requires():
 
 
 def test_versions_agree():
-    assert PROJECT["version"] == dpb_gym.__version__ == citation()["version"]
+    """The version stands in the package alone; hatch reads it there."""
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert PROJECT["dynamic"] == ["version"] and "version" not in PROJECT
+    source = (ROOT / tables["tool"]["hatch"]["version"]["path"]).read_text()
+    assert f'__version__ = "{dpb_gym.__version__}"\n' in source
+    assert dpb_gym.__version__ == citation()["version"]
     assert PROJECT["license"] == citation()["license"]
+    assert PROJECT.get("urls", {}).get("Source") == citation().get("repository-code")
 
 
 def test_the_changelog_starts_with_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
     heads = re.findall(r"^## \[(.+?)\](?: - (.+))?$", text, re.M)
     versions = [head for head, _ in heads if head != "Unreleased"]
-    assert versions[0] == PROJECT["version"]
+    assert versions[0] == dpb_gym.__version__
     assert len(set(versions)) == len(versions)
     for _, day in heads:
         assert day in ("", "unreleased") or date.fromisoformat(day)

@@ -1,0 +1,112 @@
+"""What CONTRIBUTING.md and the workflow files name exists, and what they show works."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from dpb_gym.cli.app import app
+from dpb_gym.papers import Figure, load_figures
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+PARTS = dict(part.partition("\n")[::2] for part in re.split(r"^#{2,3} ", TEXT, flags=re.M))
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+def check_command(line):
+    """Fails unless every make target, or the dpb command with its options, exists."""
+    words = shlex.split(re.sub(r"\$\{\{.*?\}\}", "x", line))
+    assert words[0] in ("make", "dpb", "python", "pre-commit"), line
+    if words[0] == "make":
+        targets = {word for word in words[1:] if "=" not in word}
+        assert targets and targets <= TARGETS, line
+    elif words[0] == "dpb":
+        command = get_command(app).commands[words[1]]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
+    elif words[0] == "python":
+        assert (ROOT / words[1]).exists(), line
+
+
+def code(title, language):
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PARTS[title], re.M | re.S)
+    return found
+
+
+def test_commands_of_the_text_exist():
+    lines = re.findall(r"`((?:make|dpb|python) [^`]+)`", TEXT)
+    assert len(lines) > 8
+    for line in lines:
+        check_command(line)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_call_what_exists(path):
+    # YAML 1.1 reads the key `on` as true.
+    workflow = yaml.safe_load(path.read_text())
+    assert True in workflow and workflow["permissions"] and workflow["jobs"]
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            for line in step.get("run", "").replace("\\\n", " ").splitlines():
+                check_command(line)
+
+
+def test_ci_runs_every_python_that_the_project_names():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    named = re.findall(r'Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert jobs["test"]["strategy"]["matrix"]["python"] == named
+
+
+def test_other_files_of_the_kit_are_read():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    for hook in hooks:
+        check_command(hook["entry"])
+    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text())
+        assert form["name"] and form["description"]
+        assert all(part["type"] and part["attributes"] for part in form["body"])
+
+
+def test_the_table_of_the_house_names_its_rooms():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import house
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    table = TEXT.partition("<!-- house -->")[2].partition("<!-- /house -->")[0]
+    named = set(re.findall(r"^\| (\S+) \| [\d,]+ \| [\d,]+ \|$", table, re.M))
+    assert named == {*house.BUDGET, "all"} == {*house.rooms(), "all"}
+
+
+def test_what_an_addition_takes_is_counted():
+    said = dict(re.findall(r"^\| an? (\w+)[^|]*\|.*\| (\d+) \|$", PARTS["Adding to it"], re.M))
+    counted = {
+        "agent": "examples/new_agent.py",
+        "environment": "examples/new_environment.py",
+        "kind": "tests/plugin/dummy/dpb_dummy/ranking.py",
+    }
+    lines = {k: len((ROOT / path).read_text().splitlines()) for k, path in counted.items()}
+    for what, title in (("releaser", "A releaser"), ("data", "A data set")):
+        nodes = ast.parse(code(title, "python")).body
+        (node,) = (n for n in nodes if re.match(r"class|register", ast.unparse(n)))
+        lines[what] = node.end_lineno - node.lineno + 1
+    lines["figure"] = len(code("A figure", "yaml").splitlines())
+    assert {what: int(count) for what, count in said.items()} == lines
+
+
+def test_the_figure_is_one(tmp_path):
+    path = tmp_path / "fig.yaml"
+    path.write_text(code("A figure", "yaml"))
+    (figure,) = load_figures(str(path))
+    assert isinstance(figure, Figure) and figure.claims[0].expect == "below"
