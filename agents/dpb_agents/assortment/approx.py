@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpb_agents.assortment.dpmnl import DPMNL, _Width
 from dpb_agents.assortment.policy import Releasers
-from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE
+from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, ParameterError
@@ -155,6 +155,10 @@ class DPMNLApprox(DPMNL):
             share=1 - self.share,
             what="Gram matrix of the offered items",
         )
+
+    def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
+        # lambda-tilde is printed for one of the two matrices that are symmetrised
+        return super()._noise_bound(gram, T, d) / (math.sqrt(2) if self._printed else 1.0)
 
     def _split(self, budget: Budget) -> Split:
         assert budget.epsilon is not None and budget.delta is not None

@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
-from dpb_agents.assortment.records import ChoiceMLE
+from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
 from dpb_gym import portable, validation
 from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
@@ -21,7 +21,8 @@ from dpb_gym.privacy import (
 from dpb_gym.privacy.releasers.mechanisms import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
 
-CALIBRATIONS = ("verified", "zcdp", "paper")
+CALIBRATIONS = ("verified", "zcdp", "paper", "as-run")
+PRINTED = ("paper", "as-run")
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
@@ -54,8 +55,8 @@ class DPMNL(MNLPolicy):
             sensitivity sqrt(2) K (erratum A1), lambda from the actual noise (A10);
             ``"zcdp"``: the same with CS's Theorem 1 as corrected by errata A2-A4;
             ``"paper"``: CS's constants literally, with the guarantee that they really give
-            (the printed budget is exceeded for K > 1). Its noise is symmetrised
-            isometrically, so off the diagonal its variance is half of the printed one.
+            (the printed budget is exceeded for K > 1); ``"as-run"``: the paper's experiment,
+            the same on features that nobody clips, so that no guarantee remains (A8, A16).
         kappa: Curvature constant of the confidence width.
         growth: Factor by which det V must grow between two updates.
         samples: Draws per round of rule ``"ts"``; by Oh & Iyengar's formula by default.
@@ -90,6 +91,8 @@ class DPMNL(MNLPolicy):
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.capacity is not None
         T, K, d = problem.horizon, problem.capacity, problem.dim
+        if self.calibration == "as-run" and curator.private:
+            curator.disclose("features outside the unit ball (erratum A8)")
         estimator, gram = self._estimator(curator, T, K, d), self._gram(curator, T, K, d)
         bound = self._noise_bound(gram, T, d)
         return Releasers(
@@ -98,50 +101,60 @@ class DPMNL(MNLPolicy):
             shift=2 * bound if curator.private else 1.0,
             floor=bound,
             max_updates=self.max_updates if curator.private else None,
-            width=_Width(estimator.plan, bound, T, K, d, self.kappa),
-            clip=True,
+            width=_Width(estimator.plan, bound, T, K, d, self.kappa, self._printed),
+            clip=self.calibration != "as-run",
         )
+
+    @property
+    def _printed(self) -> bool:
+        return self.calibration in PRINTED
 
     def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
         D, paper = self.max_updates, None
-        if self.calibration == "paper" and curator.budget is not None:
+        if self._printed and curator.budget is not None:
             if curator.budget.rho is None:
-                raise BudgetError("calibration='paper' takes a zCDP budget, 'rho=1' say")
+                raise BudgetError("the printed calibration takes a zCDP budget, 'rho=1' say")
             curator.as_printed("CS, Theorem 1")
             rho = self.share * curator.budget.rho / D
             paper = objective_cs(rho, dim=d, rank=min(d, K - 1), records=T)
-        method = "verified" if paper else self.calibration
-        return ChoiceMLE(curator, K, d, T, calls=D, method=method, printed=paper, share=self.share)
-
-    def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
-        sigma = None
-        if self.calibration == "paper" and curator.budget is not None:
-            # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
-            rho = (1 - self.share) * (curator.budget.rho or 0.0)
-            gain = make_mechanism(self.mechanism, T // min(self.every, T)).gain
-            sigma = gaussian_sigma(rho * K, math.sqrt(2.0) * K * gain)
-        return RunningSum(
+        return ChoiceMLE(
             curator,
-            symmetric=d,
-            clip=PSDBall(float(K)),
-            mechanism=self.mechanism,
-            every=min(self.every, T),
-            sigma=sigma,
-            share=1 - self.share,
-            what="Gram matrix of the offered items",
+            K,
+            d,
+            T,
+            clip=self.calibration != "as-run",
+            calls=D,
+            method="verified" if self._printed else self.calibration,
+            printed=paper,
+            share=self.share,
         )
 
-    def _noise_bound(self, gram: RunningSum, T: int, d: int) -> float:
+    def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum | EntrywiseGram:
+        every, share, what = min(self.every, T), 1 - self.share, "Gram matrix of the offered items"
+        made = {"mechanism": self.mechanism, "every": every, "share": share, "what": what}
+        if not (self._printed and curator.budget is not None):
+            return RunningSum(curator, symmetric=d, clip=PSDBall(float(K)), **made)
+        # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
+        rho = (1 - self.share) * (curator.budget.rho or 0.0)
+        gain = make_mechanism(self.mechanism, T // every).gain
+        sigma = gaussian_sigma(rho * K, math.sqrt(2.0) * K * gain)
+        clip = None if self.calibration == "as-run" else float(K)
+        return EntrywiseGram(curator, d, K, clip=clip, sigma=sigma, **made)
+
+    def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
         """lambda: bounds the operator norm of the Gram matrix's noise."""
-        if self.calibration == "paper":
-            return gram.noise_std_max * _lemma_s6(d, T)
+        if self._printed:
+            return gram.sigma * math.sqrt(gram.steps.bit_length()) * _lemma_s6(d, T)
         # isometric noise of standard deviation s: the norm's mean is at most s sqrt(2 d), and
         # it is 1-Lipschitz; 1/T^2 per round
         return gram.noise_std_max * (math.sqrt(2 * d) + math.sqrt(4 * portable.log(T)))
 
 
 class _Width:
-    """alpha_t of CS, Lemma S10, with the plan's own ridge and noise."""
+    """alpha_t of CS, Lemma S10, with the plan's own ridge and noise.
+
+    The lemma prints the ridge without the 1 / sqrt(K) that its proof gives (erratum A17).
+    """
 
     def __init__(
         self,
@@ -151,10 +164,13 @@ class _Width:
         K: int,
         d: int,
         kappa: float,
+        printed: bool = False,
     ) -> None:
         self.d, self.kappa = d, kappa
         ridge, sigma = (mle.ridge, mle.sigma) if mle is not None else (1.0, 0.0)
-        self.fixed = ridge / math.sqrt(K) + sigma * math.sqrt(4 * d * portable.log(T) / K)
+        self.fixed = ridge / (1.0 if printed else math.sqrt(K)) + sigma * math.sqrt(
+            4 * d * portable.log(T) / K
+        )
         self.shifted = math.sqrt(3 * bound)
 
     def __call__(self, t: int) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
-from dpb_agents.assortment.records import ChoiceMLE
+from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
@@ -43,7 +43,7 @@ class Releasers:
     """
 
     estimator: ChoiceMLE
-    gram: RunningSum
+    gram: RunningSum | EntrywiseGram
     shift: float
     floor: float
     max_updates: int | None

@@ -6,6 +6,7 @@ and hands out estimates. Policies never import the records, only what `release` 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from dpb_agents import kernels as zoo
 from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.privacy import Curator, Minimiser
+from dpb_gym.privacy import Curator, Minimiser, RunningSum
 
 Array = NDArray[Any]
 FIRST_CAPACITY = 256
@@ -85,14 +86,21 @@ class ChoiceMLE(Minimiser):
         slots: Largest size of a slate, K.
         dim: Dimension d.
         horizon: Largest number of records per replicate.
+        clip: False: stores features as they are under a budget too, which then means nothing.
         **options: See `Minimiser`.
     """
 
     def __init__(
-        self, curator: Curator, slots: int, dim: int, horizon: int, **options: Any
+        self,
+        curator: Curator,
+        slots: int,
+        dim: int,
+        horizon: int,
+        clip: bool = True,
+        **options: Any,
     ) -> None:
         B = curator.replicates
-        self.records = ChoiceRecords(B, slots, dim, horizon, clip=curator.private)
+        self.records = ChoiceRecords(B, slots, dim, horizon, clip=clip and curator.private)
         self._theta = np.zeros((B, dim))
         self._hessian = np.zeros((B, dim, dim))
         self._seen = np.zeros(B, np.int64)
@@ -141,3 +149,40 @@ class ChoiceMLE(Minimiser):
         kernels.mnl.add_choices(*stored, first, records.count, due, *terms)
         lower = np.tril(hessian)
         return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
+
+
+class EntrywiseGram:
+    """Running sum of symmetric matrices with noise N(0, sigma^2) at every i <= j (CS, Lemma S7).
+
+    Off the diagonal that is twice the variance of noise that is symmetrised isometrically. Entries
+    i <= j of x x' are no further apart than whole matrices: by sqrt(2) K at most.
+
+    Args:
+        curator: Whose budget it uses.
+        d: Side of the matrices.
+        K: Largest number of offered items, the bound of a matrix's norm.
+        **options: See `RunningSum`.
+    """
+
+    def __init__(self, curator: Curator, d: int, K: int, **options: Any) -> None:
+        self._upper = np.triu_indices(d)
+        width = len(self._upper[0])
+        self._sum = RunningSum(curator, width, sensitivity=math.sqrt(2.0) * K, **options)
+        self.steps = self._sum.steps
+        self._matrix = np.empty((curator.replicates, d, d))
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise of a node."""
+        return self._sum.sigma
+
+    def add(self, records: Array) -> None:
+        """Ingests one matrix ``(d, d)`` per replicate."""
+        self._sum.add(records[:, *self._upper])
+
+    @property
+    def value(self) -> Array:
+        """The matrices released last ``(B, d, d)``."""
+        i, j = self._upper
+        self._matrix[:, i, j] = self._matrix[:, j, i] = self._sum.value
+        return self._matrix

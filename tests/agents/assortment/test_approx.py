@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpb_agents.assortment.approx import DPMNLApprox, advanced_composition, converted
-from dpb_agents.assortment.dpmnl import DPMNL
+from dpb_agents.assortment.dpmnl import DPMNL, _lemma_s6
 from dpb_agents.assortment.policy import MNLPolicy
 from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
@@ -95,6 +95,8 @@ def test_the_papers_constants(conversion: str) -> None:
     t = 77
     width = math.sqrt(d / 2 * math.log(1 + (t + 1) / d) + math.log(t + 1))
     width += 4 * 5 / (e1 * math.sqrt(K)) + plan.sigma * math.sqrt(4 * d * log_T / K)
+    # lambda-tilde: sigma_cov of one of the two matrices, m = floor(log2 T) + 1 (erratum A13)
+    assert known.floor == pytest.approx(math.sqrt(variance * 14) * _lemma_s6(d, T))
     width += math.sqrt(3 * known.floor)
     assert known.width(t) == pytest.approx(width)
     twice = begun(Budget.zcdp(0.5), {**params, "sigma": "algorithm-4"}, horizon=T)._releasers

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize
@@ -82,9 +84,59 @@ def test_the_papers_constants() -> None:
     plan = known.estimator.plan
     assert plan.ridge == pytest.approx(4 / (math.exp(0.5 * rho / 5) - 1))
     assert plan.sigma == pytest.approx(2 * (math.sqrt(5 + rho) + math.sqrt(5)) / (0.5 * rho))
-    # errata A10 quotes the shift as 1.1e4 at rho = 1; popcount(t) <= 13 of the 14 nodes
-    assert known.shift == pytest.approx(1.05e4 * math.sqrt(13 / 14), rel=0.01)
+    # Lemma S6 by hand at d = 5; errata A10 quotes the shift as 1.1e4 at rho = 1
+    log5 = math.log(5)
+    ratio = (log5 / 5) ** (1 / 3)
+    factor = (
+        2 * math.sqrt(5) + 2 * 5 ** (1 / 6) * log5 ** (1 / 3) + 2 * math.sqrt(4 * math.log(1e4))
+    )
+    factor += 6 * (1 + ratio) * math.sqrt(log5) / math.sqrt(math.log(1 + ratio))
+    bound = math.sqrt(10 * m / 0.1) * math.sqrt(m) * factor
+    assert known.shift == pytest.approx(2 * bound) == pytest.approx(1.05e4, rel=0.01)
     assert known.floor == known.shift / 2
+    # Lemma S10 prints the ridge without the 1 / sqrt(K) of its proof (erratum A17)
+    t = 77
+    width = math.sqrt(2.5 * math.log(1 + t / 5) + math.log(t)) + plan.ridge
+    width += plan.sigma * math.sqrt(4 * 5 * math.log(1e4) / 10) + math.sqrt(3 * bound)
+    assert known.width(t) == pytest.approx(width)
+
+
+def test_the_printed_noise_is_independent_from_entry_to_entry() -> None:
+    """N(0, sigma^2) at every i <= j; isometric noise would have half of it off the diagonal."""
+    known = begun(Budget.zcdp(1.0), {"calibration": "paper"}, range(3000), horizon=4)._releasers
+    known.gram.add(np.zeros((3000, 5, 5)))
+    noise = known.gram.value / known.gram.sigma
+    np.testing.assert_array_equal(noise, noise.transpose(0, 2, 1))
+    np.testing.assert_allclose(noise.var(axis=0), 1.0, atol=0.12)
+
+
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 6), K=st.integers(1, 8))
+@settings(max_examples=50)
+def test_entries_of_a_gram_matrix_move_by_at_most_sqrt_2_k(seed: int, d: int, K: int) -> None:
+    rng = np.random.default_rng(seed)
+    upper = np.triu_indices(d)
+
+    def record() -> Array:
+        x = rng.normal(size=(K, d)) * (rng.random(d) < 0.5)
+        x /= np.maximum(1e-9, np.linalg.norm(x, axis=1))[:, None]
+        return (x.T @ x)[upper]
+
+    worst = max(np.linalg.norm(record() - record()) for _ in range(40))
+    assert worst <= math.sqrt(2) * K * (1 + 1e-12)
+
+
+def test_as_run_nothing_is_clipped_and_nothing_is_promised(play: Any) -> None:
+    """Errata A8, A16: the paper's experiments release what long features say."""
+    runs = {}
+    for calibration in ("paper", "as-run"):
+        params = {"calibration": calibration, "explore": 20, "max_updates": 3}
+        env = {"n_items": 10, "capacity": 2, "horizon": 40}
+        runs[calibration] = play("dpmnl", [0, 1], budget=Budget.zcdp(1.0), params=params, **env)
+    clipped, as_run = (run.agent for run in runs.values())
+    assert clipped.curator.guarantee.private and not as_run.curator.guarantee.private
+    stored = [agent._releasers.estimator.records.x[:, :40] for agent in (clipped, as_run)]
+    longest = [np.linalg.norm(x, axis=-1).max() for x in stored]
+    assert longest[0] <= 1 + 1e-6 and longest[1] > 2
 
 
 def test_verified_noise() -> None:
