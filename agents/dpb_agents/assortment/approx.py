@@ -23,7 +23,7 @@ from dpb_gym.privacy import (
 )
 from dpb_gym.problems.base import ProblemInfo
 
-CALIBRATIONS = ("verified", "paper")
+CALIBRATIONS = ("verified", "paper", "as-run")
 CONVERSIONS = ("correct", "paper")
 SIGMAS = ("theorem-5", "algorithm-4")
 
@@ -77,7 +77,8 @@ class DPMNLApprox(DPMNL):
         calibration: ``"verified"``: the ridge that Theorem 5's proof needs (errata A3, A9),
             advanced composition that holds for every epsilon, Gram noise for sensitivity
             sqrt(2) K (A1); the accountant must confirm (epsilon, delta), or the agent refuses.
-            ``"paper"``: the printed constants, with the guarantee that they really give.
+            ``"paper"``: the printed constants, with the guarantee that they really give;
+            ``"as-run"``: see `DPMNL`.
         conversion: ``"correct"``: epsilon = rho + 2 sqrt(rho log(1/delta)); ``"paper"``:
             epsilon = rho + 4 rho log T, as in section 5.1.
         sigma: With ``calibration="paper"``: the MLE's noise as in ``"theorem-5"``, or twice
@@ -118,7 +119,7 @@ class DPMNLApprox(DPMNL):
         )
         self.conversion = validation.choice("conversion", conversion, CONVERSIONS)
         self.sigma = validation.choice("sigma", sigma, SIGMAS)
-        if sigma != "theorem-5" and calibration != "paper":
+        if sigma != "theorem-5" and not self._printed:
             raise ParameterError("sigma='algorithm-4' is a printed constant: calibration='paper'")
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
@@ -128,10 +129,10 @@ class DPMNLApprox(DPMNL):
         self._asked = converted(curator.budget, T, self.conversion)
         both = self.calibration == "verified" and self.conversion == "correct"
         self._rho = curator.budget.rho if both else None
-        if self.calibration == "paper" or (curator.budget.rho is not None and not both):
+        if self._printed or (curator.budget.rho is not None and not both):
             curator.as_printed("CS, section S.3")
         made = super().releasers(problem, curator)
-        if self.calibration != "paper":
+        if not self._printed:
             return made
         mle, K, d = made.estimator.plan, problem.capacity, problem.dim
         assert mle is not None and K is not None
@@ -142,13 +143,15 @@ class DPMNLApprox(DPMNL):
         if curator.budget is None:
             return super()._estimator(curator, T, K, d)
         mle = self._mle(T, K, d)
-        return ChoiceMLE(curator, K, d, T, calls=self.max_updates, printed=mle, share=self.share)
+        options = {"calls": self.max_updates, "printed": mle, "share": self.share}
+        return ChoiceMLE(curator, K, d, T, clip=self._clips, **options)
 
     def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
         return RunningSum(
             curator,
             symmetric=d,
-            clip=PSDBall(float(K)),
+            clip=PSDBall(float(K)) if self._clips else None,
+            sensitivity=None if self._clips else math.sqrt(2.0) * K,
             mechanism="binary-tree",
             every=min(self.every, T),
             sigma=self._gram_sigma(T, K) if curator.private else None,
@@ -163,7 +166,7 @@ class DPMNLApprox(DPMNL):
     def _split(self, budget: Budget) -> Split:
         assert budget.epsilon is not None and budget.delta is not None
         epsilon, delta, calls = self.share * budget.epsilon, budget.delta / 2, self.max_updates
-        if self.calibration == "paper":
+        if self._printed:
             # Lemma S19, also where its condition epsilon < 1 is not met
             one = epsilon / math.sqrt(8 * calls * portable.log(1 / delta))
         else:
@@ -174,11 +177,11 @@ class DPMNLApprox(DPMNL):
         """sqrt(32 m K) log(4/delta) / epsilon, symmetrised as (N + N')/sqrt 2: diagonal sqrt 2."""
         split, m = self._split(self._asked), 1 + (T - 1).bit_length()
         noise = math.sqrt(32 * m * K) * portable.log(4 / split.gram_delta) / split.gram_epsilon
-        return noise * math.sqrt(2) * (1.0 if self.calibration == "paper" else math.sqrt(K))
+        return noise * math.sqrt(2) * (1.0 if self._printed else math.sqrt(K))
 
     def _mle(self, T: int, K: int, d: int) -> ObjectivePerturbation:
         split = self._split(self._asked)
-        paper = self.calibration == "paper"
+        paper = self._printed
         if paper and K == 1:
             raise ParameterError(
                 "the printed rank min(d, K-1) is 0 at K=1 and leaves no ridge (erratum A2); the "

@@ -22,7 +22,6 @@ from dpb_gym.privacy.releasers.mechanisms import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
 
 CALIBRATIONS = ("verified", "zcdp", "paper", "as-run")
-PRINTED = ("paper", "as-run")
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
@@ -91,7 +90,7 @@ class DPMNL(MNLPolicy):
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.capacity is not None
         T, K, d = problem.horizon, problem.capacity, problem.dim
-        if self.calibration == "as-run" and curator.private:
+        if curator.private and not self._clips:
             curator.disclose("features outside the unit ball (erratum A8)")
         estimator, gram = self._estimator(curator, T, K, d), self._gram(curator, T, K, d)
         bound = self._noise_bound(gram, T, d)
@@ -102,12 +101,16 @@ class DPMNL(MNLPolicy):
             floor=bound,
             max_updates=self.max_updates if curator.private else None,
             width=_Width(estimator.plan, bound, T, K, d, self.kappa, self._printed),
-            clip=self.calibration != "as-run",
+            clip=self._clips,
         )
 
     @property
     def _printed(self) -> bool:
-        return self.calibration in PRINTED
+        return self.calibration in ("paper", "as-run")
+
+    @property
+    def _clips(self) -> bool:
+        return self.calibration != "as-run"
 
     def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
         D, paper = self.max_updates, None
@@ -122,7 +125,7 @@ class DPMNL(MNLPolicy):
             K,
             d,
             T,
-            clip=self.calibration != "as-run",
+            clip=self._clips,
             calls=D,
             method="verified" if self._printed else self.calibration,
             printed=paper,
@@ -138,7 +141,7 @@ class DPMNL(MNLPolicy):
         rho = (1 - self.share) * (curator.budget.rho or 0.0)
         gain = make_mechanism(self.mechanism, T // every).gain
         sigma = gaussian_sigma(rho * K, math.sqrt(2.0) * K * gain)
-        clip = None if self.calibration == "as-run" else float(K)
+        clip = float(K) if self._clips else None
         return EntrywiseGram(curator, d, K, clip=clip, sigma=sigma, **made)
 
     def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
