@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from dpb_gym.streams import check_seed
 
 Behaviour = Agent | Callable[[Context], Array] | None
 Columns = dict[str, Array]
-L = TypeVar("L", bound=Log)
 # Sampling what is logged must share no numbers with the replicate's own streams.
 _LOGGING_KEY = 0x10661D6
 PRICE_WINDOW = 0.1
@@ -102,21 +101,6 @@ def collect(
         make(made, {key: column[b] for key, column in stacked.items()}, least, name)
         for b in range(len(seeds))
     ]
-
-
-def collect_one(
-    wanted: type[L], problem: Problem | str, rounds: int, seed: int, options: Mapping[str, Any]
-) -> L:
-    """One log, of the kind that is wanted.
-
-    Raises:
-        ParameterError: If the problem is of another kind.
-    """
-    kind = make_problem(problem).kind if isinstance(problem, str) else problem.kind
-    if kind != wanted.kind:
-        raise ParameterError(f"a {wanted.__name__} is made of a {wanted.kind} problem, not {kind}")
-    (log,) = collect(problem, rounds, [seed], **options)
-    return log  # type: ignore[no-any-return]
 
 
 def monte_carlo_value(
@@ -312,4 +296,4 @@ _KINDS: dict[str, tuple[Callable[..., tuple[Array, Columns]], Callable[..., Log]
     "pricing": (_prices, _offers),
 }
 
-__all__ = ["Behaviour", "collect", "collect_one", "monte_carlo_value"]
+__all__ = ["Behaviour", "collect", "monte_carlo_value"]

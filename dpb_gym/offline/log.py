@@ -45,6 +45,32 @@ class Log(ABC):
     options: ClassVar[tuple[str, ...]] = ()
     """Names of further arguments that `ingredients` takes."""
 
+    @classmethod
+    def from_problem(
+        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
+    ) -> Self:
+        """Runs a problem of this log's kind under a logging policy.
+
+        Args:
+            problem: The problem, or an environment id.
+            rounds: Rounds to log, at least 2.
+            seed: Seed of the replicate: it fixes the hidden parameters, as everywhere.
+            **options: See `collect`: `behaviour` (the logging policy, uniform by default), `skip`
+                (rounds to pass over first, so that a policy trained on the first rounds of the
+                same replicate is evaluated on later ones), parameters of the environment.
+
+        Raises:
+            ParameterError: If the problem is of another kind.
+        """
+        from dpb_gym.envs.catalogue import make_problem
+        from dpb_gym.offline.collecting import collect
+
+        kind = make_problem(problem).kind if isinstance(problem, str) else problem.kind
+        if kind != cls.kind:
+            raise ParameterError(f"a {cls.__name__} is made of a {cls.kind} problem, not {kind}")
+        (log,) = collect(problem, rounds, [seed], **options)
+        return log  # type: ignore[no-any-return]
+
     def __len__(self) -> int:
         return len(self.rewards)
 
@@ -254,24 +280,6 @@ class LoggedData(Log):
         from dpb_gym.offline.tables import write_csv
 
         write_csv(self, path)
-
-    @classmethod
-    def from_problem(
-        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
-    ) -> LoggedData:
-        """Runs a recommendation problem under a logging policy.
-
-        Args:
-            problem: The problem, or an environment id.
-            rounds: Rounds to log, at least 2.
-            seed: Seed of the replicate: it fixes the hidden parameters, as everywhere.
-            **options: See `collect`: `behaviour` (the logging policy, uniform by default), `skip`
-                (rounds to pass over first, so that a policy trained on the first rounds of the
-                same replicate is evaluated on later ones), parameters of the environment.
-        """
-        from dpb_gym.offline.collecting import collect_one
-
-        return collect_one(cls, problem, rounds, seed, options)
 
     def __repr__(self) -> str:
         n, m, d = self.features.shape

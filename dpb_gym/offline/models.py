@@ -13,6 +13,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.problems.base import Array
+from dpb_gym.problems.fitting import fit_mnl
 
 
 def folds_of(n: int, folds: int, seed: int) -> Iterator[tuple[Array, Array]]:
@@ -68,43 +69,14 @@ def estimated_propensities(
         Probabilities ``(n, m)``, positive.
     """
     n, m, _ = features.shape
-    slots = np.broadcast_to(np.eye(m), (n, m, m))
-    design = np.concatenate([features.astype(np.float64), slots], axis=2)
+    design = np.concatenate([features, np.broadcast_to(np.eye(m), (n, m, m))], axis=2)
+    # Only differences of utilities count: candidate 0 is the outside option.
+    relative = design[:, 1:] - design[:, :1]
     found = np.empty((n, m))
     for others, here in folds_of(n, folds, seed):
-        found[here] = _softmax(design[here] @ _logit(design[others], actions[others], penalty))
+        rows = relative[others].reshape(-1, design.shape[2])
+        starts = np.arange(0, len(rows) + 1, m - 1)
+        beta = fit_mnl(rows, starts, actions[others] - 1, penalty, "propensities")
+        weights = np.exp(design[here] @ beta - (design[here] @ beta).max(axis=1, keepdims=True))
+        found[here] = weights / weights.sum(axis=1, keepdims=True)
     return found
-
-
-def _softmax(utility: Array) -> Array:
-    weights = np.exp(utility - utility.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _logit(x: Array, chosen: Array, penalty: float) -> Array:
-    """Penalised maximum likelihood by Newton's method, with halved steps where it must."""
-    n, _, d = x.shape
-    shown = x[np.arange(n), chosen].sum(axis=0)
-
-    def loss(b: Array) -> float:
-        utility = x @ b
-        top = utility.max(axis=1)
-        spread = np.log(np.exp(utility - top[:, None]).sum(axis=1)) + top
-        return float(spread.sum() - shown @ b + 0.5 * penalty * b @ b)
-
-    beta = np.zeros(d)
-    current = loss(beta)
-    for _ in range(100):
-        p = _softmax(x @ beta)
-        weighted = p[:, :, None] * x
-        mean = weighted.sum(axis=1)
-        gradient = mean.sum(axis=0) - shown + penalty * beta
-        rows = weighted.reshape(-1, d).T @ x.reshape(-1, d)
-        step = np.linalg.solve(rows - mean.T @ mean + penalty * np.eye(d), gradient)
-        size = 1.0
-        while (ahead := loss(beta - size * step)) > current and size > 1e-6:
-            size *= 0.5
-        beta, done, current = beta - size * step, current - ahead < 1e-10 * n, ahead
-        if done:
-            break
-    return beta

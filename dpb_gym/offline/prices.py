@@ -24,7 +24,7 @@ from dpb_gym.offline.weights import (
     Weighted,
     effective_sample_size,
 )
-from dpb_gym.problems.base import Array, Problem
+from dpb_gym.problems.base import Array
 
 
 def _normal_mass(u: Array) -> Array:
@@ -147,15 +147,6 @@ class PriceLog(Log):
             price_range=(bottom, top),
             name=str(name),
         )
-
-    @classmethod
-    def from_problem(
-        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
-    ) -> PriceLog:
-        """Logs prices offered by a pricing problem; see `dpb_gym.offline.collect`."""
-        from dpb_gym.offline.collecting import collect_one
-
-        return collect_one(cls, problem, rounds, seed, options)
 
     def __repr__(self) -> str:
         n, d = self.features.shape

@@ -18,7 +18,7 @@ from dpb_gym.offline.models import cross_fitted
 from dpb_gym.offline.targets import answers
 from dpb_gym.offline.terms import Terms
 from dpb_gym.offline.weights import LIMITS, WEIGHTING, Weighted
-from dpb_gym.problems.base import Array, Context, Problem
+from dpb_gym.problems.base import Array, Context
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,15 +240,6 @@ class SlateLog(Log):
             else frozen(validation.array("revenues", revenues, (n, m)).astype(np.float32)),
             name=str(name),
         )  # fmt: skip
-
-    @classmethod
-    def from_problem(
-        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
-    ) -> SlateLog:
-        """Logs sets shown by an assortment problem; see `dpb_gym.offline.collect`."""
-        from dpb_gym.offline.collecting import collect_one
-
-        return collect_one(cls, problem, rounds, seed, options)
 
     def __repr__(self) -> str:
         n, K = self.actions.shape
