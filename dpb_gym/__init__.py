@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpb_gym.envs.logged import from_log
     from dpb_gym.evaluation import Result, evaluate
     from dpb_gym.evaluation.audit import audit
+    from dpb_gym.evaluation.privacy_cost import cost_of_privacy
     from dpb_gym.offline import evaluate_offline
     from dpb_gym.privacy import Budget, Guarantee
     from dpb_gym.problems.kinds import Kind, register_kind
@@ -47,6 +48,7 @@ _HOMES = {
     "envs.logged": ("from_log",),
     "evaluation": ("Result", "evaluate"),
     "evaluation.audit": ("audit",),
+    "evaluation.privacy_cost": ("cost_of_privacy",),
     "offline": ("evaluate_offline",),
     "privacy": ("Budget", "Guarantee"),
     "problems.kinds": ("Kind", "register_kind"),
@@ -64,6 +66,7 @@ __all__ = [
     "agent_spec",
     "agent_specs",
     "audit",
+    "cost_of_privacy",
     "evaluate",
     "evaluate_offline",
     "from_log",

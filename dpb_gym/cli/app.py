@@ -237,6 +237,46 @@ def cost(
     costing.cost(directory, rounds, cores, json)
 
 
+@app.command("cost-of-privacy")
+def cost_of_privacy(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|ENV", help="A log, .csv or .parquet; or an environment.")
+    ],
+    problem: Annotated[
+        str | None,
+        typer.Option(metavar="pricing|assortment|recommendation", help="What the log is of."),
+    ] = None,
+    budget: Annotated[
+        list[str] | None, typer.Option(metavar=BUDGET, help="Budget; may be repeated.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A column of the log (price=rate, features=[term,score]), or a parameter of the "
+            "environment; may be repeated.",
+        ),
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Customers T.")] = None,
+    replicates: Annotated[int, typer.Option(help="Replicates.")] = 20,
+    workers: Annotated[int | None, typer.Option(help="Processes; one per core by default.")] = None,
+    html: Annotated[str | None, typer.Option(help="Write a page to this file.")] = None,
+    plot: Annotated[str | None, typer.Option(help="Draw to this .png, .pdf or .svg file.")] = None,
+    json: Json = False,
+) -> None:
+    """Say what privacy would cost on a log or an environment, in percent of what is earned.
+
+    Example: dpb cost-of-privacy loans.csv --problem pricing --set bought=sold --set features=[term]
+    """
+    from dpb_gym.cli import costing
+
+    costing.cost_of_privacy(
+        source, problem, budget or [], set_ or [], html, plot, json, horizon=horizon,
+        replicates=replicates, workers=workers,
+    )  # fmt: skip
+
+
 @app.command()
 def tune(
     agents: Annotated[list[str], typer.Argument(metavar="AGENT...", help="Registered agents.")],

@@ -1,11 +1,14 @@
-"""``dpb cost``."""
+"""``dpb cost`` and ``dpb cost-of-privacy``."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from dpb_gym.cli.output import print_json, print_table
+from dpb_gym.cli.options import read_budgets, read_settings
+from dpb_gym.cli.output import print_json, print_table, print_text
+from dpb_gym.evaluation import privacy_cost
 from dpb_gym.evaluation.costs import costs
 from dpb_gym.evaluation.progress import duration
 
@@ -57,3 +60,28 @@ def _size(count: float) -> str:
     while count >= 1000 and power < len(UNITS) - 1:
         count, power = count / 1000, power + 1
     return f"{count:,.1f} {UNITS[power]}"
+
+
+def cost_of_privacy(
+    source: str,
+    problem: str | None,
+    budgets: Sequence[str],
+    settings: Sequence[str],
+    html: str | None,
+    plot: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Prints what privacy costs; see `dpb_gym.cost_of_privacy`, also for what is raised."""
+    found = privacy_cost.cost_of_privacy(
+        source, read_budgets(budgets) or privacy_cost.BUDGETS, problem,
+        **read_settings(settings), **options,
+    )  # fmt: skip
+    if html is not None:
+        found.to_html(html)
+    if plot is not None:
+        found.plot(plot)
+    if as_json:
+        print_json({"sentences": found.sentences, "losses": found.records(), "notes": found.notes})
+    else:
+        print_text(str(found))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.errors import DataError, ParameterError, unknown_name
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.kinds import kind_of
 
@@ -151,16 +152,34 @@ ENVIRONMENTS: dict[str, Environment] = {
 }
 
 
+OF_LOG = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
+
+
 def environment(env_id: str) -> Environment:
-    """Returns a registered environment.
+    """Returns a registered environment; one of a log that is not here can only be shown.
 
     Raises:
         UnknownNameError: If the id is not ours; the message offers close matches.
     """
     key = env_id.removeprefix("dpb_gym:") if isinstance(env_id, str) else None
-    if key not in ENVIRONMENTS:
+    if key in ENVIRONMENTS:
+        return ENVIRONMENTS[key]
+    made = OF_LOG.fullmatch(key or "")
+    if made is None:
         raise unknown_name("environment", env_id, ENVIRONMENTS)
-    return ENVIRONMENTS[key]
+    return Environment(made[0], made[1].lower(), lost_log, {"log": key}, "made of a log elsewhere")
+
+
+def lost_log(log: str, horizon: int = 10_000) -> Problem:
+    """Stands for the problem of a log that another process has read, so that results are shown.
+
+    Raises:
+        DataError: Always.
+    """
+    raise DataError(
+        f"{log} was made of a log in another process: call dpb_gym.from_log with that log and the "
+        "same settings first, which gives the same id"
+    )
 
 
 def make_problem(env_id: str, **kwargs: Any) -> Problem:

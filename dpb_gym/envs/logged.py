@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -89,7 +90,7 @@ def from_log(
         >>> import dpb_gym
         >>> loans = dpb_gym.from_log("synthetic-loans", "pricing", features=["term", "score"])
         >>> loans
-        'Log/SyntheticLoans-02ed9732-v0'
+        'Log/Pricing-SyntheticLoans-02ed9732-v0'
         >>> round(loans.summary()["price_elasticity"], 2)
         -2.85
     """
@@ -106,17 +107,21 @@ def from_log(
         settings |= {"outside": outside, "revenue": revenue, "capacity": capacity}
     elif (outside, revenue, capacity) != (None, None, None):
         raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
-    if isinstance(source, (dpb_data.PriceTable, dpb_data.ChoiceTable, dpb_data.RatingTable)):
-        table: Any = source
-    elif problem == "pricing":
-        table = dpb_data.prices(source, **columns)
-    elif problem == "assortment":
-        table = dpb_data.choices(source, **columns) if columns else dpb_data.load_choices(source)
-    else:
-        table = dpb_data.ratings(source, **columns)
+    readers = {
+        "pricing": dpb_data.prices,
+        "assortment": dpb_data.choices if columns else dpb_data.load_choices,
+        "recommendation": dpb_data.ratings,
+    }
+    table: Any = source
+    if not isinstance(source, (dpb_data.PriceTable, dpb_data.ChoiceTable, dpb_data.RatingTable)):
+        try:
+            inspect.signature(readers[problem]).bind(source, **columns)
+        except TypeError as error:
+            raise ParameterError(f"columns of a {problem} log: {error}") from None
+        table = readers[problem](source, **columns)
     key = hashlib.sha256(f"{problem} {table.digest()} {settings}".encode()).hexdigest()[:8]
     label = "".join(part.capitalize() for part in re.findall("[a-zA-Z0-9]+", table.name))
-    env_id = f"Log/{label or 'Log'}-{key}-v0"
+    env_id = f"Log/{problem.capitalize()}-{label or 'Log'}-{key}-v0"
     if env_id not in ENVIRONMENTS:
         makers = {"pricing": pricing_problem, "assortment": assortment_problem}
         maker = makers.get(problem, replay_problem)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dpb_gym.envs.catalogue import environment
 from dpb_gym.evaluation.spec import Task
-
-REPLAY = "dpb_gym.envs.replay:replay_problem"
 
 
 def data_notes(task: Task) -> list[str]:
@@ -13,10 +10,9 @@ def data_notes(task: Task) -> list[str]:
 
     Computed from the task's parameters alone, so that stored results need no data.
     """
-    found = environment(task.env)
-    if found.problem != REPLAY:
-        return []
     parameters = task.parameters
+    if "feature_epsilon" not in parameters:
+        return []
     epsilon, delta = parameters["feature_epsilon"], parameters["feature_delta"]
     if epsilon is None:
         return [

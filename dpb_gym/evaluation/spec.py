@@ -37,13 +37,13 @@ from dpb_gym.agent import (
     agent_streams,
     build_agent,
 )
-from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
+from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
     AgentError,
     DataError,
     DPBError,
     ParameterError,
-    unknown_name,
+    UnknownNameError,
 )
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
@@ -199,9 +199,10 @@ class Task(Spec):
     @field_validator("env")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in ENVIRONMENTS:
-            raise ValueError(str(unknown_name("environment", value, ENVIRONMENTS)))
-        return value
+        try:
+            return environment(value).id
+        except UnknownNameError as error:
+            raise ValueError(str(error)) from None
 
     @field_validator("env_kwargs")
     @classmethod

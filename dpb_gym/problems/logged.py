@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
-from dpb_gym.problems.base import Array, Hidden
+from dpb_gym.problems.base import Array, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import Bounds, chances, fit_log, scale
 from dpb_gym.problems.pricing import PricingProblem
 
@@ -52,6 +53,12 @@ class _Arrivals:
         times = -(-self._horizon // self._customers)
         decks = [rng.permutation(self._customers) for _ in range(times)]
         return np.concatenate(decks)[: self._horizon].astype(np.int32)
+
+    def info(self, known: ProblemInfo, people: Array | None) -> ProblemInfo:
+        """With how often a person comes at most."""
+        rows = 1 if people is None else int(np.bincount(people).max())
+        times = -(-self._horizon // self._customers)
+        return replace(known, person_uses=min(self._horizon, rows * times))
 
     @staticmethod
     def fill(contexts: Array, hidden: Mapping[str, Array], start: int, out: Array) -> None:
@@ -153,6 +160,7 @@ class LoggedPricing(PricingProblem):
         chance, _ = chances(rows, np.arange(n + 1), self.fit.coefficients)
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
         self._contexts, self._arrivals = customers, _Arrivals(n, self.horizon)
+        self.info = self._arrivals.info(self.info, data.people)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         return {**super().draw_hidden(rng), "order": self._arrivals.order(rng)}
@@ -261,6 +269,7 @@ class LoggedAssortment(AssortmentProblem):
         self.feature_bound = float(np.abs(contexts).max())
         self.data_name, self.item_ids = data.name, data.item_ids[inside]
         self._contexts, self._arrivals = contexts, _Arrivals(n, self.horizon)
+        self.info = self._arrivals.info(self.info, None if sets.people is None else sets.people[:n])
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         return {"theta": self.fit.coefficients, "order": self._arrivals.order(rng)}

@@ -30,7 +30,7 @@ class ProblemInfo:
         max_interactions: Rounds of one user at most, None if users are not identified.
         partial_feedback: Whether some rounds return no feedback (rejection replay).
         rating_uses: Replay of real ratings: rounds at most in which one rating is offered.
-        person_uses: Replay of real ratings: rounds at most of one person.
+        person_uses: Real data: rounds at most of one person.
     """
 
     kind: str

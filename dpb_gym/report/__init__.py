@@ -4,7 +4,7 @@
 """
 
 from dpb_gym.report.exports import records, to_csv, to_frame, to_json, to_latex
-from dpb_gym.report.figures import Difference, plot, plot_frontier, plot_paired
+from dpb_gym.report.figures import Difference, plot, plot_frontier, plot_kept, plot_paired
 from dpb_gym.report.model import (
     Audit,
     Interval,
@@ -33,6 +33,7 @@ __all__ = [
     "html_table",
     "plot",
     "plot_frontier",
+    "plot_kept",
     "plot_paired",
     "records",
     "table",

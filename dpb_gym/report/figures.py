@@ -7,14 +7,14 @@ an agent's smaller budgets, dashed without a guarantee. Panels are as wide as a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.report.canvas import DASHES, MUTED, Panel, finish, look, scale_axes, shorten
-from dpb_gym.report.groups import budget_order, scale_of
+from dpb_gym.report.groups import budget_order, scale_of, short
 from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
 from dpb_gym.report.views import Board, Line, board
 
@@ -160,6 +160,40 @@ def plot_paired(
         _name(axes, panel, f"regret minus that of {shorten(against, 30)}, same customers", "")
 
     return finish("", [panel], draw, path, ax, height=0.65 + 0.19 * max(4, len(differences)))
+
+
+def plot_kept(
+    task: TaskResult,
+    parts: Mapping[str, Mapping[tuple[str, str], Interval]],
+    y: str,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draws what each agent keeps of a non-private one's earnings, one panel per part of the run.
+
+    Args:
+        task: The task.
+        parts: Percent with its interval by label and budget, by the name of the part.
+        y: What 100% is.
+        path: File to write, as for `plot`.
+    """
+    (table,) = board(task).tasks
+    panels = [Panel(table, [x for x in table.ordered if x.row.private], part) for part in parts]
+
+    def draw(axes: Axes, panel: Panel) -> None:
+        budgets = sorted({x.row.budget for x in panel.lines if x.row.budget}, key=budget_order)
+        axes.axhline(100, color=MUTED, linestyle=DASHES["dashed"])
+        for agent, line in panel.agents.items():
+            kept = [parts[panel.scale].get((agent, str(budget))) for budget in budgets]
+            found = [(k, one) for k, one in enumerate(kept) if one is not None]
+            ends = [
+                [one.mean - one.low for _, one in found], [one.high - one.mean for _, one in found]
+            ]  # fmt: skip
+            at, mean = [k for k, _ in found], [one.mean for _, one in found]
+            axes.errorbar(at, mean, ends, capsize=1.8, elinewidth=0.8, **look(line))
+        axes.set_xticks(range(len(budgets)), [short(budget) for budget in budgets])
+        _name(axes, panel, panel.scale, y)
+
+    return finish("", panels, draw, path, None)
 
 
 def _chosen(

@@ -264,7 +264,7 @@ def test_one_call_from_a_frame_to_results() -> None:
     assert env_id == dpb_gym.from_log(
         synthetic.loans(500), "pricing", features=["score"], horizon=80
     )
-    assert env_id.startswith("Log/Frame-") and env_id.endswith("-v0")
+    assert env_id.startswith("Log/Pricing-Frame-") and env_id.endswith("-v0")
     assert env_id != dpb_gym.from_log(frame, "pricing", features=["term"], horizon=80)
     declared = dpb_gym.from_log(
         frame,
@@ -287,13 +287,31 @@ def test_one_call_from_a_frame_to_results() -> None:
     assert {c.cell.data for c in here.cells} == {table.digest()}
 
 
+def test_results_are_shown_where_the_log_is_not(tmp_path: Any) -> None:
+    env_id = dpb_gym.from_log(synthetic.loans(200), "pricing", features=["score"], horizon=40)
+    result = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=2)
+    result.save(tmp_path / "kept")
+    del ENVIRONMENTS[env_id], gym.registry[env_id]
+    there = dpb_gym.Result.load(tmp_path / "kept")
+    assert there.kinds == {result.suite.tasks[0].name: "pricing"}
+    assert there.final_regret("random").tolist() == result.final_regret("random").tolist()
+    assert env_id in there._repr_html_()
+    with pytest.raises(DataError, match=r"call dpb_gym\.from_log with that log"):
+        dpb_gym.evaluate(env_id, ["random"], replicates=1)
+    with pytest.raises(DPBError, match="unknown environment"):
+        dpb_gym.evaluate("Log/Nothing-v0", ["random"])
+    again = dpb_gym.from_log(synthetic.loans(200), "pricing", features=["score"], horizon=40)
+    assert again == env_id and dpb_gym.evaluate(again, ["random"], replicates=1)
+
+
 def test_the_other_two_problems(trips: Any) -> None:
     env_id = dpb_gym.from_log(trips, "assortment", outside="car", horizon=40)
     again = dpb_gym.from_log(
         synthetic.mode_canada(), "assortment", outside="car", horizon=40, case="case", item="alt",
         chosen="choice", features=["cost", "ivt", "ovt", "freq"],
     )  # fmt: skip
-    assert env_id.startswith("Log/SyntheticModeCanada-") and again.startswith("Log/Frame-")
+    assert env_id.startswith("Log/Assortment-SyntheticModeCanada-")
+    assert again.startswith("Log/Assortment-Frame-")
     assert env_id[-11:] == again[-11:], "the name does not count"
     result = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=1)
     assert result.final_regret("oracle")[0] == 0.0
