@@ -24,12 +24,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from dpb_gym.agent import agent_spec
 from dpb_gym.evaluation.leaderboard import collect, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.spec import AgentRun, Cell
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
+from dpb_gym.registry import agent_spec
 
 TASKS, REPLICATES, CHECKPOINTS, HORIZON = 10, 30, 40, 10_000
 BUDGETS = (None, 0.05, 0.1, 0.5, 1.0)

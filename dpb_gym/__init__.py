@@ -12,16 +12,7 @@ from dpb_gym.envs.registration import register_environment, register_environment
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dpb_gym.agent import (
-        Agent,
-        AgentSpec,
-        SingleAgent,
-        agent_spec,
-        agent_specs,
-        list_agents,
-        make_agent,
-        register_agent,
-    )
+    from dpb_gym.agent import Agent, SingleAgent
     from dpb_gym.envs.catalogue import make_problem
     from dpb_gym.envs.logged import from_log
     from dpb_gym.evaluation import Result, evaluate
@@ -30,20 +21,19 @@ if TYPE_CHECKING:
     from dpb_gym.offline import evaluate_offline
     from dpb_gym.privacy import Budget, Guarantee
     from dpb_gym.problems.kinds import Kind, register_kind
+    from dpb_gym.registry import (
+        AgentSpec,
+        agent_spec,
+        agent_specs,
+        list_agents,
+        make_agent,
+        register_agent,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "agent": (
-        "Agent",
-        "AgentSpec",
-        "SingleAgent",
-        "agent_spec",
-        "agent_specs",
-        "list_agents",
-        "make_agent",
-        "register_agent",
-    ),
+    "agent": ("Agent", "SingleAgent"),
     "envs.catalogue": ("make_problem",),
     "envs.logged": ("from_log",),
     "evaluation": ("Result", "evaluate"),
@@ -52,6 +42,14 @@ _HOMES = {
     "offline": ("evaluate_offline",),
     "privacy": ("Budget", "Guarantee"),
     "problems.kinds": ("Kind", "register_kind"),
+    "registry": (
+        "AgentSpec",
+        "agent_spec",
+        "agent_specs",
+        "list_agents",
+        "make_agent",
+        "register_agent",
+    ),
 }
 
 __all__ = [

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
+from dpb_gym.registry import Policy, agent_specs
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent
@@ -113,18 +114,17 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
         CheckpointError: If the file is missing, damaged, of another version, or asks for anything
             but data; or if the agent has a budget and this checkpoint was loaded before.
     """
-    from dpb_gym.agent import Agent, agent_specs
     from dpb_gym.privacy import Curator
 
     target = Path(path)
     header, payload = _read(target)
     agent_specs()  # imports the plug-ins
     try:
-        agent = _Unpickler(io.BytesIO(payload)).load()
+        agent: Agent = _Unpickler(io.BytesIO(payload)).load()
         curator = getattr(agent, "curator", None)
     except Exception as error:
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    if not isinstance(agent, Agent) or not isinstance(curator, (Curator, type(None))):
+    if not issubclass(type(agent), Policy) or not isinstance(curator, (Curator, type(None))):
         raise CheckpointError(f"{target} holds no agent")
     if curator is None or not curator.private:
         return agent
@@ -167,15 +167,13 @@ class _Unpickler(pickle.Unpickler):
 
 def _of_agents(module: str) -> bool:
     """Whether a module is imported and defines an agent, or is in a registered one's package."""
-    from dpb_gym.agent import Agent, SingleAgent, agent_specs
-
     top = module.partition(".")[0]
     if module not in sys.modules or top == __name__.partition(".")[0]:
         return False
     if any(spec.entry_point.startswith((f"{top}.", f"{top}:")) for spec in agent_specs().values()):
         return True
     classes = [value for value in vars(sys.modules[module]).values() if isinstance(value, type)]
-    return any(issubclass(c, (Agent, SingleAgent)) and c.__module__ == module for c in classes)
+    return any(issubclass(c, Policy) and c.__module__ == module for c in classes)
 
 
 def _read(target: Path) -> tuple[dict[str, Any], bytes]:

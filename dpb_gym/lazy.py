@@ -1,13 +1,19 @@
-"""Packages whose parts are loaded on first use, so that importing them costs nothing."""
+"""Code that is loaded on first use: parts of packages, and plug-ins."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
+
+OURS = "dpb-gym"
+_loaded: set[EntryPoint] = set()
 
 
 def lazy_names(
@@ -44,3 +50,29 @@ def submodules(package: str) -> Callable[[str], ModuleType]:
         return importlib.import_module(path)
 
     return load
+
+
+@lru_cache
+def _plugins(group: str) -> list[tuple[bool, EntryPoint]]:
+    """The entry points of a group, and whether they are this package's own; those come first."""
+    points = [(p.dist is not None and p.dist.name == OURS, p) for p in entry_points(group=group)]
+    return sorted(points, key=lambda item: not item[0])
+
+
+def load_plugins(group: str, *, own: bool = False) -> None:
+    """Loads what packages add under an entry-point group, each once; warns of a broken one.
+
+    Args:
+        group: Entry-point group.
+        own: Only what this package brings.
+    """
+    for ours, point in _plugins(group):
+        if point in _loaded or (own and not ours):
+            continue
+        _loaded.add(point)
+        try:
+            point.load()
+        except (Exception, SystemExit) as error:  # one plug-in must not take the others down
+            what = group.rpartition(".")[2]
+            text = f"could not load the {what} of {point.value} ({point.name}): {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)

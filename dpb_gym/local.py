@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, agent_spec, check_supported
+from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.portable import fill_normals
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
 if TYPE_CHECKING:

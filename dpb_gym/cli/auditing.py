@@ -19,9 +19,9 @@ def audit(
     as_json: bool,
 ) -> bool:
     """Audits a registered agent and prints the report; returns False if the claim is refuted."""
-    from dpb_gym.agent import agent_spec
     from dpb_gym.evaluation.audit import audit as run
     from dpb_gym.evaluation.audits import AUDIT_BUDGET
+    from dpb_gym.registry import agent_spec
 
     private = agent_spec(agent).budget != "never"
     (asked,) = read_budgets([budget]) if budget is not None else [AUDIT_BUDGET if private else None]

@@ -42,7 +42,7 @@ def _envs() -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _agents() -> tuple[list[str], list[dict[str, Any]]]:
-    from dpb_gym.agent import list_agents
+    from dpb_gym.registry import list_agents
 
     return ["name", "problems", "budget", "summary"], list_agents()
 

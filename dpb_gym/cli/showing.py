@@ -21,9 +21,9 @@ def show(name: str, as_json: bool, budget: str | None = None) -> None:
         UnknownNameError: If nothing has this name; the message offers close matches.
         BudgetError: If the budget cannot be read, or `name` is no agent.
     """
-    from dpb_gym.agent import agent_specs
     from dpb_gym.envs.catalogue import ENVIRONMENTS
     from dpb_gym.evaluation.suite import suite_names
+    from dpb_gym.registry import agent_specs
 
     bare = name.removeprefix("dpb_gym:")
     if budget is not None and name not in agent_specs():
@@ -77,11 +77,11 @@ def _environment(name: str, as_json: bool) -> None:
 
 def _promises(name: str, budget: str | None) -> dict[str, str]:
     """What its curator says on a small problem of each kind, and what its unit leaves public."""
-    from dpb_gym.agent import agent_spec, make_agent
     from dpb_gym.envs.catalogue import make_problem
     from dpb_gym.evaluation.audit.api import SMALL
     from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
+    from dpb_gym.registry import agent_spec, make_agent
     from dpb_gym.streams import AgentStreams
 
     asked = Budget.parse(budget)
@@ -101,7 +101,7 @@ def _promises(name: str, budget: str | None) -> dict[str, str]:
 
 
 def _agent(name: str, as_json: bool, budget: str | None) -> None:
-    from dpb_gym.agent import agent_spec
+    from dpb_gym.registry import agent_spec
 
     spec = agent_spec(name)
     cls = spec.load()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym.agent import agent_specs
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.data_notes import data_notes
@@ -20,6 +19,7 @@ from dpb_gym.evaluation.spec import Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
+from dpb_gym.registry import agent_specs
 from dpb_gym.report.groups import contests, verdict_class
 from dpb_gym.report.model import (
     Interval,

@@ -9,14 +9,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from dpb_gym.agent import (
-    Agent,
-    AgentSpec,
-    SingleAgent,
-    agent_spec,
-    agent_specs,
-    check_supported,
-)
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
     AgentError,
@@ -32,6 +25,7 @@ from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task, printable
 from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Participant, Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
+from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported
 
 _ALLOWED = (
     "a registered name, (name, budget), (name, budget, parameters), an agent class, or a "

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.agent import agent_spec, check_parameters
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.yamlfile import parse_yaml
+from dpb_gym.registry import agent_spec, check_parameters
 
 
 def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dpb_gym.agent import Agent, check_supported
+from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem, ProblemInfo
+from dpb_gym.registry import check_supported
 
 PROGRESS_SECONDS = 0.2
 

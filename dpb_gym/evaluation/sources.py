@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.agent import agent_spec
 from dpb_gym.errors import AgentError
 from dpb_gym.evaluation.manifest import git_revision
+from dpb_gym.registry import agent_spec
 
 
 @lru_cache(maxsize=256)

@@ -30,13 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpb_gym.agent import (
-    Agent,
-    AgentSpec,
-    agent_spec,
-    agent_streams,
-    build_agent,
-)
+from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
     AgentError,
@@ -48,6 +42,7 @@ from dpb_gym.errors import (
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
+from dpb_gym.registry import AgentSpec, agent_spec, agent_streams, build_agent
 from dpb_gym.streams import AgentStreams
 
 ALGORITHM_VERSION = 3

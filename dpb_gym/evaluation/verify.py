@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import agent_specs
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.evaluation.exchange.submission import check_cell
 from dpb_gym.evaluation.outcome import COMPUTED, RECOMPUTED, CellResult, Failure
@@ -17,6 +16,7 @@ from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, FACTORY, Cell
 from dpb_gym.evaluation.store import Store
+from dpb_gym.registry import agent_specs
 
 OTHER_CODE = " (the agent's code here is not the code that computed it)"
 

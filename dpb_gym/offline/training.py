@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, BatchedSingle, agent_spec, check_supported
+from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.log import LoggedData
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams
 
 _ACCEPTANCE_KEY = 0xACCE97

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, SingleAgent, agent_specs, build_agent, make_agent
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.checkpoint import FORMAT, VERSION
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_specs, build_agent, make_agent
 from dpb_gym.streams import AgentStreams
 
 ENVIRONMENTS = {
@@ -206,7 +207,7 @@ def test_a_strangers_file_runs_nothing(tmp_path, what):
         "dpb_gym.agent\nos",
         "dpb_gym.agent\nos.system",
         "dpb_gym.agent\nAgent.load",
-        "dpb_gym.agent\nagent_spec",
+        "dpb_gym.agent\nkind_of",
         "dpb_gym.agent\nAny",
         "dpb_gym.files\nPath",
         "dpb_gym.local\nfill_normals",

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import AgentSpec, agent_spec, agent_specs, check_supported, make_agent
 from dpb_gym.errors import AgentError, ParameterError, UnknownNameError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
+from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported, make_agent
 from dpb_gym.streams import AgentStreams
 
 
 @pytest.fixture(autouse=True)
 def clean_registry(monkeypatch):
-    from dpb_gym import agent
+    from dpb_gym import registry
 
     agent_specs()
-    monkeypatch.setattr(agent, "_REGISTRY", dict(agent._REGISTRY))
-    monkeypatch.setattr(agent, "_CLASSES", dict(agent._CLASSES))
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
 
 
 def begin(agent, env_id="DPB/Recommendation-v0", seeds=(0, 1), **kwargs):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import agent_specs, make_agent
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
 
 # Some agents protect all rounds of a user, so users are identified.

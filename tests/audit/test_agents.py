@@ -11,7 +11,7 @@ import pytest
 from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear import LinUCB
 from dpb_gym import Budget, SingleAgent, make_problem
-from dpb_gym.agent import Agent, agent_specs
+from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
 from dpb_gym.evaluation.audit.lockstep import play
@@ -20,6 +20,7 @@ from dpb_gym.evaluation.audit.worlds import answer, pairs_for
 from dpb_gym.evaluation.plan import read_agents
 from dpb_gym.privacy import GaussianEvent
 from dpb_gym.problems.base import Context
+from dpb_gym.registry import agent_specs
 from dpb_gym.streams import AgentStreams
 
 PRIVATE = [

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import dpb_gym
 from dpb_gym import cli
-from dpb_gym.agent import agent_specs
 from dpb_gym.cli.app import app
+from dpb_gym.registry import agent_specs
 
 SUITE = """
 name: tiny-v0

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import agent_specs
 from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.registry import agent_specs
 
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpb_gym.agent import Agent, AgentSpec
+from dpb_gym.agent import Agent
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.suite import Suite, parse_suite
+from dpb_gym.registry import AgentSpec
 
 SUITE = """
 name: tiny-v0

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, SingleAgent, agent_spec
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.plan import read_agents, slug
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec
 
 RHO = Budget.zcdp(1.0)
 KIND = "recommendation"

@@ -14,12 +14,12 @@ import pytest
 
 import dpb_gym
 import dpb_gym.errors
-from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import parse_suite
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.registry import agent_spec
 from dpb_gym.streams import AgentStreams
 
 ENV = "DPB/Recommendation-v0"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.leaderboard import collect, describe_guarantee, to_leaderboard
@@ -17,6 +16,7 @@ from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
+from dpb_gym.registry import agent_spec
 
 ROUNDS = (5, 40)
 

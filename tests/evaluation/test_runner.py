@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpb_gym
-from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Context, Feedback, Problem
+from dpb_gym.registry import agent_spec
 
 HORIZON = 45
 SEEDS = range(100, 108)

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpb_gym.agent import agent_spec
 from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameError
 from dpb_gym.evaluation.exchange import merging
 from dpb_gym.evaluation.exchange import submission as submission_module
@@ -35,6 +34,7 @@ from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
 from dpb_gym.evaluation.verify import verify
+from dpb_gym.registry import agent_spec
 
 TEXT = """
 name: tiny-v0

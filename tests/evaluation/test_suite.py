@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpb_gym.agent import agent_specs
 from dpb_gym.errors import DataError, SuiteError, UnknownNameError
 from dpb_gym.evaluation.plan import make_jobs, plan_suite
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
 from dpb_gym.evaluation.yamlfile import parse_yaml
+from dpb_gym.registry import agent_specs
 
 GOOD: dict[str, Any] = {
     "name": "t-v0",

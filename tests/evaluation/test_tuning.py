@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import dpb_gym
 from dpb_gym import cli
-from dpb_gym.agent import AgentSpec, agent_spec
 from dpb_gym.cli.app import app
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.recipes import load_recipe
@@ -24,6 +23,7 @@ from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, tune
 from dpb_gym.evaluation.tuning.points import choose_points, read_grid
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import AgentSpec, agent_spec
 
 ENV = "DPB/Recommendation-v0"
 SMALL: dict[str, Any] = {
@@ -175,7 +175,7 @@ def test_grids_of_classes(monkeypatch: Any) -> None:
 
 def test_registered_grids_are_valid() -> None:
     """Whatever a registered class offers for tuning, the class takes."""
-    for spec in dpb_gym.agent.agent_specs().values():
+    for spec in dpb_gym.agent_specs().values():
         if not getattr(spec.load(), "tuning_grid", None):
             continue
         try:

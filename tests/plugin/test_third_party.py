@@ -194,6 +194,12 @@ def test_a_broken_plugin_warns_and_harms_nobody(tmp_path, source, said):
     assert "could not load the agents of dpb_broken" in done.stderr and said in done.stderr
 
 
+def test_a_script_takes_no_built_in_name(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run(tmp_path, TAKES_A_NAME)
+    assert "AgentError: agent 'lin-ucb' is already registered by dpb_agents" in failed.value.stderr
+
+
 KIND = """
 import warnings
 import gymnasium as gym

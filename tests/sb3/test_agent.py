@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpb_gym import agent_spec, make_agent, make_problem
-from dpb_gym.agent import AgentSpec, check_supported
 from dpb_gym.errors import AgentError, MissingExtraError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
+from dpb_gym.registry import AgentSpec, check_supported
 from dpb_gym.streams import AgentStreams, Stream, generator
 
 pytestmark = pytest.mark.sb3

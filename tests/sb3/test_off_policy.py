@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpb_gym import agent_spec, make_agent, make_problem
-from dpb_gym.agent import check_supported
 from dpb_gym.errors import AgentError, MissingExtraError, ParameterError
 from dpb_gym.problems.base import Feedback
+from dpb_gym.registry import check_supported
 from dpb_gym.streams import AgentStreams, Stream, generator
 
 pytestmark = pytest.mark.sb3

@@ -10,7 +10,6 @@ from dpb_agents.assortment.dpmnl import DPMNL, _Width
 from dpb_agents.assortment.policy import Releasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import (
     Budget,
@@ -22,6 +21,7 @@ from dpb_gym.privacy import (
     textbook_epsilon,
 )
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper", "as-run")
 CONVERSIONS = ("correct", "paper")

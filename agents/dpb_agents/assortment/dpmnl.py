@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
     Curator,
@@ -20,6 +19,7 @@ from dpb_gym.privacy import (
 )
 from dpb_gym.privacy.releasers.mechanisms import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "zcdp", "paper", "as-run")
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")

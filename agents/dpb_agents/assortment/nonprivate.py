@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator

@@ -10,8 +10,9 @@ import numpy as np
 from dpb_agents import kernels
 from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent, unsuitable
+from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

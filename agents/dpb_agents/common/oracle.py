@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dpb_gym.agent import Agent, register_agent
+from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 

@@ -13,8 +13,8 @@ from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

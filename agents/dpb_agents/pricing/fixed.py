@@ -7,10 +7,11 @@ import math
 import numpy as np
 
 from dpb_gym import portable, validation
-from dpb_gym.agent import Agent, register_agent, unsuitable
+from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.errors import ActionError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 RULES = ("ts", "ucb")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator

@@ -9,9 +9,10 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.pricing.records import MODELS
 from dpb_gym import validation
-from dpb_gym.agent import Agent, register_agent
+from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

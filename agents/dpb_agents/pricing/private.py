@@ -14,10 +14,10 @@ from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")

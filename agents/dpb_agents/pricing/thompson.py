@@ -9,8 +9,8 @@ import numpy as np
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import kernels, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, Context, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from dpb_agents.recommendation.adaprivate_sums import printed_sigma
 from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
 from dpb_gym import validation
-from dpb_gym.agent import register_agent
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
 PROTECTS = ("central", "reward")

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
 from dpb_gym import validation
-from dpb_gym.agent import register_agent
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import ContributionCap, Curator, UserSum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 
 PROTECTS = ("central", "user-rewards")
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_gym import kernels, validation
-from dpb_gym.agent import Agent, register_agent
+from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.local import LocalPrivacy, Messages
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

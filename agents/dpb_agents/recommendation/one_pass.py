@@ -11,9 +11,10 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
 from dpb_gym import portable, validation
-from dpb_gym.agent import Agent, register_agent
+from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.one_pass import OnePass
 from dpb_gym import validation
-from dpb_gym.agent import register_agent
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
+from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dpb_gym import Budget
-from dpb_gym.agent import AgentSpec, agent_specs
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import DPBError
+from dpb_gym.registry import AgentSpec, agent_specs
 from dpb_gym.streams import AgentStreams
 from dpb_site import docstrings
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree

@@ -12,6 +12,7 @@ from dpb_site.markdown import Pages, toctree
 MODULES = (
     "dpb_gym",
     "dpb_gym.agent",
+    "dpb_gym.registry",
     "dpb_gym.evaluation",
     "dpb_gym.evaluation.audit",
     "dpb_gym.offline",

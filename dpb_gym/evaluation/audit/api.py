@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, SingleAgent, agent_spec, check_supported
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.interference import interferes
@@ -20,6 +20,7 @@ from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import PASS, AuditReport
 from dpb_gym.problems.base import Problem
+from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, check_seed
 
 if TYPE_CHECKING:

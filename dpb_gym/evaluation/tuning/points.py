@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.agent import AgentSpec
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.spec import canonical, plain
+from dpb_gym.registry import AgentSpec
 
 SHUFFLE_SEED = 20_240_229
 

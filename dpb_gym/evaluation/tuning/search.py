@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.agent import AgentSpec, agent_spec
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
 from dpb_gym.evaluation.leaderboard import Series, collect
@@ -28,6 +27,7 @@ from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import AgentSpec, agent_spec
 
 TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
 """Seeds for tuning: `Suite.tuning_seed` and what follows. Evaluation has those before."""

@@ -14,10 +14,10 @@ from scipy.optimize import minimize
 
 from dpb_agents.assortment.nonprivate import ExactMNL
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
-from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
 
 Array = NDArray[Any]

@@ -16,10 +16,10 @@ from scipy.optimize import minimize
 from dpb_agents.assortment.nonprivate import UCBMNL
 from dpb_agents.assortment.policy import MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE
-from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
+from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
 
 Array = NDArray[Any]

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 import dpb_gym
-from dpb_gym.agent import agent_spec, make_agent
 from dpb_gym.errors import AgentError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
+from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
 
 ARENAS = {

@@ -15,9 +15,9 @@ from dpb_agents.kernels import one_pass_linear
 from dpb_agents.recommendation.one_pass import planned
 from dpb_agents.recommendation.one_pass_joint import joint_weights
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-from dpb_gym.agent import make_agent
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.privacy import Budget, Schedule, WeightedSum
+from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 SMALL = {"dim": 5, "n_arms": 20}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import make_agent
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 REFERENCE = Path(__file__).parents[1] / "reference_one_pass_linear.py"

@@ -8,8 +8,8 @@ from reference_mnl import OnePassMNL
 from reference_pricing import OnePassPricing
 
 import dpb_gym
-from dpb_gym.agent import make_agent
 from dpb_gym.privacy import Budget, gaussian_sigma
+from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 ROUNDS = 400

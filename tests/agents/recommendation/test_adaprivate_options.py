@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from dpb_gym import make_agent, make_problem, portable
-from dpb_gym.agent import agent_spec
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.tuning import read_grid
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec
 from dpb_gym.streams import AgentStreams, Stream, generator
 
 FAMILY = (

@@ -11,8 +11,8 @@ import numpy as np
 from dpb_agents.common.sb3.networks import slate_policy
 from dpb_agents.common.sb3.shell import PRICES, Learner, SB3Agent, check_net_arch, prices
 from dpb_gym import validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.registry import register_agent
 
 
 @register_agent("sb3-ppo", supports=("assortment", "pricing", "recommendation"))

@@ -10,8 +10,8 @@ import numpy as np
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.switching import Switching
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array
+from dpb_gym.registry import register_agent
 
 
 @register_agent(

@@ -10,8 +10,8 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, Context, ProblemInfo
+from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Segment

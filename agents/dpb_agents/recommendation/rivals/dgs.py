@@ -9,8 +9,8 @@ import numpy as np
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
 from dpb_gym import validation
-from dpb_gym.agent import register_agent
 from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Segment

@@ -10,10 +10,10 @@ import numpy as np
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
 from dpb_gym import portable, validation
-from dpb_gym.agent import register_agent
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import Curator, PSDBall, RunningSum
 from dpb_gym.problems.base import Array
+from dpb_gym.registry import register_agent
 
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
-from dpb_gym.agent import register_agent
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, gaussian_sigma, textbook_rho
 from dpb_gym.problems.base import Array
+from dpb_gym.registry import register_agent
 
 
 @register_agent(

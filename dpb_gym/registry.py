@@ -1,0 +1,343 @@
+"""The registry of agents: their specs, how they are made, and who may take which name.
+
+Agents register under a short name, in this process with `register_agent` or from any installed
+package through the entry-point group ``dpb_gym.agents``. The names of the zoo are reserved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpb_gym.errors import AgentError, ParameterError, unknown_name
+from dpb_gym.lazy import load_plugins
+from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.problems.kinds import kinds
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.agent import Agent
+    from dpb_gym.privacy import Budget, Curator
+
+PLUGINS = "dpb_gym.agents"
+ANY = "any"
+BUDGET_USES = ("never", "optional", "required")
+
+
+class Policy:
+    """What can be registered: the base of `Agent` and of `SingleAgent`.
+
+    Attributes:
+        protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
+            registered with.
+        curator: Makes the releasers through which alone raw feedback reaches the policy; exact
+            ones without a budget.
+    """
+
+    protects: tuple[str, str] | None = None
+    curator: Curator
+
+    def batched(self, maker: Callable[..., Any], params: Mapping[str, Any]) -> Agent:
+        """The agent of B replicates that `maker` with `params`, which made this, stands for."""
+        raise AgentError(f"{type(self).__name__} derives neither from Agent nor from SingleAgent")
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """Everything needed to make an agent again; serialises to JSON.
+
+    Attributes:
+        name: Registered name.
+        entry_point: ``"module:Class"``.
+        supports: Problem kinds.
+        budget: ``"never"``, ``"optional"`` or ``"required"``.
+        protects: Notion and unit of what the agent protects under a budget.
+        params: Keyword arguments of the class.
+        summary: First line of the class's docstring.
+        partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
+        uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
+    """
+
+    name: str
+    entry_point: str
+    supports: tuple[str, ...]
+    budget: str = "never"
+    protects: tuple[str, str] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    summary: str = ""
+    partial_feedback: bool = True
+    uses_oracle: bool = False
+
+    def to_json(self) -> str:
+        """Returns the spec as a JSON object; see `from_json`."""
+        data = {k: getattr(self, k) for k in self.__dataclass_fields__}
+        return json.dumps(data | {"params": dict(self.params)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> AgentSpec:
+        """Rebuilds a spec from `to_json`.
+
+        Raises:
+            AgentError: If the text is not a spec.
+        """
+        try:
+            data = json.loads(text)
+            protects = data["protects"] and tuple(data["protects"])
+            return cls(**{**data, "supports": tuple(data["supports"]), "protects": protects})
+        except (ValueError, TypeError, KeyError) as error:
+            raise AgentError(f"not an agent spec: {error}") from None
+
+    def load(self) -> type[Policy]:
+        """Returns the class, registered in this process or imported.
+
+        Raises:
+            AgentError: If the entry point does not name an agent class.
+        """
+        if self.entry_point in _CLASSES:
+            return _CLASSES[self.entry_point]
+        module, _, attribute = self.entry_point.partition(":")
+        try:
+            loaded = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise AgentError(
+                f"agent {self.name!r}: cannot load {self.entry_point}: {error}"
+            ) from error
+        if not (inspect.isclass(loaded) and issubclass(loaded, Policy)):
+            raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
+        return loaded
+
+    def streams(self, seeds: Sequence[int], budget: Budget | None = None) -> AgentStreams:
+        """The random streams that the harness gives this agent.
+
+        Decisions and noise are keyed by the replicate's seed and by who acts: name, parameters
+        and budget.
+
+        Args:
+            seeds: Seeds of the replicates.
+            budget: What the agent may spend.
+        """
+        return agent_streams(self.name, self.load(), self.params, budget, seeds)
+
+    def make(self, **params: Any) -> Agent:
+        """Makes the agent with `params` over the spec's own.
+
+        Raises:
+            ParameterError: If a parameter is unknown or invalid.
+        """
+        return build_agent(self.name, self.load(), {**self.params, **params}, self.protects)
+
+
+def build_agent(
+    name: str,
+    maker: Callable[..., Any],
+    params: Mapping[str, Any],
+    protects: tuple[str, str] | None = None,
+) -> Agent:
+    """Makes an agent, batched if it is written for one stream.
+
+    Args:
+        name: For messages.
+        maker: A class, or a function that makes an agent.
+        params: Keyword arguments.
+        protects: What it protects if it does not say so itself.
+
+    Raises:
+        ParameterError: If a parameter is unknown or invalid.
+        AgentError: If `maker` does not make an agent.
+    """
+    if inspect.isclass(maker):
+        check_parameters(name, maker, params)
+    made = maker(**params)
+    if not isinstance(made, Policy):
+        raise AgentError(
+            f"agent {name!r}: {maker!r} made a {type(made).__name__}, which derives neither from "
+            "Agent nor from SingleAgent"
+        )
+    agent = made.batched(maker, params)
+    if agent.protects is None:
+        agent.protects = protects
+    return agent
+
+
+def agent_streams(
+    name: str,
+    maker: Callable[..., Any],
+    params: Mapping[str, Any],
+    budget: Budget | None,
+    seeds: Sequence[int],
+) -> AgentStreams:
+    """The random streams of an agent: keyed by seed and by name, parameters and budget."""
+    arguments = dict(params)
+    with suppress(TypeError, ValueError):  # functions may not tell their parameters
+        bound = inspect.signature(maker).bind(**params)
+        bound.apply_defaults()  # a parameter that is written out is the same agent
+        arguments = dict(bound.arguments)
+    parts = [name, arguments, str(budget)]
+    return AgentStreams(seeds, json.dumps(parts, sort_keys=True, default=repr))
+
+
+def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
+    """Raises `ParameterError` naming parameters that ``cls(**params)`` does not take."""
+    signature = inspect.signature(cls)
+    known = [p.name for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
+    if len(known) != len(signature.parameters):
+        return
+    for key in params:
+        if key not in known:
+            raise ParameterError(
+                f"agent {name!r} has no parameter {key!r}; it takes {', '.join(known) or 'none'}"
+            )
+
+
+_REGISTRY: dict[str, AgentSpec] = {}
+# Classes defined in scripts, notebooks and functions cannot be imported by name.
+_CLASSES: dict[str, type[Policy]] = {}
+Registered = TypeVar("Registered", bound=type)
+
+
+def register_agent(
+    name: str,
+    *,
+    supports: Sequence[str],
+    protects: tuple[str, str] | None = None,
+    budget: str | None = None,
+    partial_feedback: bool = True,
+    uses_oracle: bool = False,
+    **params: Any,
+) -> Callable[[Registered], Registered]:
+    """Class decorator that registers an agent under `name`.
+
+    One class may be registered several times under different names and `params`.
+
+    Args:
+        name: Short, lower-case, hyphenated.
+        supports: Names of problem kinds (assortment, pricing, recommendation, or one of
+            `dpb_gym.register_kind`), or ``"any"`` for every kind there is.
+        protects: Notion and unit of what the agent protects under a budget, e.g.
+            ``("central", "reward")``; see `dpb_gym.Guarantee`. None: it takes no budget.
+        budget: ``"optional"`` (the default with `protects`: without one its releasers are exact)
+            or ``"required"``; ``"never"`` without `protects`.
+        partial_feedback: False if the agent needs feedback in every round.
+        uses_oracle: True if the harness must show the agent the hidden state.
+        **params: Default keyword arguments of the class under this name.
+
+    Raises:
+        AgentError: If the name is taken by another class or an argument is invalid.
+    """
+    if not name or name != name.lower() or any(c.isspace() or c == "_" for c in name):
+        raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
+    named = (supports,) if isinstance(supports, str) else tuple(supports)
+    known = (*kinds(), ANY)
+    if not named or any(k not in known for k in named):
+        raise AgentError(f"supports must name problems among {', '.join(known)}, got {supports!r}")
+    use = budget or ("never" if protects is None else "optional")
+    if use not in BUDGET_USES:
+        raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {budget!r}")
+    if (use == "never") != (protects is None):
+        raise AgentError(
+            "an agent that takes a budget says what it protects, e.g. protects=('central', "
+            "'reward'), and one that does not protects nothing"
+        )
+    if protects is not None:
+        from dpb_gym.privacy import Guarantee
+
+        Guarantee(*protects)
+
+    def decorate(cls: Registered) -> Registered:
+        if not (inspect.isclass(cls) and issubclass(cls, Policy)):
+            raise AgentError(f"agent {name!r} must derive from Agent or SingleAgent, got {cls!r}")
+        doc = inspect.getdoc(cls) or ""
+        spec = AgentSpec(
+            name=name,
+            entry_point=f"{cls.__module__}:{cls.__qualname__}",
+            supports=named,
+            budget=use,
+            protects=protects,
+            params=params,
+            summary=doc.strip().split("\n")[0],
+            partial_feedback=partial_feedback,
+            uses_oracle=uses_oracle,
+        )
+        load_plugins(PLUGINS, own=True)  # whose names are reserved
+        taken = _REGISTRY.get(name)
+        if taken is not None and taken.entry_point != spec.entry_point:
+            raise AgentError(f"agent {name!r} is already registered by {taken.entry_point}")
+        _REGISTRY[name] = spec
+        _CLASSES[spec.entry_point] = cls
+        return cls
+
+    return decorate
+
+
+def agent_specs() -> dict[str, AgentSpec]:
+    """Returns every registered agent by name, plug-ins included."""
+    load_plugins(PLUGINS)
+    return {name: agent_spec(name) for name in sorted(_REGISTRY)}
+
+
+def agent_spec(name: str, **params: Any) -> AgentSpec:
+    """Returns the spec of a registered agent, with `params` over its own.
+
+    Raises:
+        UnknownNameError: If the name is not registered; the message offers close matches.
+    """
+    if name not in _REGISTRY:
+        load_plugins(PLUGINS)
+    if name not in _REGISTRY:
+        raise unknown_name("agent", name, _REGISTRY)
+    spec = _REGISTRY[name]
+    if ANY in spec.supports:
+        spec = replace(spec, supports=kinds())
+    return replace(spec, params={**spec.params, **params}) if params else spec
+
+
+def list_agents() -> list[dict[str, Any]]:
+    """Lists every registered agent; a notebook shows the list as a table.
+
+    Returns:
+        Records with the agent's name, the problems it supports, whether it takes a privacy
+        budget (``"required"``, ``"optional"`` or ``"never"``) and what it is.
+    """
+    from dpb_gym.report.notebook import Listing
+
+    return Listing(
+        {
+            "name": spec.name,
+            "problems": list(spec.supports),
+            "budget": spec.budget,
+            "summary": spec.summary,
+        }
+        for spec in agent_specs().values()
+    )
+
+
+def make_agent(name: str, **params: Any) -> Agent:
+    """Makes a registered agent.
+
+    Raises:
+        UnknownNameError: If the name is not registered.
+        ParameterError: If a parameter is unknown or invalid.
+    """
+    return agent_spec(name).make(**params)
+
+
+def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None) -> None:
+    """Raises `AgentError` if the agent cannot run on the problem with the budget."""
+    if problem.kind not in spec.supports:
+        raise AgentError(
+            f"agent {spec.name!r} supports {', '.join(spec.supports)}, not {problem.kind}"
+        )
+    if problem.partial_feedback and not spec.partial_feedback:
+        raise AgentError(f"agent {spec.name!r} needs feedback in every round (protocol='matrix')")
+    if spec.budget == "required" and budget is None:
+        raise AgentError(
+            f"agent {spec.name!r} is private and needs a budget: --budget rho=1, "
+            "budgets=['rho=1'], or eps=1,delta=1e-5"
+        )
+    if spec.budget == "never" and budget is not None:
+        raise AgentError(f"agent {spec.name!r} is non-private and takes no budget")
