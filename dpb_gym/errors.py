@@ -77,6 +77,10 @@ class MissingExtraError(DPBError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 
 
+FEW = 12
+"""Known names that a message lists; of more it offers the close ones."""
+
+
 def shown(value: object) -> str:
     """`value` for a message: never too long, whatever its own text does."""
     try:
@@ -97,5 +101,8 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameEr
     options = sorted(known)
     close = difflib.get_close_matches(shown(name).strip("'"), options, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    listing = ", ".join(options) if len(options) <= 40 else ", ".join(options[:40]) + ", ..."
-    return UnknownNameError(f"unknown {what} {shown(name)}{hint} Known: {listing or 'none'}")
+    count = len(options)
+    listing = f" Known: {', '.join(options[:FEW]) or 'none'}"
+    if count > FEW:
+        listing = f" {count} are known" if close else f"{listing}, ... ({count} in all)"
+    return UnknownNameError(f"unknown {what} {shown(name)}{hint or '.'}{listing}")

@@ -58,7 +58,7 @@ class AgentSpec:
         budget: ``"never"``, ``"optional"`` or ``"required"``.
         protects: Notion and unit of what the agent protects under a budget.
         params: Keyword arguments of the class.
-        summary: First line of the class's docstring.
+        summary: What it does, in one line.
         partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
         uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
     """
@@ -208,6 +208,7 @@ def register_agent(
     budget: str | None = None,
     partial_feedback: bool = True,
     uses_oracle: bool = False,
+    summary: str | None = None,
     **params: Any,
 ) -> Callable[[Registered], Registered]:
     """Class decorator that registers an agent under `name`.
@@ -224,6 +225,7 @@ def register_agent(
             or ``"required"``; ``"never"`` without `protects`.
         partial_feedback: False if the agent needs feedback in every round.
         uses_oracle: True if the harness must show the agent the hidden state.
+        summary: What it does under this name, in one line; the docstring's first by default.
         **params: Default keyword arguments of the class under this name.
 
     Raises:
@@ -251,7 +253,6 @@ def register_agent(
     def decorate(cls: Registered) -> Registered:
         if not (inspect.isclass(cls) and issubclass(cls, Policy)):
             raise AgentError(f"agent {name!r} must derive from Agent or SingleAgent, got {cls!r}")
-        doc = inspect.getdoc(cls) or ""
         spec = AgentSpec(
             name=name,
             entry_point=f"{cls.__module__}:{cls.__qualname__}",
@@ -259,7 +260,7 @@ def register_agent(
             budget=use,
             protects=protects,
             params=params,
-            summary=doc.strip().split("\n")[0],
+            summary=summary or (inspect.getdoc(cls) or "").strip().split("\n")[0],
             partial_feedback=partial_feedback,
             uses_oracle=uses_oracle,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -10,13 +11,24 @@ app = typer.Typer(
     name="dpb",
     help="Compare private and non-private bandit agents. Errors are one line; --debug anywhere "
     "shows the traceback.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 data = typer.Typer(help="Data sets: list, fetch, find and check them.", add_completion=False)
 app.add_typer(data, name="data")
+
+
+def _complete(*kinds: str) -> Callable[[str], list[str]]:
+    """Completes names of what ``dpb list`` lists."""
+
+    def complete(incomplete: str) -> list[str]:
+        from dpb_gym.cli.listing import names
+
+        return [name for kind in kinds for name in names(kind) if name.startswith(incomplete)]
+
+    return complete
+
 
 BUDGET = "rho=R|eps=E,delta=D|none"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -56,7 +68,12 @@ def list_(
 @app.command()
 def show(
     id: Annotated[
-        str, typer.Argument(metavar="ID", help="An environment, agent, suite or data set.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="An environment, agent, suite or data set.",
+            autocompletion=_complete("envs", "agents", "suites", "data"),
+        ),
     ],
     budget: Annotated[
         str | None,
@@ -76,7 +93,11 @@ def show(
 @app.command()
 def run(
     suite: Annotated[
-        str | None, typer.Argument(help="Name of a suite, or a .yaml file. Not with --env.")
+        str | None,
+        typer.Argument(
+            help="Name of a suite, or a .yaml file. Not with --env.",
+            autocompletion=_complete("suites"),
+        ),
     ] = None,
     agents: Annotated[
         str | None, typer.Option(help="Only these agents: labels or names, comma-separated.")
@@ -93,9 +114,16 @@ def run(
         str | None, typer.Option(help="Write the page of the result directory to this file.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    env: Annotated[str | None, typer.Option(help="Environment id, instead of a suite.")] = None,
+    json: Json = False,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Environment id, instead of a suite.", autocompletion=_complete("envs")),
+    ] = None,
     agent: Annotated[
-        list[str] | None, typer.Option(help="Agent to run on --env; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Agent to run on --env; may be repeated.", autocompletion=_complete("agents")
+        ),
     ] = None,
     budget: Annotated[
         list[str] | None,
@@ -131,7 +159,7 @@ def run(
         "set": tuple(set_ or ()),
     }
     status = running.run(
-        suite, env, ad_hoc, agents, tasks, html, out, replicates=replicates, workers=workers,
+        suite, env, ad_hoc, agents, tasks, html, out, json, replicates=replicates, workers=workers,
         backend=backend, scheduler=scheduler, show=not quiet,
     )  # fmt: skip
     if status:
@@ -358,6 +386,7 @@ def reproduce(
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: Json = False,
 ) -> None:
     """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
 
@@ -365,14 +394,16 @@ def reproduce(
     """
     from dpb_gym.cli import reproducing
 
-    status = reproducing.run(target, out, replicates, quick, workers, set_ or [], quiet)
+    status = reproducing.run(target, out, replicates, quick, workers, set_ or [], quiet, json)
     if status:
         raise typer.Exit(status)
 
 
 @app.command()
 def audit(
-    agent: Annotated[str, typer.Argument(help="A registered agent.")],
+    agent: Annotated[
+        str, typer.Argument(help="A registered agent.", autocompletion=_complete("agents"))
+    ],
     budget: Annotated[
         str | None, typer.Option(metavar=BUDGET, help="Budget; rho=0.5 by default.")
     ] = None,

@@ -30,6 +30,20 @@ def list_kind(kind: str, as_json: bool) -> None:
         print_table(columns, [[_cell(record[c]) for c in columns] for record in records])
 
 
+def names(kind: str) -> list[str]:
+    """The names of one of `KINDS`, for the shell's completion."""
+    if kind == "data":
+        import dpb_data
+
+        return [known.name for known in dpb_data.datasets()]
+    if kind == "suites":
+        from dpb_gym.evaluation.suite import suite_names
+
+        return list(suite_names())
+    (key, *_), records = {"envs": _envs, "agents": _agents}[kind]()
+    return [record[key] for record in records]
+
+
 def _cell(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 

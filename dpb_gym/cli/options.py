@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import ParameterError
@@ -65,6 +66,13 @@ def settings_of(
             )
         (owned.setdefault(owner, {}) if dot else alone)[name] = value
     return alone, owned
+
+
+def new_folder(path: str | None) -> None:
+    """Says so if what will be written needs folders above it that are not there."""
+    parent = Path(path or ".").parent
+    if not parent.exists():
+        print(f"dpb: note: making the folder {parent}", file=sys.stderr)
 
 
 def names(text: str | None) -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ PIPE_WIDTH = 160
 
 
 def console() -> Console:
-    """The standard output; wide when it is not a terminal, so that nothing is cut."""
+    """The standard output; in a pipe as wide as ``COLUMNS`` says, or so wide that little is cut."""
     from rich.console import Console
 
     found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+    if found.is_terminal or os.environ.get("COLUMNS", "").isdigit():
+        return found
+    return Console(highlight=False, width=PIPE_WIDTH)
 
 
 def print_json(value: Any) -> None:

@@ -6,7 +6,8 @@ import dataclasses
 import sys
 
 from dpb_gym import report
-from dpb_gym.cli.output import print_json
+from dpb_gym.cli.options import new_folder
+from dpb_gym.cli.output import console, print_json
 from dpb_gym.evaluation.audits import audit_series
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.verify import verify as check
@@ -23,6 +24,8 @@ def leaderboard(
         ResultError: If there are no results, or they are damaged.
     """
     result = Result.load(directory)
+    for path in (html, plot):
+        new_folder(path)
     if runs is not None:
         rows = [(series, result.kinds[series.task]) for series in result.series]
         result.audits = audit_series(directory, rows, runs, _say)
@@ -33,7 +36,7 @@ def leaderboard(
     if as_json:
         print(report.to_json(data))
     else:
-        report.table(data)
+        report.table(data, console=console())
     messages = sys.stderr if as_json else sys.stdout
     if html is not None:
         print(f"page written to {report.html(data, html)}", file=messages)

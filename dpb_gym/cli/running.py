@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dpb_gym.cli.options import names, read_budgets, settings_of
+from dpb_gym import report
+from dpb_gym.cli.options import names, new_folder, read_budgets, settings_of
+from dpb_gym.cli.output import console, print_json
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.api import one_task_suite
 from dpb_gym.evaluation.plan import TaskPlan, plan_runs, plan_suite, read_agents
@@ -26,6 +28,7 @@ def run(
     tasks: str | None,
     html: str | None,
     out: str | None,
+    as_json: bool,
     **options: Any,
 ) -> int:
     """Runs a suite, or agents on one environment, and returns the exit status.
@@ -38,6 +41,7 @@ def run(
         tasks: Restricts the suite.
         html: Where to write the page.
         out: Result directory.
+        as_json: Print JSON instead of the table.
         options: Those of `run_plan`.
 
     Raises:
@@ -65,7 +69,9 @@ def run(
     for plan in plans:
         if plan.missing:
             print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
-    report = run_plan(
+    for path in (out, html):
+        new_folder(path)
+    done = run_plan(
         suite,
         plans,
         out or f"results/{suite.name if env is None else _place(suite)}",
@@ -73,8 +79,8 @@ def run(
         delay=PROGRESS_DELAY,
         **options,
     )
-    _say(suite, report, html)
-    return 1 if report.failures else 0
+    _say(suite, done, html, as_json)
+    return 1 if done.failures else 0
 
 
 def one_environment(
@@ -107,24 +113,36 @@ def _place(suite: Suite) -> str:
     return f"{suite.tasks[0].name}-{suite.protocol[:8]}"
 
 
-def _say(suite: Suite, report: RunReport, html: str | None) -> None:
-    speed = report.rounds / report.seconds if report.seconds > 0 else 0.0
-    done = f"{report.computed} cells computed"
-    if report.computed:
-        done += f" in {duration(report.seconds)} ({speed:,.0f} agent rounds/s)"
-    if report.skipped:
-        done += f", {report.skipped} were there already"
-    print(f"{suite.name}: {done}; results in {report.path}")
-    for failure in report.failures:
+def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
+    from dpb_gym.evaluation.result import Result
+
+    speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
+    done = f"{run.computed} cells computed"
+    if run.computed:
+        done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
+    if run.skipped:
+        done += f", {run.skipped} were there already"
+    for failure in run.failures:
         print(f"dpb: failed: {failure}", file=sys.stderr)
-    if report.failures:
+    if run.failures:
         print(
-            f"dpb: {len(report.failures)} of {report.cells} cells failed; the others are kept",
+            f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept",
             file=sys.stderr,
         )
-    if html is not None:
-        from dpb_gym.evaluation.result import Result
-
-        print(f"page written to {Result.load(report.path).html(html)}")
-    elif not report.failures:
-        print(f"Look at them: dpb leaderboard {report.path} --html leaderboard.html")
+    data = None
+    if len(run.failures) < run.cells:
+        data = Result.load(run.path).to_leaderboard()
+    if html is not None and data is not None:
+        print(f"page written to {report.html(data, html)}", file=sys.stderr if as_json else None)
+    if as_json:
+        fields = {key: getattr(run, key) for key in ("cells", "computed", "rounds", "seconds")}
+        failures = [str(failure) for failure in run.failures]
+        rows = report.records(data) if data is not None else []
+        print_json({"path": str(run.path), **fields, "failures": failures, "rows": rows})
+        return
+    if data is not None:
+        report.table(data, console=console())
+    print(f"{suite.name}: {done}; results in {run.path}")
+    if data is not None:
+        page = "" if html is not None else " --html leaderboard.html"
+        print(f"Next: dpb leaderboard {run.path}{page} --plot regret.png")

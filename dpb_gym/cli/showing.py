@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from dpb_gym import docstrings
 from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
 from dpb_gym.errors import BudgetError, DPBError, unknown_name
 
@@ -68,7 +70,7 @@ def _environment(name: str, as_json: bool) -> None:
         print_json(record)
         return
     print_fields(found.id, {"problem": found.kind, "summary": found.summary})
-    print_fields("Parameters with their defaults", parameters)
+    _parameters(parameters, found.factory())
     print_fields("Of the Gymnasium interface alone", dict.fromkeys(found.interface, ""))
     print_fields("What agents know before the first round", info)
     if fitted:
@@ -110,7 +112,7 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
         for key, value in inspect.signature(cls).parameters.items()
     }
     parameters = {**signature, **spec.params}
-    doc = inspect.getdoc(cls) or ""
+    doc = docstrings.parse(cls)
     promises = _promises(name, budget)
     record = {
         "name": spec.name,
@@ -121,7 +123,7 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
         "partial_feedback": spec.partial_feedback,
         "uses_oracle": spec.uses_oracle,
         "parameters": parameters,
-        "documentation": doc,
+        "documentation": inspect.getdoc(cls) or "",
     }
     if as_json:
         print_json(record)
@@ -129,6 +131,7 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
     print_fields(
         spec.name,
         {
+            "summary": spec.summary,
             "problems": ", ".join(spec.supports),
             "budget": spec.budget,
             **promises,
@@ -136,8 +139,15 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
             "rounds without feedback": "allowed" if spec.partial_feedback else "not allowed",
         },
     )
-    print_fields("Parameters with their defaults", parameters)
-    print_text("\n" + doc)
+    _parameters(parameters, cls)
+    print_text("\n" + "\n\n".join([doc.summary, doc.body, *docstrings.mentioned(cls)]))
+
+
+def _parameters(defaults: Mapping[str, Any], factory: Callable[..., Any]) -> None:
+    about = docstrings.parameters(factory)
+    rows = [(name, value, about.get(name, "")) for name, value in defaults.items()]
+    if rows:
+        print_table(("parameter", "default", "meaning"), rows)
 
 
 def _suite(name: str, as_json: bool) -> None:

@@ -88,6 +88,48 @@ def test_the_commands_are_those_of_the_documentation(dpb: Any) -> None:
     assert dpb("--version").out == f"dpb-gym {dpb_gym.__version__}\n"
 
 
+def test_a_pipe_is_as_wide_as_columns_says(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, widest in (("90", 90), ("", 160)):
+        monkeypatch.setenv("COLUMNS", said)
+        lines = dpb("list", "agents").out.splitlines()
+        assert widest - 20 < max(map(len, lines)) <= widest
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("dpb sh", {"show"}),
+        ("dpb show lin-", {"lin-greedy", "lin-ts", "lin-ucb"}),
+        ("dpb run smo", {"smoke"}),
+        ("dpb run --env DPB/Pricing-", {"DPB/Pricing-v0"}),
+    ],
+)
+def test_the_shell_completes_names(
+    words: str, expected: set[str], dpb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_DPB_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    done = dpb()
+    assert done.status == 0 and set(done.out.split()) == expected
+
+
+def test_unknown_names_offer_close_ones_and_no_long_list(dpb: Any) -> None:
+    message = dpb("show", "lin-ubc").err
+    assert "did you mean 'lin-ucb'" in message and len(message) < 200
+    assert "in all)" in dpb("show", "qqqqqq").err
+
+
+def test_agents_have_summaries_and_parameters_of_their_own(dpb: Any) -> None:
+    own = [s for s in agent_specs().values() if s.entry_point.startswith("dpb_agents.")]
+    summaries = [spec.summary for spec in own]
+    assert len(set(summaries)) == len(summaries)
+    assert not any(re.search("[Ss]ee `", summary) for summary in summaries)
+    shown = dpb("show", "adaprivate-amp").out
+    assert "lambda, > 0." in shown and "`NoisyBatches`: RU, Algorithm 1" in shown
+    assert "See `LinearPolicy`" not in shown
+
+
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom dpb_gym.cli import run\nrun(['--help'])\n"
@@ -158,8 +200,14 @@ def test_a_suite_from_run_to_verify(suite: str, tmp_path: Path, dpb: Any) -> Non
     out = str(tmp_path / "out")
     run = dpb("run", suite, "--out", out, "--workers", "1")
     assert run.status == 0 and "tiny-v0: 8 cells computed" in run.out
-    assert f"dpb leaderboard {out}" in run.out
+    assert "Regret [95%]" in run.out and "note:" not in run.err
+    assert run.out.splitlines()[-1].startswith(f"Next: dpb leaderboard {out} --html")
     assert "8 were there already" in dpb("run", suite, "--out", out).out
+    again = dpb("run", suite, "--out", out, "--json", "--html", str(tmp_path / "new/page.html"))
+    assert f"note: making the folder {tmp_path / 'new'}" in again.err
+    done = json.loads(again.out)
+    assert (done["cells"], done["computed"], done["failures"]) == (8, 0, [])
+    assert {row["agent"] for row in done["rows"]} == {"Random", "LinTS", "Private"}
     page, plot = tmp_path / "page.html", tmp_path / "regret.svg"
     board = dpb("leaderboard", out, "--html", str(page), "--plot", str(plot))
     assert board.status == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -99,6 +100,9 @@ def test_a_figure_by_path(monkeypatch: Any, capsys: Any, file: Path, tmp_path: P
     printed = capsys.readouterr().out
     assert "made-up/fig1: A figure" in printed and "HOLDS" in printed
     assert (out / "fig1/figure.html").exists()
+    assert command(monkeypatch, *words, "--replicates", "8", "--json") == 0
+    (one,) = json.loads(capsys.readouterr().out)["figures"]
+    assert one["claims"][0]["verdict"] == "HOLDS" and one["folder"] == str(out / "fig1")
     assert command(monkeypatch, str(file.with_name("none.yaml"))) == 2
     assert "none.yaml: cannot be read" in capsys.readouterr().err
     file.write_text("paper: [")

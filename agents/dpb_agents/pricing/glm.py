@@ -14,8 +14,19 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
 
-@register_agent("greedy-pricing", supports=["pricing"], rule="greedy", growth=1.25)
-@register_agent("glm-ucb-pricing", supports=["pricing"], rule="ucb")
+@register_agent(
+    "greedy-pricing",
+    supports=["pricing"],
+    summary="The best price under maximum likelihood, without privacy.",
+    rule="greedy",
+    growth=1.25,
+)
+@register_agent(
+    "glm-ucb-pricing",
+    supports=["pricing"],
+    summary="GLM-UCB: maximum likelihood with an optimistic bonus, without privacy.",
+    rule="ucb",
+)
 class GLMPricing(GLMPolicy):
     """Maximum-likelihood pricing without privacy: greedy, or optimistic (GLM-UCB).
 

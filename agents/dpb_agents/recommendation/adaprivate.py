@@ -52,7 +52,9 @@ class NoisyBatches(LinearPolicy):
 
 @register_agent("adaprivate-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
 class AdaPrivateUCB(NoisyBatches, LinUCB):
-    """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches; see `NoisyBatches`.
+    """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
+
+    See `NoisyBatches`.
 
     Args:
         alpha: See `LinUCB`.
@@ -86,11 +88,17 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     supports=SUPPORTS,
     protects=PROTECTS,
     budget="required",
+    summary="AdaPrivate-TS whose draws narrow with every batch (RU, section 3.3).",
     v=1.5,
     decay=0.95,
 )
 @register_agent(
-    "adaprivate-amp", supports=SUPPORTS, protects=PROTECTS, budget="required", sampling=0.5
+    "adaprivate-amp",
+    supports=SUPPORTS,
+    protects=PROTECTS,
+    budget="required",
+    summary="AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).",
+    sampling=0.5,
 )
 class AdaPrivateTS(NoisyBatches, LinTS):
     """AdaPrivate-TS: Thompson sampling on noisy reward sums of disjoint batches.

@@ -67,7 +67,9 @@ class UserBatches(LinearPolicy):
 
 @register_agent("adaprivate-user-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
 class AdaPrivateUserUCB(UserBatches, LinUCB):
-    """AdaPrivate-UCB for all rewards of a user; see `UserBatches`.
+    """AdaPrivate-UCB for all rewards of a user: capped rounds, noisy sums.
+
+    See `UserBatches`.
 
     Args:
         alpha: See `LinUCB`.
@@ -99,7 +101,9 @@ class AdaPrivateUserUCB(UserBatches, LinUCB):
 
 @register_agent("adaprivate-user-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
 class AdaPrivateUserTS(UserBatches, LinTS):
-    """AdaPrivate-TS for all rewards of a user; see `UserBatches`.
+    """AdaPrivate-TS for all rewards of a user: capped rounds, noisy sums.
+
+    See `UserBatches`.
 
     Args:
         v: See `LinTS`.

@@ -153,7 +153,13 @@ class LinearPolicy(Agent):
             self._response = self.releaser.release()
 
 
-@register_agent("lin-greedy", supports=SUPPORTS, alpha=0.0, centre=True)
+@register_agent(
+    "lin-greedy",
+    supports=SUPPORTS,
+    summary="Greedy on ridge regression of centred rewards: LinUCB without a bonus.",
+    alpha=0.0,
+    centre=True,
+)
 @register_agent("lin-ucb", supports=SUPPORTS)
 class LinUCB(LinearPolicy):
     """LinUCB (Li et al. 2010): the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b.

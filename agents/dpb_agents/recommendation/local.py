@@ -29,6 +29,7 @@ register_agent(
     supports=SUPPORTS,
     protects=("local", "reward"),
     budget="required",
+    summary="LinUCB on rewards that each user privatises (Gaussian noise).",
     agent="lin-ucb",
     mechanism="gaussian",
 )(LocalPrivacy)
@@ -37,6 +38,7 @@ register_agent(
     supports=SUPPORTS,
     protects=("local", "reward"),
     budget="required",
+    summary="Linear Thompson sampling on rewards that each user privatises (Gaussian noise).",
     agent="lin-ts",
     mechanism="gaussian",
 )(LocalPrivacy)
@@ -87,10 +89,20 @@ class Statistics(Messages):
 
 
 @register_agent(
-    "local-lin-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required", rule="ucb"
+    "local-lin-ucb",
+    supports=SUPPORTS,
+    protects=PROTECTS,
+    budget="required",
+    summary="LinUCB on locally private statistics x x' and r x (LDP-LinUCB).",
+    rule="ucb",
 )
 @register_agent(
-    "local-lin-greedy", supports=SUPPORTS, protects=PROTECTS, budget="required", rule="greedy"
+    "local-lin-greedy",
+    supports=SUPPORTS,
+    protects=PROTECTS,
+    budget="required",
+    summary="Greedy play on locally private statistics x x' and r x.",
+    rule="greedy",
 )
 class LocalLinear(Agent):
     """Linear bandit on locally private statistics x x' and r x (LDP-LinUCB).

@@ -181,7 +181,9 @@ class OnePass(Agent):
 
 @register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
 class OnePassLinear(OnePass):
-    """`OnePass` where only rewards are private, contexts and actions are public.
+    """One-pass private Newton on noisy sums of rewards; contexts and actions are public.
+
+    See `OnePass`.
 
     Central privacy of one reward, or of all rewards of one user, replace-one: every
     recommendation may be seen. Contexts, which items were recommended, and in rejection replay

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     "one-pass-linear-joint", supports=["recommendation"], protects=("joint", "user-round")
 )
 class OnePassLinearJoint(OnePass):
-    """`OnePass` where contexts and rewards are private.
+    """One-pass private Newton on noisy sums of curvature and rewards: contexts are private too.
+
+    See `OnePass`.
 
     Joint privacy of one user's round, or of all of them, replace-one, against whoever sees every
     recommendation but her own.

@@ -8,12 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dpb_gym import Budget
+from dpb_gym import Budget, docstrings
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import DPBError
 from dpb_gym.registry import AgentSpec, agent_specs
 from dpb_gym.streams import AgentStreams
-from dpb_site import docstrings
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 
 HOMES = {
@@ -70,8 +69,9 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
     shared = f"The class is also registered as {names}." if names else ""
     return [
         f"# {spec.name}",
-        doc.summary,
+        spec.summary,
         "\n".join(f"- **{title}**: {text}" for title, text in facts),
+        doc.summary if doc.summary != spec.summary else "",
         doc.body,
         shared,
         "## Example",

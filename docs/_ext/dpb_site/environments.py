@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from dpb_gym import docstrings
 from dpb_gym.envs.catalogue import ENVIRONMENTS, Environment
 from dpb_gym.registry import agent_specs
-from dpb_site import docstrings
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 
 ACTION_MODES = {"assortment": ("slate", "scores", "mask"), "pricing": (), "recommendation": ()}

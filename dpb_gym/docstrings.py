@@ -78,6 +78,15 @@ def parameters(thing: Callable[..., Any]) -> dict[str, str]:
     return {n: known.get(n) or (passed_on if f"``{n}``" in passed_on else "") for n in names}
 
 
+def mentioned(thing: Any) -> list[str]:
+    """What the classes do that the text before the first section refers to (``see `Other` ``)."""
+    doc = parse(thing)
+    names = dict.fromkeys(_OTHER.findall(f"{doc.summary}\n{doc.body}"))
+    found = {name: _find(thing, name) for name in names}
+    others = {name: parse(o) for name, o in found.items() if isinstance(o, type) and o is not thing}
+    return [f"`{name}`: {doc.summary}\n\n{doc.body}".strip() for name, doc in others.items()]
+
+
 def _find(thing: Any, dotted: str) -> Any:
     found: Any = sys.modules[thing.__module__]
     for part in dotted.split("."):
