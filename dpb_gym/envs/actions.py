@@ -112,7 +112,7 @@ class Mask(ActionMode):
         return slates
 
 
-class Choice(ActionMode):
+class ByIndex(ActionMode):
     """One of a list of actions, by its index.
 
     Args:
@@ -187,7 +187,7 @@ def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> Action
     )
     assert info.n_items is not None and info.capacity is not None
     if mode == "index":
-        return Choice(assortments(info.n_items, info.capacity), "assortment index")
+        return ByIndex(assortments(info.n_items, info.capacity), "assortment index")
     modes: dict[str, Callable[[int, int], ActionMode]]
     modes = {"slate": Slate, "scores": Scores, "mask": Mask}
     return modes[mode](info.n_items, info.capacity)
@@ -198,13 +198,13 @@ def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
     if n_prices is None:
         return Price()
     count = validation.integer("n_prices", n_prices, 2, 1_000_000)
-    return Choice(np.arange(1, count + 1) / count, "price index", np.array(0.0))
+    return ByIndex(np.arange(1, count + 1) / count, "price index", np.array(0.0))
 
 
 def recommendation_mode(info: ProblemInfo) -> ActionMode:
     """The index of one of the candidates."""
     assert info.n_candidates is not None
-    return Choice(np.arange(info.n_candidates), "candidate index")
+    return ByIndex(np.arange(info.n_candidates), "candidate index")
 
 
 def make_action_mode(info: ProblemInfo, **interface: Any) -> ActionMode:

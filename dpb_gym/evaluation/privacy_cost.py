@@ -46,7 +46,7 @@ _STYLE = (
 
 
 @dataclass(frozen=True)
-class Loss:
+class Shortfall:
     """What an agent earns less than the yardstick in a part of the horizon.
 
     Attributes:
@@ -84,7 +84,7 @@ class PrivacyCost:
 
     result: Result
     agent: str
-    losses: tuple[Loss, ...]
+    losses: tuple[Shortfall, ...]
     notes: tuple[str, ...]
 
     def sentence(self, budget: Budget | str | None = None, agent: str | None = None) -> str:
@@ -246,7 +246,7 @@ def cost_of_privacy(
         failed = [str(f) for f in result.failures if f.cell.agent.label == ours]
         raise AgentError(f"{ours} does not run without a budget: {'; '.join(failed) or 'required'}")
     losses = [
-        Loss(s.agent, s.budget, start + 1, end, _lost(s, base[0], start, end))
+        Shortfall(s.agent, s.budget, start + 1, end, _lost(s, base[0], start, end))
         for s in sorted(result.series, key=lambda s: s.agent == RANDOM)
         if s is not base[0]
         for start, end in ((0, split), (split, T))

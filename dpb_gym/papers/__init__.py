@@ -4,7 +4,7 @@ A figure is a YAML file (`Figure` names every key); a quantity that claims compa
 registered with `quantity`; a package adds both (see `figure_files`).
 """
 
-from dpb_gym.papers.claims import Claim, Quantity, Table
+from dpb_gym.papers.claims import Claim, FigureTable, Quantity
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.engine import Reproduction, reproduce
 from dpb_gym.papers.figure import Figure
@@ -12,20 +12,20 @@ from dpb_gym.papers.loading import figure_files, load_figures, targets
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import QUANTITIES, quantity
 from dpb_gym.papers.results import FigureResult
-from dpb_gym.papers.verdicts import Comparison, Judgement, judge, verdict
+from dpb_gym.papers.verdicts import Judgement, PairedComparison, judge, verdict
 
 __all__ = [
     "QUANTITIES",
     "Claim",
-    "Comparison",
     "Curve",
     "Figure",
     "FigureResult",
+    "FigureTable",
     "Judgement",
     "Measured",
+    "PairedComparison",
     "Quantity",
     "Reproduction",
-    "Table",
     "figure_files",
     "judge",
     "load_figures",

@@ -179,7 +179,7 @@ class PrintedCell(Spec):
     spread: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
 
-class Table(Spec):
+class FigureTable(Spec):
     """A table of one quantity.
 
     Attributes:

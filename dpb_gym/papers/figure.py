@@ -11,7 +11,7 @@ from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.spec import Many, Slug, Spec
 from dpb_gym.evaluation.suite import Suite, parse_suite
-from dpb_gym.papers.claims import Axis, AxisMap, Claim, Selector, Study, Table
+from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, Selector, Study
 from dpb_gym.papers.curves import Curve, Scalar, same
 
 
@@ -99,7 +99,7 @@ class Figure(Spec):
     axes: dict[Axis, AxisMap]
     variants: Many[Axis]
     drawing: Drawing
-    tables: Many[Table] = ()
+    tables: Many[FigureTable] = ()
     quick: Quick
     claims: Many[Claim] = Field(min_length=1)
 

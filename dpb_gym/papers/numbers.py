@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.papers.claims import PrintedCell, Table
+from dpb_gym.papers.claims import FigureTable, PrintedCell
 from dpb_gym.papers.curves import Curve, distinct, same, word
 from dpb_gym.papers.pairing import interval, jackknife
 
@@ -57,7 +57,7 @@ class Filled:
         rows: Value on the row axis, and a cell, or nothing, per column.
     """
 
-    table: Table
+    table: FigureTable
     columns: tuple[Any, ...]
     rows: tuple[tuple[Any, tuple[Number | None, ...]], ...]
 
@@ -107,7 +107,7 @@ class Filled:
         return {"id": table.id, "title": table.title, "quantity": quantity, "cells": cells}
 
 
-def fill(table: Table, curves: Sequence[Curve]) -> Filled:
+def fill(table: FigureTable, curves: Sequence[Curve]) -> Filled:
     """Fills a table from the curves of its figure; rows and columns in order of appearance.
 
     Cells whose quantity is not defined (no reference) stay empty.
@@ -137,7 +137,7 @@ def fill(table: Table, curves: Sequence[Curve]) -> Filled:
     return Filled(table, tuple(columns), tuple(rows))
 
 
-def _cell(table: Table, curve: Curve, curves: Sequence[Curve]) -> Number | None:
+def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Number | None:
     printed = table.printed_for(curve)
     try:
         measured = table.quantity.of(curve, curves)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.papers.claims import Claim, Table
+from dpb_gym.papers.claims import Claim, FigureTable
 from dpb_gym.papers.curves import Curve, agree, counterparts, same, word, words
 from dpb_gym.papers.pairing import MIN_REPLICATES, Measured, interval, jackknife, p_value
 from dpb_gym.papers.quantities import constant
@@ -35,7 +35,7 @@ MEANING = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """One comparison of a claim.
 
     Attributes:
@@ -84,7 +84,7 @@ class Judgement:
     """
 
     claim: Claim
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PairedComparison, ...]
     problem: str | None = None
     samples: Mapping[int, Judgement] = field(default_factory=dict)
 
@@ -146,7 +146,7 @@ def judge(
     claim: Claim,
     curves: Sequence[Curve],
     variants: Sequence[str],
-    tables: Sequence[Table] = (),
+    tables: Sequence[FigureTable] = (),
 ) -> Judgement:
     """Decides a claim from the curves of its figure.
 
@@ -169,7 +169,7 @@ def judge(
 Pair = tuple[Curve, "Curve | float", tuple[str, ...]]
 
 
-def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[Table]) -> list[Pair]:
+def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[FigureTable]) -> list[Pair]:
     """What is compared with which curve or number, and the axes on which the curves differ."""
     left = [curve for curve in curves if curve.matches(claim.where)]
     if claim.value is not None:
@@ -213,7 +213,7 @@ def _compare(
     axes: Sequence[str],
     curves: Sequence[Curve],
     variants: Sequence[str],
-) -> Comparison:
+) -> PairedComparison:
     against: Measured
     if isinstance(right, Curve):
         against = claim.quantity.of(right, curves)
@@ -233,7 +233,7 @@ def _compare(
         outcome = SUPPORTED
     else:
         outcome = CONTRADICTED if effect.high <= claim.least * abs(other.mean) else OPEN
-    return Comparison(
+    return PairedComparison(
         variant={axis: curve.axes[axis] for axis in variants},
         left=words({a: v for a, v in curve.axes.items() if a not in variants}),
         right=said,

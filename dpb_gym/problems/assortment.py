@@ -25,7 +25,7 @@ from dpb_gym.problems.base import (
     rescale,
     rescaled_bound,
 )
-from dpb_gym.problems.oblivious import Schedule
+from dpb_gym.problems.oblivious import ContextSchedule
 from dpb_gym.streams import Stream
 
 DESIGNS = ("gaussian", "uniform", "sphere", "low-rank")
@@ -55,7 +55,7 @@ class AssortmentProblem(Problem):
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
         contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
             ``"drifting"``, an array ``(n, N, d)`` or its file; see
-            `dpb_gym.problems.oblivious.Schedule`.
+            `dpb_gym.problems.oblivious.ContextSchedule`.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -101,7 +101,7 @@ class AssortmentProblem(Problem):
             self.design, GAUSSIAN_BOUND * float(np.sqrt(self.dim / self.rank))
         )
         self._shape = (self.n_items, self.dim)
-        self.schedule = Schedule(contexts, self.horizon, self._shape, self.context_norm)
+        self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm)
         bound = rescaled_bound(raw, self.context_norm, self.dim)
         self.feature_bound = self.schedule.bound or bound
         self.info = ProblemInfo(

@@ -29,7 +29,7 @@ INTERACTIONS = (
 _BLOCK = 256
 
 
-class Choices(Protocol):
+class Searches(Protocol):
     """What is needed of the encoded searches (`dpb_data.HotelChoices` has it)."""
 
     @property
@@ -102,7 +102,7 @@ class PairFeatures:
 
 
 def pair_features(
-    data: Choices,
+    data: Searches,
     feature_set: str = "hotel+interactions",
     context_norm: str = "raw",
     intercept: bool = False,
@@ -181,13 +181,13 @@ class HotelModel:
         figures: Quality of the fit; see `ExpediaProblem.summary`.
     """
 
-    data: Choices
+    data: Searches
     features: PairFeatures
     theta: Array
     figures: Mapping[str, Any]
 
 
-def fit_hotel_model(data: Choices, features: PairFeatures, ridge: float = 1.0) -> HotelModel:
+def fit_hotel_model(data: Searches, features: PairFeatures, ridge: float = 1.0) -> HotelModel:
     """Maximises sum_s log P(choice_s | shown_s) - ridge / 2 ||theta||^2.
 
     P is the multinomial logit over the hotels that search s was shown and the outside option,
@@ -214,7 +214,7 @@ def fit_hotel_model(data: Choices, features: PairFeatures, ridge: float = 1.0) -
 
 
 def _figures(
-    data: Choices, rows: Array, theta: Array, search: Array, place: Array
+    data: Searches, rows: Array, theta: Array, search: Array, place: Array
 ) -> dict[str, Any]:
     n = len(data.users)
     utility = np.empty((1, len(rows)))

@@ -17,7 +17,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError, shown, unkno
 from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 
 
-class Row(NamedTuple):
+class Seen(NamedTuple):
     """One line of what a round showed, for people.
 
     Attributes:
@@ -102,7 +102,7 @@ class Kind(ABC):
                 )
         return np.array([np.reshape(action, shape) for action in actions])
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Seen]:
         """What one replicate's round looked like; `action` is None before it is chosen.
 
         Args:
@@ -111,7 +111,7 @@ class Kind(ABC):
             feedback: What came back.
         """
         vectors = np.reshape(context.features, (-1, np.shape(context.features)[-1]))
-        rows = [Row(f"vector {i}", None, vector) for i, vector in enumerate(vectors)]
+        rows = [Seen(f"vector {i}", None, vector) for i, vector in enumerate(vectors)]
         if action is not None and feedback is not None:
             mark = f"action {np.asarray(action).tolist()}, reward {feedback.reward:.3g}"
             rows[0] = rows[0]._replace(mark=mark, success=bool(feedback.reward > 0))
@@ -172,12 +172,12 @@ class Assortment(Kind):
             slates[i, : len(slate)] = slate
         return slates
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Seen]:
         assert context.revenues is not None
         items = range(len(context.features)) if action is None else action.tolist()
         bought = None if feedback is None else feedback.choice
         return [
-            Row(
+            Seen(
                 f"item {i}",
                 float(context.revenues[i]),
                 context.features[i],
@@ -215,12 +215,12 @@ class Pricing(Kind):
     def encode(self, action: Array, space: Any) -> Any:
         return np.array([action], space.dtype)
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Seen]:
         if action is None or feedback is None or feedback.demand is None:
-            return [Row("customer", None, context.features)]
+            return [Seen("customer", None, context.features)]
         price, demand = float(action), float(feedback.demand)
         mark = f"price {price:.3f}, demand {demand:.3g}"
-        return [Row("customer", price, context.features, mark, demand > 0)]
+        return [Seen("customer", price, context.features, mark, demand > 0)]
 
 
 class Recommendation(Kind):
@@ -250,8 +250,8 @@ class Recommendation(Kind):
     def encode(self, action: Array, space: Any) -> Any:
         return int(action)
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
-        rows = [Row(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Seen]:
+        rows = [Seen(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
         if context.arms is not None and context.arms.min() >= 0:
             rows = [r._replace(name=f"arm {arm}") for r, arm in zip(rows, context.arms.tolist())]
         if action is not None and feedback is not None:

@@ -15,7 +15,7 @@ from dpb_gym.problems.base import Array, Hidden, rescale
 SCHEDULES = ("drawn", "switched", "drifting")
 
 
-class Schedule:
+class ContextSchedule:
     """Features of every round of one replicate.
 
     Args:

@@ -24,7 +24,7 @@ from dpb_gym.problems.base import (
     rescale,
     rescaled_bound,
 )
-from dpb_gym.problems.oblivious import Schedule
+from dpb_gym.problems.oblivious import ContextSchedule
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -61,7 +61,7 @@ class RecommendationProblem(Problem):
         theta: Fixed parameter ``(d,)``.
         contexts: ``"drawn"`` by the design, or an oblivious sequence of fresh arms:
             ``"switched"``, ``"drifting"``, an array ``(n, n_candidates, d)`` or its file; see
-            `dpb_gym.problems.oblivious.Schedule`.
+            `dpb_gym.problems.oblivious.ContextSchedule`.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -114,7 +114,7 @@ class RecommendationProblem(Problem):
             validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
         self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
         self._shape = (self.n_candidates, self.dim)
-        self.schedule = Schedule(contexts, self.horizon, self._shape, self.context_norm)
+        self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm)
         if not self.schedule.drawn:
             if design != "sphere":
                 raise ParameterError("contexts that are not drawn need design='sphere'")

@@ -91,7 +91,7 @@ class Rows:
         return math.sqrt(1.0 / response**2 + curved)
 
 
-class Estimate(NamedTuple):
+class Combined(NamedTuple):
     """What the policy makes of all releases so far.
 
     Attributes:
@@ -221,17 +221,17 @@ class OnePassNewton(Agent):
             self.learn(self._combined(k))
             self._releases += 1
 
-    def _combined(self, k: int) -> Estimate:
+    def _combined(self, k: int) -> Combined:
         if self._combinations is None:
-            return Estimate(self._releaser.value, 0.0, 1.0)
+            return Combined(self._releaser.value, 0.0, 1.0)
         self._history.append(self._releaser.value)
         sums = np.zeros_like(self.rows)
         for weight, release in zip(self._combinations.weights[k], self._history):
             sums += weight * release
         std = self._releaser.sigma * float(self._combinations.std[k])
-        return Estimate(sums, std, float(self._combinations.uneven[k]))
+        return Combined(sums, std, float(self._combinations.uneven[k]))
 
-    def learn(self, estimate: Estimate) -> None:
+    def learn(self, estimate: Combined) -> None:
         """Renews theta, its covariance and the exploring root from combined releases."""
         B, d = self.theta.shape
         curvature, response = self.layout.factors
