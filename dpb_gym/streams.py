@@ -36,6 +36,10 @@ class Stream(IntEnum):
     AGENT = 6
     PRIVACY = 7
     LOCAL_PRIVACY = 8
+    DRIFT = 9
+    AVAILABLE = 10
+    CUSTOMERS = 11
+    CONTAMINATION = 12
 
 
 def generator(

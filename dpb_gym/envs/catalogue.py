@@ -11,6 +11,7 @@ from typing import Any
 
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 from dpb_gym.problems.base import Problem
+from dpb_gym.problems.conditions import CONDITIONS, applicable, with_conditions
 from dpb_gym.problems.kinds import kind_of
 
 
@@ -52,14 +53,14 @@ class Environment:
             raise ParameterError(f"{self.id}: cannot load {self.problem}: {error}") from error
 
     def parameters(self) -> dict[str, Any]:
-        """Keyword arguments of the problem with their defaults under this id."""
+        """Keyword arguments of the problem and its conditions, with their defaults."""
         signature = inspect.signature(self.factory())
-        known = {
+        known: dict[str, Any] = {
             name: p.default
             for name, p in signature.parameters.items()
             if p.default is not inspect.Parameter.empty
         }
-        return {**known, **self.defaults}
+        return {**applicable(self.kind), **known, **self.defaults}
 
     def make_problem(self, **kwargs: Any) -> Problem:
         """Makes the problem.
@@ -71,13 +72,15 @@ class Environment:
         signature = inspect.signature(self.factory())
         passes_on = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
         for key in kwargs:
-            if key not in known and not passes_on:
+            if key not in known and key not in CONDITIONS and not passes_on:
                 raise ParameterError(
                     f"{self.id} has no parameter {key!r}; the problem takes "
                     f"{', '.join(known)}; the environment {', '.join(self.interface)}"
                 )
-        problem: Problem = self.factory()(**{**self.defaults, **kwargs})
-        return problem
+        given = {**self.defaults, **kwargs}
+        own = signature.parameters
+        conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
+        return with_conditions(self.factory()(**given), conditions)
 
 
 _ASSORTMENT = "dpb_gym.problems.assortment:AssortmentProblem"

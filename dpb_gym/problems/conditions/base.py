@@ -1,0 +1,120 @@
+"""What one condition may change of a problem, and how its value is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError, shown
+from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
+
+
+class Condition:
+    """One condition of one problem; the methods leave everything as it is.
+
+    Args:
+        problem: The problem it is laid on.
+        value: What the user wrote, never None: None switches a condition off.
+
+    Attributes:
+        name: The keyword argument.
+        refuses: Why it makes no sense for problems of these kinds.
+
+    Raises:
+        ParameterError: If the value is none of those allowed, or the problem has no use for it.
+    """
+
+    name: ClassVar[str]
+    refuses: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        raise NotImplementedError
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        """What agents may know, the condition included."""
+        return info
+
+    def hidden(self, drawn: Any, hidden: Hidden) -> Hidden:
+        """More of what is fixed for one replicate, drawn by the generator `drawn` after
+        everything else; unbatched arrays."""
+        return {}
+
+    def fields(self) -> dict[str, Field]:
+        """More numbers for each round."""
+        return {}
+
+    def round(self, round_: Round, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
+        """The round with what the condition adds to its context and its secrets."""
+        return round_
+
+    def truth(self, hidden: Hidden, round_: Round) -> Hidden:
+        """The hidden state as it is in this round."""
+        return hidden
+
+    def worlds(self, hidden: Hidden) -> list[Hidden]:
+        """Equally likely hidden states of the customer, none for the one that is given."""
+        return []
+
+    def customer(self, hidden: Hidden, round_: Round) -> Hidden:
+        """The hidden state by which this round's customer answers."""
+        return hidden
+
+    def check(self, round_: Round, action: Array) -> None:
+        """Refuses actions that cannot be played in this round.
+
+        Raises:
+            ActionError: If there is one.
+        """
+
+
+def chosen(
+    name: str, value: Any, options: Mapping[str, Mapping[str, float]]
+) -> tuple[str, dict[str, Any]]:
+    """Reads ``"kind"`` or ``{"kind": "kind", parameter: number, ...}``.
+
+    Args:
+        name: The condition, for messages.
+        value: What the user wrote.
+        options: Parameters of each kind with their defaults.
+
+    Returns:
+        The kind, and its parameters, defaults included.
+    """
+    given = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise ParameterError(
+            f"{name} must be one of {', '.join(map(repr, options))} or a mapping with the key "
+            f"'kind', got {shown(value)}"
+        )
+    kind = validation.choice(
+        name if given is not value else f"{name}: kind", given.get("kind"), options
+    )
+    return kind, parameters(
+        f"{name} {kind!r}", {k: v for k, v in given.items() if k != "kind"}, options[kind]
+    )
+
+
+def parameters(what: str, given: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The given parameters over the known ones.
+
+    Raises:
+        ParameterError: If it is no mapping, or names an unknown one.
+    """
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{what} must be a mapping of {', '.join(known)}, got {shown(given)}")
+    for key in given:
+        if key not in known:
+            raise ParameterError(f"{what} takes {', '.join(known)}, got {shown(key)}")
+    return {**known, **given}
+
+
+def needs_theta(name: str, hidden: Hidden) -> Array:
+    """theta of one replicate.
+
+    Raises:
+        ParameterError: If the problem has none.
+    """
+    if "theta" not in hidden:
+        raise ParameterError(f"{name} needs a problem with a parameter theta: this one has none")
+    return hidden["theta"]

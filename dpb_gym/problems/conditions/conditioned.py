@@ -1,0 +1,126 @@
+"""A problem under conditions: whatever the problem, the conditions are laid on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.problems.base import (
+    Array,
+    Context,
+    Feedback,
+    Field,
+    Hidden,
+    Loss,
+    Problem,
+    Round,
+)
+from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.drift import Drift
+from dpb_gym.streams import Stream, generator
+
+CONDITIONS: dict[str, type[Condition]] = {c.name: c for c in (Drift,)}
+"""Every condition by its keyword argument, in the order in which they are laid on."""
+
+
+def applicable(kind: str) -> dict[str, None]:
+    """Keyword arguments of the conditions that problems of the kind can have, all off."""
+    return {name: None for name, found in CONDITIONS.items() if kind not in found.refuses}
+
+
+def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
+    """The problem under the given conditions, itself if all are None.
+
+    Raises:
+        ParameterError: If a value is not allowed or makes no sense for the problem.
+    """
+    wanted = {name: value for name, value in given.items() if value is not None}
+    return Conditioned(problem, wanted) if wanted else problem
+
+
+class Conditioned(Problem):
+    """A problem under conditions.
+
+    Args:
+        inner: The problem. It must make its rounds by the hooks of `Problem`.
+        given: Values of the conditions by name, none of them None.
+
+    Attributes:
+        inner: The problem without conditions.
+        conditions: What is laid on it.
+
+    Raises:
+        ParameterError: If a value is not allowed or makes no sense for the problem.
+    """
+
+    def __init__(self, inner: Problem, given: Mapping[str, Any]) -> None:
+        if type(inner).instance is not Problem.instance:
+            raise ParameterError(
+                f"{', '.join(given)}: the rounds of {inner!r} are made elsewhere, conditions "
+                "cannot be laid on them"
+            )
+        self.inner, self.kind = inner, inner.kind  # type: ignore[misc]
+        self.horizon, self.dim = inner.horizon, inner.dim
+        self.feature_bound, self.info = inner.feature_bound, inner.info
+        self.conditions: list[Condition] = []
+        for name, condition in CONDITIONS.items():
+            if name in given:
+                if reason := condition.refuses.get(inner.kind):
+                    raise ParameterError(f"{name} makes no sense for {inner.kind}: {reason}")
+                self.conditions.append(condition(inner, given[name]))
+                self.info = self.conditions[-1].info(self.info)
+        self.draw_hidden(generator(0, Stream.HIDDEN))  # a rehearsal: tells what does not fit
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        hidden = self.inner.draw_hidden(rng)
+        for condition in self.conditions:
+            hidden = {**hidden, **condition.hidden(rng, hidden)}
+        return hidden
+
+    def fields(self) -> dict[str, Field]:
+        fields = self.inner.fields()
+        for condition in self.conditions:
+            fields |= condition.fields()
+        return fields
+
+    def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
+        made = self.inner.make_round(hidden, drawn, t)
+        for condition in self.conditions:
+            made = condition.round(made, hidden, drawn, t)
+        return made
+
+    def _truth(self, hidden: Hidden, round_: Round) -> Hidden:
+        for condition in self.conditions:
+            hidden = condition.truth(hidden, round_)
+        return hidden
+
+    def _worlds(self, truth: Hidden) -> list[Hidden]:
+        found = [world for condition in self.conditions for world in condition.worlds(truth)]
+        return found or [truth]
+
+    def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
+        customer = truth = self._truth(hidden, round_)
+        for condition in self.conditions:
+            condition.check(round_, action)
+            customer = condition.customer(customer, round_)
+        feedback, expected = self.inner.respond(customer, round_, action)
+        if customer is not truth:
+            expected = self._expected(self._worlds(truth), round_, action)
+        return feedback, expected
+
+    def _expected(self, worlds: list[Hidden], round_: Round, action: Array) -> Array:
+        values = [self.inner.respond(world, round_, action)[1] for world in worlds]
+        total: Array = np.sum(values, axis=0) / len(values)
+        return total
+
+    def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
+        return self.inner.best_action(self._truth(hidden, round_), round_)
+
+    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
+        return self.inner.loss(theta, context, action, feedback)
+
+    def summary(self) -> dict[str, Any]:
+        return self.inner.summary()
