@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         make_agent,
         register_agent,
     )
+    from dpb_gym.serving import Session, serve
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ _HOMES = {
         "make_agent",
         "register_agent",
     ),
+    "serving": ("Session", "serve"),
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "Guarantee",
     "Kind",
     "Result",
+    "Session",
     "SingleAgent",
     "__version__",
     "agent_spec",
@@ -74,6 +77,7 @@ __all__ = [
     "register_agent",
     "register_environment",
     "register_kind",
+    "serve",
 ]
 
 

@@ -143,6 +143,14 @@ class SystemNoise(NoiseSource):
 
     system = True
 
+    def __getstate__(self) -> dict[str, float]:
+        """Without generators: who goes on from a checkpoint draws fresh noise."""
+        return {"replicates": self.replicates, "grid": self._grid}
+
+    def __setstate__(self, state: dict[str, float]) -> None:
+        SystemNoise.__init__(self, int(state["replicates"]))
+        self._grid = state["grid"]
+
     def __init__(self, replicates: int = 1) -> None:
         try:
             import opendp.prelude as opendp

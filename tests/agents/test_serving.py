@@ -1,0 +1,261 @@
+"""An agent in one's own loop: same as the harness, late responses, files, threads, bad values."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.errors import (
+    AgentError,
+    BudgetError,
+    CheckpointError,
+    DPBError,
+    HorizonExceeded,
+    ParameterError,
+)
+from dpb_gym.problems.rounds import ProblemInfo
+
+T = 80
+SHOP = ProblemInfo("recommendation", T, 2, (0.0, 1.0), n_candidates=3)
+
+
+class Notebook(dpb_gym.Agent):
+    """Takes the candidates in turn and writes down what it is told."""
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.told: list[Any] = []
+
+    def act(self, context: Any) -> Any:
+        time.sleep(1e-5)  # other threads may come in here
+        return np.array([context.t % 3])
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        assert len(action) == len(feedback.reward) == 1
+        row = (context.t, float(context.features[0, 0, 0]), int(action[0]))
+        self.told.append((*row, float(feedback.reward[0])) if feedback.observed[0] else context.t)
+
+
+def offer(number: float) -> np.ndarray:
+    return np.full((3, 2), number)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "agent", "kwargs"),
+    [
+        ("DPB/Pricing-v0", "one-pass-pricing", {}),
+        ("DPB/Assortment-v0", "one-pass-mnl", {"n_items": 12, "capacity": 3, "dim": 4}),
+        ("DPB/Recommendation-v0", "one-pass-linear", {"dim": 4}),
+        ("DPB/Recommendation-v0", "lin-ts", {"dim": 4}),
+    ],
+)
+def test_who_answers_at_once_is_the_harness(env_id: str, agent: str, kwargs: Any) -> None:
+    budget = None if agent == "lin-ts" else "rho=2"
+    run = dpb_gym.evaluate(
+        env_id, [(agent, budget)], horizon=T, replicates=1, seed=7, env_kwargs=kwargs
+    )
+    problem = dpb_gym.make_problem(env_id, horizon=T, **kwargs)
+    session = dpb_gym.serve(agent, budget, problem, noise="seeded", seed=7)
+    instance, reward, regret = problem.instance([7]), 0.0, 0.0
+    for t in range(1, T + 1):
+        context = instance.context()
+        revenues = None if context.revenues is None else context.revenues[0]
+        arms = None if context.arms is None else context.arms[0]
+        decision, action = session.decide(context.features[0], revenues=revenues, arms=arms)
+        assert decision == session.decisions == t and session.pending == (t,)
+        if problem.kind == "assortment":
+            action = action + [-1] * (3 - len(action))
+        outcome = instance.respond(np.array([action]))
+        feedback = outcome.feedback
+        if problem.kind == "assortment":
+            session.observe(t, None if feedback.choice[0] < 0 else action[feedback.choice[0]])
+        else:
+            told = feedback.reward if feedback.demand is None else feedback.demand
+            session.observe(t, told[0])
+        reward, regret = reward + feedback.reward[0], regret + outcome.regret[0]
+        if t < T:
+            instance.advance()
+    assert run.final_reward(agent).tolist() == [reward]
+    assert run.final_regret(agent).tolist() == [regret]
+    with pytest.raises(HorizonExceeded, match="planned for 80 decisions"):
+        session.decide(context.features[0], revenues=revenues, arms=arms)
+
+
+def test_late_responses_come_with_their_own_context_and_action() -> None:
+    session = dpb_gym.serve(Notebook, None, SHOP)
+    ids = [session.decide(offer(k)) for k in (10, 20, 30)]
+    assert ids == [(1, 1), (2, 2), (3, 0)]
+    session.observe(3, 0.3)
+    session.observe(1, 0.1)
+    assert session.pending == (2,)
+    session.decide(offer(40))
+    session.decide(offer(50))
+    session.drop(2)
+    session.decide(offer(60))
+    assert session.agent.told == [1, 2, (3, 30.0, 0, 0.3), (4, 10.0, 1, 0.1), 5], "one a round"
+    assert session.pending == (4, 5, 6)
+    for bad, message in ((3, "was answered or dropped already"), (2, "dropped"), (7, "never made")):
+        with pytest.raises(ParameterError, match=message):
+            session.observe(bad, 0.5)
+    for nothing in (0, -1, 1.5, "1", None, True):
+        with pytest.raises(ParameterError, match="decision must be"):
+            session.observe(nothing, 0.5)
+
+
+def test_responses_become_rewards() -> None:
+    class Same(Notebook):
+        answer: Any
+
+        def act(self, context: Any) -> Any:
+            return self.answer
+
+        def observe(self, context: Any, action: Any, feedback: Any) -> None:
+            self.told.append(feedback)
+
+    shelf = ProblemInfo("assortment", T, 1, (0.0, 1.0), n_items=4, capacity=3)
+    shop = dpb_gym.serve(type("Slate", (Same,), {"answer": np.array([[3, 1, -1]])}), None, shelf)
+    for item in (1, None):
+        decision, slate = shop.decide(np.ones((4, 1)), revenues=[0.5, 0.25, 1.0, 0.75])
+        assert slate == [3, 1]
+        shop.observe(decision, item)
+    shop.decide(np.ones((4, 1)), revenues=np.zeros(4))
+    assert [float(one.reward[0]) for one in shop.agent.told] == [0.25, 0.0]
+    assert [int(one.choice[0]) for one in shop.agent.told] == [1, -1]
+    stall = ProblemInfo("pricing", T, 2, (0.0, 1.0), demand="logistic")
+    shop = dpb_gym.serve(type("Price", (Same,), {"answer": np.array([0.4])}), None, stall)
+    for sold in (True, 0):
+        shop.observe(shop.decide([1.0])[0], sold)
+    shop.decide([1.0])
+    assert [float(one.reward[0]) for one in shop.agent.told] == [0.4, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("agent", "info", "features", "responses"),
+    [
+        ("random", SHOP, offer(1), (1.5, -0.1, np.nan, None, "1", [0.2])),
+        ("random", "DPB/Pricing-v0", [0.1, 0.2], (0.5, 2, -1, np.inf, None, "yes")),
+        (
+            "random",
+            replace(dpb_gym.make_problem("DPB/Assortment-v0").info, n_items=6, capacity=2, dim=1),
+            np.ones((6, 1)),
+            (6, 1.5, -1, True, "soup", np.nan),
+        ),
+    ],
+)
+def test_impossible_values_change_nothing(
+    agent: str, info: Any, features: Any, responses: Any
+) -> None:
+    session = dpb_gym.serve(agent, None, info, seed=1)
+    twin = dpb_gym.serve(agent, None, info, seed=1)
+    more = {"revenues": np.ones(6)} if session.problem.kind == "assortment" else {}
+    good = np.asarray(features, float)
+    for bad in (good * np.nan, good[:-1], good[None], "x", None, good * 1e40, good + 1j):
+        with pytest.raises(ParameterError, match="features"):
+            session.decide(bad, **more)
+    for wrong in ({"revenues": -good[..., 0]}, {"revenues": "x"}):
+        with pytest.raises(ParameterError, match="revenues"):
+            session.decide(features, **wrong)
+    assert session.decisions == 0
+    first = session.decide(features, **more)
+    assert first == twin.decide(features, **more)
+    for response in responses:
+        with pytest.raises(ParameterError):
+            session.observe(1, response)
+    assert session.pending == (1,)
+    if more:
+        outside = next(item for item in range(6) if item not in first[1])
+        with pytest.raises(ParameterError, match=f"item {outside} was not offered"):
+            session.observe(1, outside)
+    for one in (session, twin):
+        one.observe(1, None if more else 1)
+    assert session.decide(features, **more) == twin.decide(features, **more)
+
+
+def test_it_can_be_saved_once_and_goes_on_with_what_is_pending(tmp_path: Any) -> None:
+    def play(session: Any, rounds: int) -> list[Any]:
+        found = []
+        for _ in range(rounds):
+            x = np.random.default_rng(session.decisions).normal(size=(3, 2))
+            decision, action = session.decide(x)
+            if decision % 3:
+                session.observe(decision, 0.5)
+            found.append(action)
+        return found
+
+    whole = dpb_gym.serve("one-pass-linear", "rho=3", SHOP, noise="seeded", seed=4)
+    session = dpb_gym.serve("one-pass-linear", "rho=3", SHOP, noise="seeded", seed=4)
+    play(whole, 30), play(session, 30)
+    session.save(tmp_path / "session")
+    with pytest.raises(AgentError, match="handed over"):
+        session.decide(offer(1))
+    later = dpb_gym.Session.load(tmp_path / "session")
+    assert later.pending == whole.pending == tuple(range(3, 31, 3))
+    for one in (later, whole):
+        one.observe(6, 1.0)
+    assert play(later, 40) == play(whole, 40) and later.guarantee == whole.guarantee
+    with pytest.raises(CheckpointError, match="loaded before"):
+        dpb_gym.Session.load(tmp_path / "session")
+    whole.agent.save(tmp_path / "again")
+    plain = dpb_gym.make_agent("random")
+    plain.set_up(SHOP, dpb_gym.agent_spec("random").streams([0]))
+    plain.save(tmp_path / "agent")
+    with pytest.raises(CheckpointError, match="but no session"):
+        dpb_gym.Session.load(tmp_path / "agent")
+
+
+def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> None:
+    pytest.importorskip("opendp")
+    session = dpb_gym.serve("adaprivate-ucb", "rho=1", SHOP, batch=5)
+    assert session.agent.curator.system_noise and session.guarantee is not None
+    for k in range(4):
+        session.observe(session.decide(offer(k))[0], 0.5)
+    session.save(tmp_path / "session")
+    assert b"PCG64DXSM" not in (tmp_path / "session").read_bytes(), "no generator of noise"
+    seen = []
+    for rehearsal in (False, True):
+        later = dpb_gym.Session.load(tmp_path / "session", rehearsal=rehearsal)
+        for k in range(4, 12):
+            later.observe(later.decide(offer(k))[0], 0.5)
+        (releaser,) = later.agent.curator.releasers
+        seen.append(np.array(releaser.value))
+        assert (later.guarantee is not None and later.guarantee.private) != rehearsal
+    assert (seen[0] != seen[1]).all(), "the same customers, other noise"
+
+
+def test_threads_share_a_session() -> None:
+    session = dpb_gym.serve(Notebook, None, replace(SHOP, horizon=400))
+
+    def customer(number: int) -> list[int]:
+        found = []
+        for k in range(40):
+            decision, action = session.decide(offer(1000 * number + k))
+            assert action == decision % 3
+            session.observe(decision, 0.5)
+            found.append(decision)
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        made = sorted(n for found in pool.map(customer, range(8)) for n in found)
+    assert made == list(range(1, 321)) and session.pending == ()
+    told = [row for row in session.agent.told if isinstance(row, tuple)]
+    assert len(session.agent.told) == 319 and len({x for _, x, _, _ in told}) == len(told)
+
+
+def test_what_cannot_be_served() -> None:
+    for arguments, error, message in (
+        (("oracle", None, SHOP), AgentError, "hidden state"),
+        (("dpmnl", "rho=1", SHOP), AgentError, "supports assortment"),
+        (("adaprivate-ucb", None, SHOP), AgentError, "needs a budget"),
+        (("random", "rho=1", SHOP), AgentError, "takes no budget"),
+        (("one-pass-linear", "rho=-1", SHOP), BudgetError, "rho"),
+        (("one-pass-linear", "rho=1", 5), ParameterError, "ProblemInfo"),
+    ):
+        with pytest.raises(error, match=message):
+            dpb_gym.serve(*arguments)
+    with pytest.raises(DPBError, match="noise"):
+        dpb_gym.serve("one-pass-linear", "rho=1", SHOP, noise="loud")
