@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear import LinUCB
+from dpb_agents.recommendation.local import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
@@ -27,7 +29,7 @@ PRIVATE = [
     name for name, spec in agent_specs().items() if spec.budget != "never" and not spec.uses_oracle
 ]
 # Long runs of private MLEs; their table is made by a script, with 2 x 2000 runs.
-SLOW = {"dpmnl", "dpmnl-approx", "private-pricing", "explore-commit-pricing"}
+SLOW = {"private-pricing", "explore-commit-pricing"}
 RECOMMENDATION = "DPB/Recommendation-v0"
 SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3}
 WHERE = {"env_id": RECOMMENDATION, "env_kwargs": SMALL, "horizon": 32}
@@ -185,6 +187,64 @@ def test_contexts_are_raw_data_where_the_unit_protects_them():
     assert report.verdict == "READS RAW DATA", report
 
 
+class Silent(LocalLinear):
+    """Sends noise only where something was observed, which tells what was logged."""
+
+    protects = ("local", "user-round")
+
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
+        send = self.statistics.send
+
+        def sends(context, action, feedback):
+            seen = np.ones(len(action)) if feedback.observed is None else feedback.observed
+            gram, response = send(context, action, feedback)
+            return gram * seen[:, None, None], response * seen[:, None]
+
+        self.statistics.send = sends
+
+
+@pytest.mark.parametrize(("agent", "verdict"), [(Silent, "FAIL"), ("local-lin-ucb", "PASS")])
+@pytest.mark.parametrize("rho", [0.1, 2.0])
+def test_silence_where_nothing_was_observed_is_seen(agent, verdict, rho):
+    report = audit(agent, Budget.zcdp(rho), runs=1000, **WHERE)
+    assert report.verdict == verdict, report
+    if agent is Silent:
+        assert "known of the first or of the last" in report.details["worlds"]
+
+
+class Counting(Agent):
+    """Counts the rounds that were observed, which its unit protects."""
+
+    protects = ("joint", "user-round")
+
+    def begin(self, problem, streams, curator):
+        assert problem.partial_feedback
+        self.sums = curator.batch_sum(problem.dim, clip=1.0)
+        self.seen = np.zeros(streams.replicates, int)
+
+    def act(self, context):
+        return self.seen % 3
+
+    def observe(self, context, action, feedback):
+        self.seen += feedback.observed
+        self.sums.add(np.zeros((len(action), context.features.shape[2])))
+        self.sums.release()
+
+
+REPLAY = {"env_id": "DPB/MovieLensReplay-v0", "env_kwargs": {"dim": 2, "protocol": "replay"}}
+
+
+def test_what_was_observed_is_raw_data_where_the_unit_protects_it():
+    report = audit(Counting, Budget.zcdp(0.5), runs=60, horizon=16, **REPLAY)
+    assert report.verdict == "READS RAW DATA", report
+
+
+def test_replays_are_audited():
+    report = audit("adaprivate-ts", Budget.zcdp(2.0), runs=300, params={"batch": 2}, **REPLAY)
+    assert report.verdict == "PASS" and report.control == "FAIL", report
+
+
 class Declaring(SingleAgent):
     """Accounts for itself, and has nothing that an audit could listen to."""
 
@@ -326,6 +386,10 @@ def test_tastes_choose_among_what_is_offered():
     likes = World(x, 1.0, taste=np.array([-1.0, 0.0]))
     found = answer(likes, info, context, action)
     assert found.choice.tolist() == [1, 0, -1] and found.reward.tolist() == [4.0, 2.0, 0.0]
+    replay = replace(make_problem(RECOMMENDATION, **SMALL).info, partial_feedback=True)
+    seen = answer(World(None, 1.0, logged=2), replay, context, np.array([2, 0, 2]))
+    assert seen.observed.tolist() == [True, False, True] and seen.reward.tolist() == [1.0, 0.0, 1.0]
+    assert answer(World(None, 1.0), replay, context, np.array([2, 0, 2])).observed.all()
     refuses = answer(World(x, 0.0), info, context, action)
     assert refuses.choice.tolist() == [-1] * 3 and not refuses.reward.any()
 

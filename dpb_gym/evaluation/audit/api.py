@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent, SingleAgent
@@ -19,12 +17,12 @@ from dpb_gym.evaluation.plan import read_agents
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import PASS, AuditReport
-from dpb_gym.problems.base import Problem
+from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, check_seed
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
+    from dpb_gym.privacy import Budget
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "assortment": (
@@ -114,23 +112,12 @@ def audit(
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
 
-    def problem(rounds: int) -> Problem:
-        return make_problem(small, **{**kwargs, "horizon": rounds})
-
-    check_supported(run.spec, problem(fixed or SHORTEST).info, run.budget)
-    rounds, chosen, targets = _pilot(run, problem, fixed, pair, seed)
+    stage = _Stage(run, small, kwargs, seed)
+    check_supported(run.spec, stage.problem(fixed or SHORTEST).info, run.budget)
+    rounds, chosen, targets = _pilot(stage, fixed, pair)
 
     def report(factor: float) -> AuditReport:
-        observed = play(
-            run,
-            problem(rounds),
-            chosen,
-            targets,
-            runs=runs,
-            customers=seed,
-            first_seed=_seeds(seed, 1),
-            factor=factor,
-        )
+        observed = stage.play(rounds, chosen, targets, runs, 1, factor)
         said: dict[str, Any] = {
             "subject": run.title if run.budget is None else f"{run.label} at {run.budget}",
             "confidence": confidence,
@@ -155,7 +142,7 @@ def audit(
     found = report(1.0)
     if found.verdict != PASS:
         return found
-    raw = interferes(run, problem(rounds), _seeds(seed, 1))
+    raw = interferes(run, stage.problem(rounds), _seeds(seed, 1))
     if raw is not None:
         details = {**found.details, "raw data": f"reach the action of round {raw}"}
         return replace(found, interference=True, details=details)
@@ -183,33 +170,49 @@ def _seeds(seed: int, part: int) -> int:
     return (2 * seed + part) << 24
 
 
-def _pilot(
-    run: AgentRun,
-    problem: Callable[[int], Problem],
-    fixed: int | None,
-    pair: Pair | None,
-    seed: int,
-) -> tuple[int, Pair, list[int]]:
-    """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
-    rounds = fixed or SHORTEST
-    guarantee = _claim(run, problem(rounds), seed)
-    unit = "user-round" if guarantee is None else guarantee.unit
+@dataclass(frozen=True)
+class _Stage:
+    """An agent, the environment that it is audited on, and the seed of both."""
 
-    def trial(candidate: Pair, targets: list[int]) -> Observed:
+    run: AgentRun
+    env_id: str
+    env_kwargs: Mapping[str, Any]
+    seed: int
+
+    def problem(self, rounds: int) -> Problem:
+        return make_problem(self.env_id, **{**self.env_kwargs, "horizon": rounds})
+
+    def play(
+        self,
+        rounds: int,
+        pair: Pair,
+        targets: list[int],
+        runs: int = PILOT_RUNS,
+        part: int = 0,
+        factor: float = 1.0,
+    ) -> Observed:
         return play(
-            run,
-            problem(rounds),
-            candidate,
+            self.run,
+            self.problem(rounds),
+            pair,
             targets,
-            runs=PILOT_RUNS,
-            customers=seed,
-            first_seed=_seeds(seed, 0),
+            runs=runs,
+            customers=self.seed,
+            first_seed=_seeds(self.seed, part),
+            factor=factor,
         )
 
-    candidates = [pair] if pair is not None else pairs_for(problem(rounds).info, unit)
+
+def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
+    """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
+    rounds, info = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info
+    unit = _unit(stage.run, info, stage.seed)
+    partial = info.partial_feedback or stage.run.spec.partial_feedback
+    candidates = [pair] if pair is not None else pairs_for(info, unit, partial)
+
     while True:
-        targets = _targets(problem(rounds), unit, seed)
-        quiet = trial(candidates[0], targets).quiet
+        targets = _targets(stage.problem(rounds), unit, stage.seed)
+        quiet = stage.play(rounds, candidates[0], targets).quiet
         if not quiet or fixed is not None or rounds >= LONGEST:
             break
         rounds *= 2
@@ -217,14 +220,16 @@ def _pilot(
     options = [(candidate, place) for candidate in candidates for place in places if place[0]]
     if len(options) == 1:
         return rounds, *options[0]
-    power = [trial(*option).power for option in options]
-    return rounds, *options[int(np.argmax(power))]
+    power = [stage.play(rounds, *option).power for option in options]
+    first = next(i for i, found in enumerate(power) if found >= 0.9 * max(power))
+    return rounds, *options[first]
 
 
-def _claim(run: AgentRun, problem: Problem, seed: int) -> Guarantee | None:
+def _unit(run: AgentRun, info: ProblemInfo, seed: int) -> str:
+    """What the agent protects there."""
     agent = run.make()
-    agent.set_up(problem.info, AgentStreams([_seeds(seed, 0)]), run.budget)
-    return agent.curator.guarantee
+    agent.set_up(info, AgentStreams([_seeds(seed, 0)]), run.budget)
+    return agent.curator.unit if agent.curator.private else "user-round"
 
 
 def _targets(problem: Problem, unit: str, seed: int) -> list[int]:

@@ -67,6 +67,8 @@ def _play(
         if scramble is not None:
             feedback = _other(feedback, problem, context, action, scramble)
             if protects_contexts:
+                if feedback.observed is not None:
+                    feedback = feedback._replace(observed=~feedback.observed)
                 order = scramble.permutation(len(seeds))
                 context = context._replace(features=context.features[order])
         agent.observe(context, action, feedback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -35,7 +36,8 @@ class Observed:
         views: Numbers of the actions and of messages ``(2 runs, q)``, by name.
         quiet: Releasers that never released.
         boundary: What was released, in words.
-        power: Squared distance of the two worlds in units of the noise, over all releases.
+        power: Squared distance of the two worlds in units of the noise, over all releases; of
+            messages only whether one world's are empty, which is infinite.
     """
 
     guarantee: Guarantee | None
@@ -72,6 +74,7 @@ def play(
         first_seed: Seeds of the agent are this one and the following.
         factor: Of the standard deviation of all noise; below 1 for a control that must fail.
     """
+    problem = pair.of(problem)
     agent = run.make()
     streams = AgentStreams(range(first_seed, first_seed + 2 * runs), "audit")
     agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
@@ -113,16 +116,15 @@ def play(
     if found:
         views["message"] = np.concatenate(found, axis=1)
     known = flat and not messages and len(flat) == len(_releasers(agent))
-    scores = None
-    if known:
-        scores = np.concatenate([np.sum([tap.score() for tap in lane], axis=0) for lane in taps])
+    laws = [[tap.law() for tap in lane] for lane in taps]
+    first, mus = (taps[0], [mu for _, mu in laws[0]]) if taps else ([], [])
     return Observed(
         agent.curator.guarantee,
-        scores,
+        np.concatenate([np.sum([r for r, _ in lane], axis=0) for lane in laws]) if known else None,
         views,
-        sum(not tap.releases for tap in taps[0]) if taps else 0,
-        _boundary(taps[0] if taps else [], messages),
-        sum(tap.mu**2 for tap in taps[0]) if known else 0.0,
+        sum(not tap.releases for tap in first),
+        _boundary(first, mus, messages),
+        sum(mu**2 for mu in mus) if known else _silence(found, runs),
     )
 
 
@@ -161,11 +163,17 @@ def _elsewhere(
         tap.capturing = False
 
 
-def _boundary(taps: list[Tap], messages: list[MessageTap]) -> str:
+def _silence(messages: list[Array], runs: int) -> float:
+    """Infinite if messages are empty in one world and not in the other, else 0."""
+    sent = [np.asarray(message.any(axis=1)) for message in messages]
+    apart = [abs(float(said[:runs].mean() - said[runs:].mean())) for said in sent]
+    return math.inf if max(apart, default=0.0) > 0.5 else 0.0
+
+
+def _boundary(taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> str:
     parts = [
-        f"{tap.releaser.what} ({type(tap.releaser).__name__}, {tap.releases} releases, "
-        f"mu {tap.mu:.3g})"
-        for tap in taps
+        f"{tap.releaser.what} ({type(tap.releaser).__name__}, {tap.releases} releases, mu {mu:.3g})"
+        for tap, mu in zip(taps, mus)
     ]
     parts += [f"{m.releaser.what} ({len(m.messages)} of the target)" for m in messages]
     return "; ".join(parts) or "no releaser found: actions only"

@@ -117,38 +117,42 @@ class Tap:
         self.releases += 1
         if plan is None:
             return
-        values = []
+        linear, density = [], []
         for twin in (self.twin, self.other):
             gradient, hessian = twin.derivatives(theta)
-            linear = gradient + plan.ridge * theta
+            linear.append((gradient + plan.ridge * theta) / plan.sigma)
             bent = np.linalg.slogdet(hessian + plan.ridge * np.eye(plan.dim))[1]
-            values.append(bent - (linear**2).sum(axis=1) / (2 * plan.sigma**2))
+            density.append(bent - 0.5 * (linear[-1] ** 2).sum(axis=1))
         asked = np.ones(len(self.towards), bool) if due is None else np.asarray(due)
-        self._minima.append(np.where(asked, values[1] - values[0], 0.0))
+        gap = ((linear[1] - linear[0]) ** 2).sum(axis=1)
+        self._minima.append(np.where(asked, [density[1] - density[0], gap], 0.0))
 
     # ---------------------------------------------------------------- the score
 
-    def score(self) -> Array:
-        """Log-likelihood ratio of the second world against the first, ``(B,)``."""
-        return self.towards * self._against()
+    def law(self) -> tuple[Array, float]:
+        """What the releases tell of the exchange.
 
-    def _against(self) -> Array:
-        """Log-likelihood ratio of the other world against that of the run."""
+        Returns:
+            The log-likelihood ratio of the second world against the first, ``(B,)``; and mu, what
+            the exchange moves in units of the noise that is charged.
+        """
         if self._minima:
-            return np.asarray(np.sum(self._minima, axis=0))
+            against, squares = np.sum(self._minima, axis=0)
+            return self.towards * against, float(np.sqrt(squares.mean()))
         if not self._steps:
-            return np.zeros(len(self.towards))
+            return np.zeros(len(self.towards)), 0.0
+        noise, gap = (np.stack([step[i] for step in self._steps], axis=1) for i in (0, 1))
         if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
-            return self._sampled()
-        noise, gap = self._whitened()
+            against, mu = self._sampled(noise, gap)
+            return self.towards * against, mu
+        noise, gap = self._whitened(noise, gap)
         with np.errstate(over="ignore"):  # exact releases: infinitely telling
-            ratio: Array = (noise * gap - 0.5 * gap * gap).sum(axis=(1, 2))
-        return ratio
+            squares = (gap * gap).sum(axis=(1, 2))
+            against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
+            return self.towards * against, float(np.sqrt(squares.mean()))
 
-    def _whitened(self) -> tuple[Array, Array]:
-        """Noise and gap in units of independent noise, ``(B, steps, width)``."""
-        noise = np.stack([step[0] for step in self._steps], axis=1)
-        gap = np.stack([step[1] for step in self._steps], axis=1)
+    def _whitened(self, noise: Array, gap: Array) -> tuple[Array, Array]:
+        """Noise and gap ``(B, steps, width)`` in units of independent noise."""
         releaser: Any = self.releaser
         sigma = max(float(releaser.sigma), 1e-300)
         if isinstance(releaser, RunningSum):
@@ -166,38 +170,23 @@ class Tap:
             noise, gap = noise * scale, gap * scale
         return noise, gap
 
-    def _sampled(self) -> Array:
+    def _sampled(self, noise: Array, gap: Array) -> tuple[Array, float]:
         """A record that enters by a secret bit, all others zero: mixtures of two normals."""
         assert isinstance(self.releaser, BatchSum)
         q, sigma = self.releaser.sampling, self.releaser.sigma
-        noise = np.stack([step[0] for step in self._steps], axis=1)
-        gap = np.stack([step[1] for step in self._steps], axis=1)
         exact = np.stack(self._exact_rows, axis=1)
         if self.releaser.cumulative:
             noise, gap, exact = (np.diff(part, axis=1, prepend=0.0) for part in (noise, gap, exact))
-        seen = q * (noise + exact)
+        seen, there = q * (noise + exact), exact + gap
         logs = []
-        for mean in (exact, exact + gap):
+        for mean in (exact, there):
             ratio = ((seen * mean).sum(axis=2) - 0.5 * (mean * mean).sum(axis=2)) / sigma**2
             logs.append(np.logaddexp(math.log1p(-q), math.log(q) + ratio).sum(axis=1))
-        return np.asarray(logs[1] - logs[0])
-
-    @property
-    def mu(self) -> float:
-        """What the exchange moves, in units of the noise that is charged."""
-        if self._minima:
-            return math.sqrt(max(0.0, -2.0 * float(self._against().mean())))
-        if not self._steps:
-            return 0.0
-        if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
-            exact = np.stack(self._exact_rows, axis=1)
-            there = exact + np.stack([step[1] for step in self._steps], axis=1)
-            if np.minimum(np.abs(exact).max(axis=2), np.abs(there).max(axis=2)).max() > 1e-9:
-                return 0.0  # other records are not zero: the mixture has more than two parts
-            distance = np.sqrt(((there - exact) ** 2).sum(axis=(1, 2)).mean())
-            return float(self.releaser.sampling * distance / self.releaser.sigma)
-        with np.errstate(over="ignore"):
-            return float(np.sqrt((self._whitened()[1] ** 2).sum(axis=(1, 2)).mean()))
+        if np.minimum(np.abs(exact).max(axis=2), np.abs(there).max(axis=2)).max() > 1e-9:
+            mu = 0.0  # other records are not zero: the mixture has more than two parts
+        else:
+            mu = q * math.sqrt(float((gap * gap).sum(axis=(1, 2)).mean())) / sigma
+        return logs[1] - logs[0], mu
 
 
 class MessageTap:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,14 @@ class World:
         response: Recommendation: the reward. Pricing: the demand. Assortment: 1 to buy, 0 not.
         taste: Assortment: she buys the offered item with the largest <x, taste>; the first one
             without it.
+        logged: Recommendation: the one candidate whose reward is known, as in a rejection replay;
+            any other returns nothing. None: all are.
     """
 
     features: Array | None
     response: float
     taste: Array | None = None
+    logged: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,22 @@ class Pair:
     second: World
     others: tuple[World, ...] = ()
 
+    def of(self, problem: Problem) -> Problem:
+        """The problem as agents meet it here: with partial feedback if a target may get none."""
+        if self.first.logged is self.second.logged is None:
+            return problem
+        changed = copy.copy(problem)
+        changed.info = replace(problem.info, partial_feedback=True)
+        return changed
 
-def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
+
+def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pair]:
     """Hostile pairs of customers, of which an audit takes the one that attains most.
 
     Args:
         problem: What is known of the problem.
         unit: What the claim protects.
+        partial: Whether a round may return nothing.
     """
     makers = {
         "assortment": _assortment,
@@ -70,7 +83,12 @@ def pairs_for(problem: ProblemInfo, unit: str) -> list[Pair]:
         quiet = World(None, low)
         # sampling hides a record among others: here theirs are all zero
         return [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
-    return makers[problem.kind](problem)
+    pairs = makers[problem.kind](problem)
+    if partial and problem.kind == "recommendation":
+        seen, last = pairs[0].first, (problem.n_candidates or 1) - 1
+        name = "reward known of the first or of the last candidate"
+        pairs.append(Pair(name, replace(seen, logged=0), replace(seen, logged=last)))
+    return pairs
 
 
 def response_range(problem: ProblemInfo) -> tuple[float, float]:
@@ -162,7 +180,10 @@ def answer(world: World, problem: ProblemInfo, context: Context, action: Array) 
     B = len(action)
     value = np.full(B, float(world.response))
     if problem.kind == "recommendation":
-        return Feedback(value)
+        if not problem.partial_feedback:
+            return Feedback(value)
+        seen = np.full(B, True) if world.logged is None else np.asarray(action) == world.logged
+        return Feedback(np.where(seen, value, 0.0), observed=seen)
     if problem.kind == "pricing":
         return Feedback(action * value, demand=value)
     choice = np.full(B, -1)

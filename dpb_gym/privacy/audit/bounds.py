@@ -7,6 +7,7 @@ of both rates therefore give lower confidence limits of the loss, all valid toge
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -125,34 +126,60 @@ def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: floa
     return float(brentq(excess, 0.0, t + 10.0, xtol=1e-8)) * root
 
 
-def divergence_bound(
-    zero: FloatArray, one: FloatArray, confidence: float, *, scale: float = 1.0, clip: float = 3.0
-) -> float:
-    """Lower confidence limit of the KL divergence of the second sample from the first.
+Samples = tuple[FloatArray, FloatArray]
+SCALES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+CLIPS = (0.5, 1.0, 2.0, 4.0)
 
-    Donsker & Varadhan: ``KL >= E_1 f - log E_0 exp f`` for every bounded f; here f is `scale`
-    times the score, cut to ``[-clip, clip]``. Both means get empirical Bernstein limits (Maurer &
-    Pontil 2009), each at half of the error, so the limit holds for any finite sample.
+
+def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> float:
+    """Lower confidence limit of the KL divergence of the second world's scores from the first's.
+
+    Donsker & Varadhan: ``KL >= E_1 f - log E_0 exp f`` for every bounded f; here f is the score,
+    scaled and cut to an interval. As ``log x <= x/k - 1 + log k`` for every k > 0, the right side
+    is at least the mean of ``z = f(s_1) - exp f(s_0) / k + 1 - log k`` over pairs of runs, one of
+    each world. A mean of bounded numbers has a limit by betting (Waudby-Smith & Ramdas 2024):
+    if it were m, ``prod (1 + stake (z_i - m))`` would be 1 on average, and so exceed 1/error with
+    probability at most error. That holds for any finite sample.
 
     Args:
-        zero: Scores in the first world.
-        one: Scores in the second world, larger on average.
+        chosen: Scores of both worlds that choose scale, interval, k and stake.
+        counted: Those that the limit is computed from, equally many of both worlds.
         confidence: In (0, 1).
-        scale: Factor of the scores; must not depend on these samples.
-        clip: Cut; the same.
     """
-    error = 0.5 * (1.0 - confidence)
-    f0, f1 = np.clip(scale * zero, -clip, clip), np.clip(scale * one, -clip, clip)
-    low = float(f1.mean()) - _bernstein(f1, 2.0 * clip, error)
-    weights = np.exp(f0)
-    high = float(weights.mean()) + _bernstein(weights, math.exp(clip) - math.exp(-clip), error)
-    return max(0.0, low - math.log(high))
+    log, n = -math.log1p(-probability("confidence", confidence)), len(counted[0])
+    spread = float(np.std(np.nan_to_num(np.concatenate(chosen), posinf=1e6, neginf=-1e6))) or 1.0
+    best, bet = 0.0, None
+    for scale, clip in itertools.product(SCALES, CLIPS):
+        f, weights = _exponents(chosen, scale / spread, clip)
+        k = float(weights.mean())
+        variance = float(f.var() + (weights / k).var()) + 1e-12
+        width = 2.0 * clip + (math.exp(clip) - math.exp(-clip)) / k
+        stake = min(math.sqrt(2.0 * log / (n * variance)), 0.5 / width)
+        promised = float(f.mean()) - math.log(k) - log / (n * stake) - 0.5 * stake * variance
+        if promised > best:
+            best, bet = promised, (scale / spread, clip, k, stake)
+    if bet is None:
+        return 0.0
+    scale, clip, k, stake = bet
+    f, weights = _exponents(counted, scale, clip)
+    z = f - weights / k + 1.0 - math.log(k)
+
+    def wealth(mean: float) -> float:
+        return float(np.log1p(stake * (z - mean)).sum())
+
+    low, high = 0.0, float(z.mean())
+    if high <= 0 or wealth(0.0) < log:
+        return 0.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if wealth(middle) >= log else (low, middle)
+    return low
 
 
-def _bernstein(values: FloatArray, width: float, error: float) -> float:
-    """One-sided empirical Bernstein margin of a mean of values in an interval."""
-    n, log = values.size, math.log(2.0 / error)
-    return math.sqrt(2.0 * float(values.var(ddof=1)) * log / n) + 7.0 * width * log / (3 * (n - 1))
+def _exponents(scores: Samples, scale: float, clip: float) -> Samples:
+    """f of the second world's scores, and exp f of the first's."""
+    zero, one = (np.clip(scale * part, -clip, clip) for part in scores)
+    return one, np.exp(zero)
 
 
 def _rates(fpr: ArrayLike, fnr: ArrayLike) -> tuple[FloatArray, FloatArray]:

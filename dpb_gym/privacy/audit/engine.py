@@ -34,6 +34,7 @@ SMALL = 1e-3
 FAR = 0.5
 DELTAS = (REPORT_DELTA, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.5)
 MIN_RUNS = 50
+ABOVE_ONE = np.array([1.001])
 EXACT = "exact log-likelihood ratio"
 
 
@@ -48,6 +49,7 @@ class Claim:
         self.guarantee = guarantee
         self.mu: float | None = None
         self.rho: float | None = None
+        self.kl: float | None = None
         self.epsilons: dict[float, float | None] = dict.fromkeys(DELTAS)
         if guarantee is None or guarantee.curve is None:
             return
@@ -55,6 +57,9 @@ class Claim:
         if None not in mus:
             self.mu = math.hypot(*(mu or 0.0 for mu in mus))
         self.rho = guarantee.rho
+        # the divergence grows with the order, so what bounds it above 1 bounds it at 1
+        near = sum(float(event.rdp(ABOVE_ONE)[0]) for event in guarantee.curve.events)
+        self.kl = _finite(min(near, math.inf if self.rho is None else self.rho))
         self.epsilons = {delta: _finite(guarantee.epsilon(delta)) for delta in DELTAS}
         pure = guarantee.epsilon(0.0)
         if math.isfinite(pure):
@@ -266,18 +271,6 @@ def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
     return 0.5 * float(values[k] + values[k + 1]), float(merit[k])
 
 
-def _shape(chosen: Pair) -> tuple[float, float]:
-    """Scale and cut of the score that promise the best bound on the divergence."""
-    zero, one = (np.nan_to_num(scores, posinf=1e6, neginf=-1e6) for scores in chosen)
-    spread = float(np.std(np.concatenate([zero, one]))) or 1.0
-    options = [
-        (scale / spread, clip)
-        for scale in (0.25, 0.5, 1.0, 2.0, 4.0)
-        for clip in (1.0, 2.0, 3.0, 5.0)
-    ]
-    return max(options, key=lambda o: divergence_bound(zero, one, 0.5, scale=o[0], clip=o[1]))
-
-
 def _evaluate(
     chosen: Pair,
     counted: Pair,
@@ -295,8 +288,7 @@ def _evaluate(
     false_negatives = int((counted[1] <= threshold).sum())
     # half of the error for the two rates, half for the divergence
     level = 1.0 - 0.25 * (1.0 - confidence)
-    scale, clip = _shape(chosen)
-    divergence = divergence_bound(*counted, 1.0 - 0.5 * (1.0 - confidence), scale=scale, clip=clip)
+    divergence = divergence_bound(chosen, counted, 1.0 - 0.5 * (1.0 - confidence))
     fpr = float(clopper_pearson_upper(false_positives, evaluated, level))
     fnr = float(clopper_pearson_upper(false_negatives, evaluated, level))
     least = float(clopper_pearson_upper(0, evaluated, level))
@@ -310,8 +302,7 @@ def _evaluate(
         false_negatives=false_negatives,
         fpr_limit=fpr,
         fnr_limit=fnr,
-        # zCDP bounds the divergence of order 1 too
-        comparisons=(*claim.compare(fpr, fnr), Comparison("kl", divergence, claim.rho)),
+        comparisons=(*claim.compare(fpr, fnr), Comparison("kl", divergence, claim.kl)),
         parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.gaussian else None,
         ceiling=float(mu_bound(least, least)),
         confidence=confidence,
