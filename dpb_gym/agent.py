@@ -123,7 +123,13 @@ class Agent(Policy, ABC):
     @abstractmethod
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         """Takes the raw responses to `action`; a private agent passes them on to its
-        releasers and nowhere else."""
+        releasers and nowhere else.
+
+        Called once a round. Where ``feedback.observed`` is False there is no response. With
+        delayed feedback context and action are those of an earlier round, other ones in every
+        replicate, and ``context.t`` is still the current round: nothing that `act` left in the
+        agent belongs to them.
+        """
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint that `load` continues bit for bit; see `dpb_gym.checkpoint`.
@@ -204,18 +210,20 @@ class BatchedSingle(Agent):
             self._copies.append(copy)
 
     def act(self, context: Context) -> Array:
-        self._actions = []
+        actions = []
         for i, copy in enumerate(self._copies):
             with self._blaming(i, "act"):
-                self._actions.append(copy.act(_lane(context, i)))
+                actions.append(copy.act(_lane(context, i)))
         name = type(self._copies[0]).__name__
-        return kind_of(self._problem.kind).stack(self._problem, self._actions, name)
+        return kind_of(self._problem.kind).stack(self._problem, actions, name)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        kind = kind_of(self._problem.kind)
         for i, copy in enumerate(self._copies):
             if feedback.observed is None or feedback.observed[i]:
                 with self._blaming(i, "observe"):
-                    copy.observe(_lane(context, i), self._actions[i], _lane(feedback, i))
+                    own = kind.unstack(action, i)
+                    copy.observe(_lane(context, i), own, _lane(feedback, i))
 
     @contextmanager
     def _blaming(self, i: int, method: str) -> Iterator[None]:

@@ -60,6 +60,8 @@ class AgentSpec:
         params: Keyword arguments of the class.
         summary: What it does, in one line.
         partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
+        delayed_feedback: Whether responses may arrive later, with the context and action of their
+            round.
         uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
     """
 
@@ -71,6 +73,7 @@ class AgentSpec:
     params: Mapping[str, Any] = field(default_factory=dict)
     summary: str = ""
     partial_feedback: bool = True
+    delayed_feedback: bool = True
     uses_oracle: bool = False
 
     def to_json(self) -> str:
@@ -207,6 +210,7 @@ def register_agent(
     protects: tuple[str, str] | None = None,
     budget: str | None = None,
     partial_feedback: bool = True,
+    delayed_feedback: bool = True,
     uses_oracle: bool = False,
     summary: str | None = None,
     **params: Any,
@@ -224,6 +228,8 @@ def register_agent(
         budget: ``"optional"`` (the default with `protects`: without one its releasers are exact)
             or ``"required"``; ``"never"`` without `protects`.
         partial_feedback: False if the agent needs feedback in every round.
+        delayed_feedback: False if `observe` must follow `act` at once, because the agent keeps
+            something of its choice that `observe` is not given.
         uses_oracle: True if the harness must show the agent the hidden state.
         summary: What it does under this name, in one line; the docstring's first by default.
         **params: Default keyword arguments of the class under this name.
@@ -262,6 +268,7 @@ def register_agent(
             params=params,
             summary=summary or (inspect.getdoc(cls) or "").strip().split("\n")[0],
             partial_feedback=partial_feedback,
+            delayed_feedback=delayed_feedback,
             uses_oracle=uses_oracle,
         )
         load_plugins(PLUGINS, own=True)  # whose names are reserved
@@ -335,6 +342,10 @@ def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None
         )
     if problem.partial_feedback and not spec.partial_feedback:
         raise AgentError(f"agent {spec.name!r} needs feedback in every round (protocol='matrix')")
+    if problem.delay is not None and not (spec.partial_feedback and spec.delayed_feedback):
+        raise AgentError(
+            f"agent {spec.name!r} needs every response in its own round, not delay={problem.delay}"
+        )
     if spec.budget == "required" and budget is None:
         raise AgentError(
             f"agent {spec.name!r} is private and needs a budget: --budget rho=1, "

@@ -40,6 +40,7 @@ class Stream(IntEnum):
     AVAILABLE = 10
     CUSTOMERS = 11
     CONTAMINATION = 12
+    DELAY = 13
 
 
 def generator(

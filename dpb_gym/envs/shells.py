@@ -12,86 +12,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from dpb_gym import validation
-from dpb_gym.envs.actions import ActionMode, make_action_mode
-from dpb_gym.envs.catalogue import environment
-from dpb_gym.envs.observations import Observations, lane
-from dpb_gym.envs.rendering import MODES, Screen, draw
+from dpb_gym.envs.core import Core
+from dpb_gym.envs.observations import lane
+from dpb_gym.envs.rendering import MODES
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
-from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
-from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.base import Ahead, Array, Instance, Problem
 from dpb_gym.streams import check_seed
-
-
-class Core:
-    """B replicates behind an action mode and an observation mode.
-
-    For wrappers that stand where the curator stands (`dpb_gym.feedback`): the instance holds
-    the hidden parameters, which no agent may see.
-    """
-
-    def __init__(
-        self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
-    ) -> None:
-        if render_mode is not None:
-            validation.choice("render_mode", render_mode, MODES)
-        entry = environment(env_id)
-        interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
-        self.problem: Problem = entry.make_problem(**kwargs)
-        self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
-        self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
-        self.instance: Instance | None = None
-        self.response = kind_of(self.problem.kind).response
-        self._render_mode = render_mode
-        shown = 0 if render_mode is None else count
-        self.screens = [Screen(self.problem, i) for i in range(shown)]
-
-    def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
-        """Starts the episodes of the given lanes."""
-        if self.instance is None:
-            self.instance = self.problem.instance(seeds, episodes)
-        else:
-            for i in lanes:
-                self.instance.restart(i, seeds[i], episodes[i])
-        if self.screens:
-            for i in lanes:
-                self.screens[i].show(self.instance.context())
-
-    def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
-        """The responses to the problem's actions; screens show them but where `ignored`."""
-        assert self.instance is not None
-        outcome = self.instance.respond(action)
-        for i, screen in enumerate(self.screens):
-            if ignored is None or not ignored[i]:
-                regret = float(outcome.regret[i])
-                screen.show(self.instance.context(), action, outcome.feedback, regret)
-        return outcome
-
-    def render(self) -> list[Any] | None:
-        """What the screens show, one for each lane; None with a warning without a mode."""
-        if self._render_mode is None:
-            gymnasium.logger.warn(
-                "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
-            )
-            return None
-        return draw(self.screens, self._render_mode)
-
-    def observe(self) -> Any:
-        assert self.instance is not None
-        return self.observations.encode(self.instance.context())
-
-    def infos(self, outcome: Outcome) -> dict[str, Array]:
-        """The info arrays of one step: flat keys, the same in each step, never theta."""
-        assert self.instance is not None
-        feedback = outcome.feedback
-        infos: dict[str, Array] = {"t": self.instance.t.copy()}
-        if self.response is not None:
-            infos[self.response] = getattr(feedback, self.response)
-        if feedback.observed is not None:
-            infos["observed"] = feedback.observed
-        infos["expected_reward"] = outcome.expected.copy()
-        infos["oracle_reward"] = np.array(self.instance.oracle()[1], dtype=np.float64)
-        infos["regret"] = outcome.regret
-        return infos
 
 
 class BanditEnv(gymnasium.Env[Any, Any]):
@@ -103,7 +29,10 @@ class BanditEnv(gymnasium.Env[Any, Any]):
     the same seed. The reward is the realised revenue or reward. ``info`` holds ``t``,
     ``choice`` (assortment: position in the offered slate, -1 for none; slates of the other
     action modes are in ascending item order) or ``demand`` (pricing) or ``observed``
-    (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``.
+    (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``. With a `delay`
+    reward, choice, demand and observed are those of the response that arrives, which belongs to
+    round ``origin`` (0 and no reward where ``arrived`` is False); the other three are
+    those of the action just taken.
 
     Args:
         env_id: Id in the catalogue.
@@ -179,15 +108,21 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         best = ahead.values[t - ahead.first]
         regret = best - mean if best > mean else 0.0
         info: dict[str, Any] = {"t": t}
+        if feedback.observed is not None and not feedback.observed[0]:
+            regret = 0.0
+        for screen in core.screens:
+            screen.show(round_.context, decoded, feedback, regret)
+        if core.mailbox is not None:
+            feedback = core.deliver(feedback)
+            info["arrived"] = bool(core.mailbox.arrived[0])
+            info["origin"] = int(core.mailbox.origin[0])
         if core.response is not None:
             answer = getattr(feedback, core.response)
             info[core.response] = answer.item() if answer.ndim == 1 else answer[0]
-        if feedback.observed is not None:
-            info["observed"] = seen = feedback.observed.item()
-            regret = regret if seen else 0.0
+        if core.problem.info.partial_feedback:
+            assert feedback.observed is not None
+            info["observed"] = feedback.observed.item()
         info["expected_reward"], info["oracle_reward"], info["regret"] = mean, best, regret
-        for screen in core.screens:
-            screen.show(round_.context, decoded, feedback, regret)
         if t < core.problem.horizon:
             instance.advance()
             self._t = t + 1
@@ -329,9 +264,10 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             )
         decoded = self.decode_actions(actions, resetting)
         outcome = core.respond(decoded, resetting)
+        playing = ~resetting
+        outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
         values = core.infos(outcome)
         reward = np.where(resetting, 0.0, outcome.feedback.reward)
-        playing = ~resetting
         ended = playing & (core.instance.t >= core.problem.horizon)
         moving = playing & ~ended
         if moving.all():

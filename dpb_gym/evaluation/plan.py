@@ -25,6 +25,7 @@ from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task, printable
 from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Participant, Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
+from dpb_gym.problems.delay import Delay
 from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported
 
 _ALLOWED = (
@@ -307,7 +308,9 @@ def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -
 def task_info(task: Task) -> ProblemInfo:
     """What `check_supported` asks for, without loading any data."""
     partial = task.parameters.get("protocol") == "replay"
-    return ProblemInfo(task.kind, task.horizon, 1, (0.0, 1.0), partial_feedback=partial)
+    delay = Delay.parse(task.parameters.get("delay"))
+    told = None if delay is None else str(delay)
+    return ProblemInfo(task.kind, task.horizon, 1, (0.0, 1.0), partial_feedback=partial, delay=told)
 
 
 def _unsupported(task: Task, agent: Participant, spec: AgentSpec) -> str | None:
@@ -316,6 +319,8 @@ def _unsupported(task: Task, agent: Participant, spec: AgentSpec) -> str | None:
         return f"supports {', '.join(spec.supports)}"
     if info.partial_feedback and not spec.partial_feedback:
         return "needs feedback in every round"
+    if info.delay is not None and not (spec.partial_feedback and spec.delayed_feedback):
+        return "needs every response in its own round"
     if agent.needs is not None and not _importable(agent.needs):
         return f"needs the module {agent.needs}, which is not installed"
     return None

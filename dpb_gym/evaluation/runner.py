@@ -21,6 +21,7 @@ from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem, ProblemInfo
+from dpb_gym.problems.delay import Post
 from dpb_gym.registry import check_supported
 
 PROGRESS_SECONDS = 0.2
@@ -39,6 +40,7 @@ class _Runner:
         self.rewards = np.empty((checkpoints, replicates))
         self.agent_seconds = 0.0
         self.response_seconds = 0.0
+        self.tray = Post.tray(cell.task.kind)
         self.stage = "begin"
 
 
@@ -112,6 +114,7 @@ def _rounds(
     """Plays all rounds; removes cells that fail from `live`. Returns the shared seconds."""
     clock = time.perf_counter
     horizon = instance.problem.horizon
+    post = Post(instance.problem, instance.seeds)
     shared = 0.0
     last_report = clock()
     at = 0
@@ -123,6 +126,7 @@ def _rounds(
             instance.advance()
         context = _read_only(instance.context())
         instance.oracle()
+        post.open(context)
         shared += clock() - start
         failed = []
         for i, runner in live:
@@ -138,7 +142,7 @@ def _rounds(
                 runner.reward += outcome.feedback.reward
                 runner.stage = "observe"
                 t2 = clock()
-                agent.observe(context, action, outcome.feedback)
+                agent.observe(*post.deliver(runner.tray, action, outcome.feedback))
                 runner.agent_seconds += clock() - t2 + t1 - t0
                 runner.response_seconds += t2 - t1
             except Exception as error:

@@ -107,9 +107,23 @@ class ResponseChannel:
             feedback: The truth.
             numbers: The mechanism's random numbers ``(B, width)``.
 
+        Where a round was not observed nothing is sent: reward, estimate and demand are 0, and
+        there is no choice.
+
         Raises:
             ParameterError: If a response is none that the mechanism knows.
         """
+        (reward, choice, demand, _, _), estimate = self._send(revenues, action, feedback, numbers)
+        seen = feedback.observed
+        if seen is not None:
+            reward, estimate = np.where(seen, reward, 0.0), np.where(seen, estimate, 0.0)
+            demand = None if demand is None else np.where(seen, demand, 0.0)
+            choice = None if choice is None else np.where(seen, choice, -1)
+        return PrivateFeedback(Feedback(reward, choice, demand, seen), estimate)
+
+    def _send(
+        self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
+    ) -> PrivateFeedback:
         mechanism = self.mechanism
         if self._response == "demand":
             message = mechanism.privatise(feedback.demand, numbers)  # type: ignore[arg-type]
@@ -126,11 +140,7 @@ class ResponseChannel:
             return PrivateFeedback(Feedback(revenue * bought), estimate)
         # whatever else came back is withheld
         message = mechanism.privatise(feedback.reward, numbers)
-        reward, estimate = np.asarray(message, np.float64), mechanism.scalar(message)
-        if feedback.observed is not None:
-            reward = np.where(feedback.observed, reward, 0.0)
-            estimate = np.where(feedback.observed, estimate, 0.0)
-        return PrivateFeedback(Feedback(reward, observed=feedback.observed), estimate)
+        return PrivateFeedback(Feedback(np.asarray(message, np.float64)), mechanism.scalar(message))
 
     def _send_choice(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array

@@ -10,6 +10,7 @@ from dpb_gym import validation
 from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.feedback.layers import (
     Layer,
+    Rows,
     SingleLayer,
     VectorLayer,
     chosen_features,
@@ -56,15 +57,16 @@ class _Curated(Layer):
         """The ledger of the current episode, one per lane."""
         return [sums.curator.ledger for sums in self._sums]
 
-    def _look(self, decoded: Array) -> Array:
-        return chosen_features(self._core, decoded)
+    def _look(self, decoded: Array) -> Rows:
+        return {"chosen": chosen_features(self._core, decoded)}
 
-    def _send(self, seen: Any, feedback: Feedback, played: Array) -> tuple[Array, dict[str, Array]]:
+    def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
+        chosen = seen["chosen"]
         if feedback.observed is not None:
-            seen = seen * feedback.observed[:, None]
-        response, released = np.zeros_like(seen), np.zeros(self._lanes, bool)
+            chosen = chosen * feedback.observed[:, None]
+        response, released = np.zeros_like(chosen), np.zeros(self._lanes, bool)
         for i in np.flatnonzero(played):
-            self._sums[i].add(feedback.reward[i : i + 1], seen[i : i + 1])
+            self._sums[i].add(feedback.reward[i : i + 1], chosen[i : i + 1])
             self._rounds[i] += 1
             released[i] = self._rounds[i] % self._batch == 0
             if released[i]:

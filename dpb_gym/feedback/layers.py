@@ -23,9 +23,11 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.mechanisms import NORMAL, LocalMechanism
 from dpb_gym.privacy import Composition, Guarantee
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
+from dpb_gym.problems.delay import Post
 from dpb_gym.streams import Stream, generator
 
 Infos = dict[str, Any]
+Rows = dict[str, Array]
 ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")
 FEEDBACK_KEYS = ("choice", "demand", "answer", "observed")
 
@@ -76,6 +78,7 @@ class Layer:
         self._generators: list[np.random.Generator] = [np.random.default_rng()] * lanes
         beneath = layers(self.env)
         self._layer = len(beneath)
+        self._tray = Post.tray(core.problem.kind)
         for other in beneath:
             both = [part for part in self.covers if part in other.covers]
             if both:
@@ -111,10 +114,20 @@ class Layer:
                 self._generators[i].random(out=out[i])
         return out
 
-    def _look(self, decoded: Array) -> Any:
+    def _look(self, decoded: Array) -> Rows:
         """What a message needs of the current round, before the environment moves on."""
+        return {}
 
-    def _send(self, seen: Any, feedback: Feedback, played: Array) -> tuple[Array, dict[str, Array]]:
+    def _deliver(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
+        """Rewards and messages about the response that arrives, and the round it belongs to."""
+        mailbox = self._core.mailbox
+        if mailbox is not None:
+            seen, arrived = mailbox.swap(self._tray, seen), mailbox.arrived
+            both = arrived if feedback.observed is None else arrived & feedback.observed
+            feedback = feedback._replace(observed=both)
+        return self._send(seen, feedback, played)
+
+    def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
         """Rewards ``(B,)`` and messages by key that arrive instead of the truth."""
         return feedback.reward, {}
 
@@ -177,7 +190,7 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         observation, reward, terminated, truncated, info = self.env.step(action)
         known = {key: np.array([info[key]]) for key in FEEDBACK_KEYS if key in info}
         feedback = Feedback(np.array([reward], np.float64), **known)
-        received, messages = self._send(seen, feedback, np.ones(1, bool))
+        received, messages = self._deliver(seen, feedback, np.ones(1, bool))
         self.truth = hidden(self, reward=float(reward))
         self.truth |= {k: info[k] for k in (*ORACLE_KEYS, *self.withheld) if k in info}
         kept = {k: v for k, v in info.items() if k not in ORACLE_KEYS + self.withheld}
@@ -225,7 +238,7 @@ class VectorLayer(Layer, VectorWrapper):
             if "observed" in known:
                 known["observed"] = known["observed"].astype(bool)
             response = {k: v for k, v in known.items() if k in FEEDBACK_KEYS}
-            received, messages = self._send(seen, Feedback(received, **response), played)
+            received, messages = self._deliver(seen, Feedback(received, **response), played)
             received = np.where(played, received, 0.0)
         infos = _without(infos, ORACLE_KEYS + self.withheld)
         for key, message in messages.items():

@@ -18,7 +18,14 @@ from dpb_gym.envs.observations import lane
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
-from dpb_gym.feedback.layers import Infos, Layer, SingleLayer, VectorLayer, chosen_features
+from dpb_gym.feedback.layers import (
+    Infos,
+    Layer,
+    Rows,
+    SingleLayer,
+    VectorLayer,
+    chosen_features,
+)
 from dpb_gym.feedback.mechanisms import ResponseMechanism
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -36,13 +43,15 @@ class _Responses(Layer):
     def _fit(self, info: ProblemInfo) -> None:
         self._channel = ResponseChannel(self.mechanism, info)
 
-    def _look(self, decoded: Array) -> tuple[Array | None, Array]:
+    def _look(self, decoded: Array) -> Rows:
         revenues = self._core.instance.context().revenues
-        return None if revenues is None else revenues.copy(), decoded
+        known = {} if revenues is None else {"revenues": revenues.copy()}
+        return {"action": decoded, **known}
 
-    def _send(self, seen: Any, feedback: Feedback, played: Array) -> tuple[Array, dict[str, Array]]:
-        revenues, action = seen
-        sent, estimate = self._channel.send(revenues, action, feedback, self._draw(played))
+    def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
+        sent, estimate = self._channel.send(
+            seen.get("revenues"), seen["action"], feedback, self._draw(played)
+        )
         found = {key: getattr(sent, key) for key in self.withheld}
         messages = {key: message for key, message in found.items() if message is not None}
         return estimate if self.debias else sent.reward, messages
@@ -192,14 +201,15 @@ class _Statistics(Layer):
                 f"this problem needs GaussianStatistics with dim={info.dim}, got {shown(mechanism)}"
             )
 
-    def _look(self, decoded: Array) -> Array:
-        return chosen_features(self._core, decoded)
+    def _look(self, decoded: Array) -> Rows:
+        return {"chosen": chosen_features(self._core, decoded)}
 
-    def _send(self, seen: Any, feedback: Feedback, played: Array) -> tuple[Array, dict[str, Array]]:
+    def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
+        chosen = seen["chosen"]
         if feedback.observed is not None:
             # noise all the same: a silent round would tell that the logged item is another one
-            seen = seen * feedback.observed[:, None]
-        gram, response = self.mechanism.privatise(seen, feedback.reward, self._draw(played))
+            chosen = chosen * feedback.observed[:, None]
+        gram, response = self.mechanism.privatise(chosen, feedback.reward, self._draw(played))
         return np.zeros(self._lanes), {"gram": gram, "response": response}
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError
-from dpb_gym.problems.base import CONTEXT_NORMS, Array, rescale, rescaled_bound
+from dpb_gym.problems.base import Array
 from dpb_gym.problems.fitting import fit_mnl
+from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
 
 FEATURE_SETS = ("hotel", "hotel+interactions", "outer")
 NORMS = (*CONTEXT_NORMS, "bound")

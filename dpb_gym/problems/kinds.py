@@ -48,6 +48,7 @@ class Kind(ABC):
             function of the problem's `ProblemInfo` and the `interface`, or
             ``"module:function"``.
         revenues: Whether contexts have ``revenues``, one per item.
+        nothing: What stands in all entries of an action where nobody was asked.
     """
 
     name: ClassVar[str]
@@ -55,6 +56,7 @@ class Kind(ABC):
     interface: ClassVar[tuple[str, ...]] = ()
     actions: ClassVar[str | Callable[..., Any]]
     revenues: ClassVar[bool] = False
+    nothing: ClassVar[int] = 0
 
     @abstractmethod
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
@@ -102,6 +104,10 @@ class Kind(ABC):
                 )
         return np.array([np.reshape(action, shape) for action in actions])
 
+    def unstack(self, actions: Array, replicate: int) -> Any:
+        """One replicate's action, as a single agent would have given it."""
+        return actions[replicate]
+
     def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Seen]:
         """What one replicate's round looked like; `action` is None before it is chosen.
 
@@ -126,6 +132,7 @@ class Assortment(Kind):
     interface = ("action_mode",)
     actions = "dpb_gym.envs.actions:assortment_mode"
     revenues = True
+    nothing = -1
 
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
         assert info.n_items is not None
@@ -171,6 +178,11 @@ class Assortment(Kind):
                 )
             slates[i, : len(slate)] = slate
         return slates
+
+    def unstack(self, actions: Array, replicate: int) -> Any:
+        """The slate without the empty places at its end."""
+        slate: Array = actions[replicate]
+        return slate[: np.flatnonzero(slate >= 0).max(initial=-1) + 1]
 
     def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Seen]:
         assert context.revenues is not None

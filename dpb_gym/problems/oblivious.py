@@ -10,7 +10,8 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError, shown
-from dpb_gym.problems.base import Array, Hidden, rescale
+from dpb_gym.problems.base import Array, Hidden
+from dpb_gym.problems.norms import rescale
 
 SCHEDULES = ("drawn", "switched", "drifting")
 

@@ -10,7 +10,6 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError
 from dpb_gym.problems.base import (
-    CONTEXT_NORMS,
     Array,
     Context,
     Feedback,
@@ -20,9 +19,8 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    rescale,
-    rescaled_bound,
 )
+from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.oblivious import fixed_rows
 from dpb_gym.streams import Stream, generator
 

@@ -11,7 +11,6 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import (
-    CONTEXT_NORMS,
     Array,
     Context,
     Feedback,
@@ -21,9 +20,8 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    rescale,
-    rescaled_bound,
 )
+from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.oblivious import ContextSchedule
 from dpb_gym.streams import Stream
 

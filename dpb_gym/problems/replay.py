@@ -10,7 +10,6 @@ import numpy as np
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import (
-    CONTEXT_NORMS,
     Array,
     Context,
     Feedback,
@@ -20,8 +19,6 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
-    rescale,
-    rescaled_bound,
 )
 from dpb_gym.problems.item_features import (
     ItemFeatures,
@@ -31,6 +28,7 @@ from dpb_gym.problems.item_features import (
     svd_features,
     with_predictions,
 )
+from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.recommendation import out_of_range, squared_loss
 from dpb_gym.streams import Stream
 

@@ -29,6 +29,7 @@ class ProblemInfo:
         n_arms: Recommendation: size of the fixed pool, None if arms are fresh.
         max_interactions: Rounds of one user at most, None if users are not identified.
         partial_feedback: Whether some rounds return no feedback (rejection replay).
+        delay: When responses arrive, as text (see `dpb_gym.problems.delay.Delay`); None: at once.
         rating_uses: Replay of real ratings: rounds at most in which one rating is offered.
         person_uses: Real data: rounds at most of one person.
     """
@@ -46,6 +47,7 @@ class ProblemInfo:
     n_arms: int | None = None
     max_interactions: int | None = None
     partial_feedback: bool = False
+    delay: str | None = None
     rating_uses: int | None = None
     person_uses: int | None = None
 
@@ -80,8 +82,8 @@ class Feedback(NamedTuple):
         reward: ``(B,)`` realised revenue or reward.
         choice: Assortment: position in the offered slate, -1 for no purchase ``(B,)``.
         demand: Pricing: realised demand ``(B,)``.
-        observed: False where the round returned nothing (rejection replay); None
-            means that every replicate was observed.
+        observed: False where the round returned nothing (rejection replay, delayed
+            feedback); None means that every replicate was observed.
         answer: Kinds of other packages: what came back besides the reward ``(B, ...)``.
     """
 

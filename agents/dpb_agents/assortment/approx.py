@@ -53,7 +53,6 @@ class Split:
     supports=["assortment"],
     protects=("joint", "user-round"),
     budget="required",
-    partial_feedback=False,
 )
 class DPMNLApprox(DPMNL):
     """The benchmark of Cho & Sun: DPMNL with (epsilon, delta) releases (section S.3).

@@ -30,7 +30,6 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
     supports=["assortment"],
     protects=("joint", "user-round"),
     budget="required",
-    partial_feedback=False,
 )
 class DPMNL(MNLPolicy):
     """DPMNL: private MLE and private Gram matrix under UCB-MNL's policy (Cho & Sun).

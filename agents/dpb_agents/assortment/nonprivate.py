@@ -59,7 +59,7 @@ class ExactMNL(MNLPolicy):
         )
 
 
-@register_agent("ucb-mnl", supports=["assortment"], partial_feedback=False)
+@register_agent("ucb-mnl", supports=["assortment"])
 class UCBMNL(ExactMNL):
     """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021).
 
@@ -85,7 +85,7 @@ class UCBMNL(ExactMNL):
         super().__init__("ucb", explore, scale, kappa, ridge, growth)
 
 
-@register_agent("ts-mnl", supports=["assortment"], partial_feedback=False)
+@register_agent("ts-mnl", supports=["assortment"])
 class TSMNL(ExactMNL):
     """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019).
 
@@ -111,7 +111,7 @@ class TSMNL(ExactMNL):
         super().__init__("ts", explore, scale, kappa, ridge, growth, samples)
 
 
-@register_agent("greedy-mnl", supports=["assortment"], partial_feedback=False)
+@register_agent("greedy-mnl", supports=["assortment"])
 class GreedyMNL(ExactMNL):
     """Greedy MNL: random start, then the best assortment under maximum likelihood.
 

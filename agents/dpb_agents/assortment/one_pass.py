@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels
+from dpb_agents.assortment.records import offered
 from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_gym import portable, validation
 from dpb_gym.agent import unsuitable
@@ -26,7 +27,6 @@ DEVIATIONS = np.linspace(-2.5, 2.5, 11)
     "one-pass-mnl",
     supports=["assortment"],
     protects=("joint", "user-round"),
-    partial_feedback=False,
 )
 class OnePassMNL(OnePassNewton):
     """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
@@ -136,7 +136,7 @@ class OnePassMNL(OnePassNewton):
         assert feedback.choice is not None
         kernels.one_pass.choice_rows(
             context.features,
-            action,
+            offered(action, feedback),
             feedback.choice,
             self.theta,
             self.covariance,

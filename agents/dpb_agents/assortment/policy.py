@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
-from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
+from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
@@ -127,8 +127,9 @@ class MNLPolicy(Agent):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         known = self._releasers
         assert feedback.choice is not None
-        known.estimator.add(context.features, action, feedback.choice)
-        zoo.choices.slate_grams(context.features, action, known.clip, self._grams)
+        slates = offered(action, feedback)
+        known.estimator.add(context.features, slates, feedback.choice)
+        zoo.choices.slate_grams(context.features, slates, known.clip, self._grams)
         known.gram.add(self._grams)
         if context.t < self.explore:
             return

@@ -16,12 +16,20 @@ from dpb_agents import kernels as zoo
 from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, Minimiser, RunningSum
+from dpb_gym.problems.base import Feedback
 
 Array = NDArray[Any]
 FIRST_CAPACITY = 256
 GRADIENT_BOUND = 2.0  # ||x|| <= 1, outside option (CS, section S.1.3)
 CURVATURE = 1.0  # trace of a record's Hessian, the covariance of vectors in the ball (A3)
 DECREMENT = 1e-4  # squared Newton decrement of the exact fit before its last step
+
+
+def offered(action: Array, feedback: Feedback) -> Array:
+    """The slates of a round, empty where nothing was observed: such a record adds nothing."""
+    if feedback.observed is None:
+        return action
+    return np.where(feedback.observed[:, None], action, -1)
 
 
 class ChoiceRecords:

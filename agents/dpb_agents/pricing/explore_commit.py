@@ -11,7 +11,7 @@ import numpy as np
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.pricing.records import ExactMLE
+from dpb_agents.pricing.records import ExactMLE, recorded
 from dpb_gym import portable, validation
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -39,7 +39,6 @@ class _Exact(GLMPolicy):
     "explore-commit-pricing",
     supports=["pricing"],
     protects=("anticipating", "user-round"),
-    partial_feedback=False,
 )
 class ExploreCommit(_Exact):
     """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
@@ -157,13 +156,13 @@ class ControlledVariance(_Exact):
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
-        self._total = np.zeros(streams.replicates)
+        self._total, self._count = np.zeros(streams.replicates), np.zeros(streams.replicates)
 
     def act(self, context: Context) -> Array:
         price = super().act(context)
         if self._rounds < max(1, self._start.shape[1]):
             return price
-        mean = self._total / self._rounds
+        mean = self._total / np.maximum(self._count, 1.0)
         least = self.width / math.sqrt(math.sqrt(self._rounds + 1))
         near = np.abs(price - mean) < least
         up = np.where(price >= mean, 1.0, -1.0)
@@ -173,4 +172,5 @@ class ControlledVariance(_Exact):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         super().observe(context, action, feedback)
-        self._total += action
+        self._total += recorded(context, action, feedback)[1]
+        self._count += 1.0 if feedback.observed is None else feedback.observed

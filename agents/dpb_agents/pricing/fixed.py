@@ -94,12 +94,13 @@ class FixedPrice(Agent):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.demand is not None
         place = np.minimum(np.searchsorted(self.prices, action), len(self.prices) - 1)
-        wrong = self.prices[place] != action
+        seen = np.ones(len(action), bool) if feedback.observed is None else feedback.observed
+        wrong = (self.prices[place] != action) & seen
         if wrong.any():
             raise ActionError(
                 f"price {action[wrong.argmax()]} of replicate {wrong.argmax()} is not on the "
                 f"grid of {len(self.prices)} prices"
             )
-        self._counts[self._lanes, place] += 1.0
-        self._sums[self._lanes, place] += feedback.demand
+        self._counts[self._lanes, place] += seen
+        self._sums[self._lanes, place] += feedback.demand * seen
         self._rounds += 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.one_pass import OnePassNewton, Rows
-from dpb_agents.pricing.records import MODELS
+from dpb_agents.pricing.records import MODELS, recorded
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -31,7 +31,6 @@ BELIEFS = np.array([0.97, 0.0075, 0.0075, 0.0075, 0.0075])
     "one-pass-pricing",
     supports=["pricing"],
     protects=("anticipating", "user-round"),
-    partial_feedback=False,
 )
 class OnePassPricing(OnePassNewton):
     """One-pass private Newton for pricing: noisy sums of curvature and response.
@@ -158,11 +157,8 @@ class OnePassPricing(OnePassNewton):
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        assert feedback.demand is not None
         zoo.one_pass.demand_rows(
-            context.features,
-            action,
-            feedback.demand,
+            *recorded(context, action, feedback),
             self.theta,
             self.covariance,
             self._model,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_agents.pricing.records import MODELS, Estimator
+from dpb_agents.pricing.records import MODELS, Estimator, recorded
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -119,8 +119,8 @@ class GLMPolicy(Agent):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         known = self._releasers
-        assert feedback.demand is not None
-        known.estimator.add(context.features, action, feedback.demand)
+        features, price, demand = recorded(context, action, feedback)
+        known.estimator.add(features, price, demand)
         self._rounds += 1
         started = self._start.shape[1]
         gram = None
@@ -129,7 +129,7 @@ class GLMPolicy(Agent):
                 return
             due = np.ones(len(self._theta), bool)
         else:
-            zoo.demand.grams(context.features, action, self._grams)
+            zoo.demand.grams(features, price, self._grams)
             known.gram.add(self._grams)
             if self._rounds < started:
                 return

@@ -12,7 +12,7 @@ from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.pricing.records import ExactMLE
+from dpb_agents.pricing.records import ExactMLE, recorded
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
@@ -32,7 +32,6 @@ STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verif
     supports=["pricing"],
     protects=("anticipating", "user-round"),
     budget="required",
-    partial_feedback=False,
 )
 class PrivatePricing(GLMPolicy):
     """Private pricing (CSW, Algorithms 1-3): private MLE and private Gram matrix.
@@ -206,14 +205,15 @@ class PrivatePricing(GLMPolicy):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         known = self._releasers
-        assert feedback.demand is not None and known.gram is not None
+        assert known.gram is not None
         if self._finished:  # nothing will be released again, so nothing more is kept
             self._rounds += 1
             if self._rounds > self._horizon:
                 raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
             return
-        known.estimator.add(context.features, action, feedback.demand)
-        zoo.demand.grams(context.features, action, self._grams)
+        features, price, demand = recorded(context, action, feedback)
+        known.estimator.add(features, price, demand)
+        zoo.demand.grams(features, price, self._grams)
         known.gram.add(self._grams)
         self._rounds += 1
         if self._rounds < self._start.shape[1] or self._rounds % self._every:

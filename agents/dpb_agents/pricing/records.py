@@ -12,11 +12,21 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.problems.base import Array
+from dpb_gym.problems.base import Array, Context, Feedback
 
 FIRST_CAPACITY = 256
 CAPACITY = 16_384
 MODELS = ("logistic", "gaussian")
+
+
+def recorded(context: Context, price: Array, feedback: Feedback) -> tuple[Array, Array, Array]:
+    """Features, prices and demands of a round; all 0 where nothing was observed, for such a
+    record adds nothing."""
+    assert feedback.demand is not None
+    seen = feedback.observed
+    if seen is None:
+        return context.features, price, feedback.demand
+    return context.features * seen[:, None], price * seen, feedback.demand * seen
 
 
 class Estimator(Protocol):

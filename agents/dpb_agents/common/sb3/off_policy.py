@@ -61,7 +61,7 @@ class OffPolicy(SB3Agent):
         }
 
 
-@register_agent("sb3-dqn", supports=("pricing", "recommendation"))
+@register_agent("sb3-dqn", supports=("pricing", "recommendation"), delayed_feedback=False)
 class SB3DQN(OffPolicy):
     """Deep Q-learning (Stable-Baselines3 `DQN`), one model per replicate.
 
@@ -146,7 +146,7 @@ class SB3DQN(OffPolicy):
         return actions.astype(np.int64)
 
 
-@register_agent("sb3-sac", supports=("pricing",))
+@register_agent("sb3-sac", supports=("pricing",), delayed_feedback=False)
 class SB3SAC(OffPolicy):
     """Soft actor-critic (Stable-Baselines3 `SAC`), one model per replicate.
 

@@ -15,7 +15,9 @@ from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
 
 
-@register_agent("sb3-ppo", supports=("assortment", "pricing", "recommendation"))
+@register_agent(
+    "sb3-ppo", supports=("assortment", "pricing", "recommendation"), delayed_feedback=False
+)
 class SB3PPO(SB3Agent):
     """Proximal policy optimisation (Stable-Baselines3), one model per replicate.
 

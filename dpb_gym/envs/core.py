@@ -1,0 +1,107 @@
+"""What the single and the vector environment share: replicates, modes, screens, delays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.envs.actions import ActionMode, make_action_mode
+from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.observations import Observations
+from dpb_gym.envs.rendering import MODES, Screen, draw
+from dpb_gym.problems.base import Array, Feedback, Instance, Outcome, Problem
+from dpb_gym.problems.delay import Mailbox, Tray
+from dpb_gym.problems.kinds import kind_of
+
+
+class Core:
+    """B replicates behind an action mode and an observation mode.
+
+    For wrappers that stand where the curator stands (`dpb_gym.feedback`): the instance holds
+    the hidden parameters, which no agent may see.
+    """
+
+    def __init__(
+        self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
+    ) -> None:
+        if render_mode is not None:
+            validation.choice("render_mode", render_mode, MODES)
+        entry = environment(env_id)
+        interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
+        self.problem: Problem = entry.make_problem(**kwargs)
+        self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
+        self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
+        self.instance: Instance | None = None
+        self.mailbox: Mailbox | None = None
+        self._tray = Tray()
+        self.response = kind_of(self.problem.kind).response
+        self._render_mode = render_mode
+        shown = 0 if render_mode is None else count
+        self.screens = [Screen(self.problem, i) for i in range(shown)]
+
+    def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
+        """Starts the episodes of the given lanes."""
+        delay = self.problem.delay
+        if self.instance is None:
+            self.instance = self.problem.instance(seeds, episodes)
+            if delay is not None:
+                self.mailbox = Mailbox(delay, self.problem.horizon, seeds, episodes)
+        else:
+            for i in lanes:
+                self.instance.restart(i, seeds[i], episodes[i])
+                if self.mailbox is not None:
+                    self.mailbox.restart(i, seeds[i], episodes[i])
+        if self.screens:
+            for i in lanes:
+                self.screens[i].show(self.instance.context())
+
+    def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
+        """The responses to the problem's actions; screens show them but where `ignored`."""
+        assert self.instance is not None
+        outcome = self.instance.respond(action)
+        for i, screen in enumerate(self.screens):
+            if ignored is None or not ignored[i]:
+                regret = float(outcome.regret[i])
+                screen.show(self.instance.context(), action, outcome.feedback, regret)
+        return outcome
+
+    def render(self) -> list[Any] | None:
+        """What the screens show, one for each lane; None with a warning without a mode."""
+        if self._render_mode is None:
+            gymnasium.logger.warn(
+                "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
+            )
+            return None
+        return draw(self.screens, self._render_mode)
+
+    def observe(self) -> Any:
+        assert self.instance is not None
+        return self.observations.encode(self.instance.context())
+
+    def deliver(self, feedback: Feedback, playing: Array | None = None) -> Feedback:
+        """What arrives in the lanes that play, all by default: the feedback, or a delayed one."""
+        if self.mailbox is None:
+            return feedback
+        self.mailbox.turn(playing)
+        return self.mailbox.exchange(self._tray, feedback)
+
+    def infos(self, outcome: Outcome) -> dict[str, Array]:
+        """The info arrays of one step: flat keys, the same in each step, never theta."""
+        assert self.instance is not None
+        feedback = outcome.feedback
+        infos: dict[str, Array] = {"t": self.instance.t.copy()}
+        if self.response is not None:
+            infos[self.response] = getattr(feedback, self.response)
+        if self.problem.info.partial_feedback:
+            assert feedback.observed is not None
+            infos["observed"] = feedback.observed
+        if self.mailbox is not None:
+            infos["arrived"], infos["origin"] = self.mailbox.arrived, self.mailbox.origin.copy()
+        infos["expected_reward"] = outcome.expected.copy()
+        infos["oracle_reward"] = np.array(self.instance.oracle()[1], dtype=np.float64)
+        infos["regret"] = outcome.regret
+        return infos

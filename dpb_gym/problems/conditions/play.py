@@ -1,0 +1,23 @@
+"""Conditions of play: when responses arrive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dpb_gym.problems.base import Problem, ProblemInfo
+from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.delay import Delay
+
+
+class Delayed(Condition):
+    """Responses arrive later, or never; see `Delay`. The rounds stay as they are: harness and
+    environments keep back what is not due."""
+
+    name = "delay"
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        self._delay = Delay.parse(value)
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        return replace(info, delay=str(self._delay))
