@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, SingleAgent, agent_specs, register_agent
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.delay import Post
+from dpb_gym.registry import agent_specs, register_agent
 from dpb_gym.streams import AgentStreams
 
 ARENAS = {

@@ -253,4 +253,4 @@ def test_registration() -> None:
     for name in NAMES:
         spec = agent_spec(name)
         assert spec.supports == ("assortment",) and spec.budget == "never"
-        assert not spec.partial_feedback and isinstance(spec.make(), ExactMNL)
+        assert spec.partial_feedback and isinstance(spec.make(), ExactMNL)
