@@ -61,10 +61,13 @@ def _plain(text: str) -> str:
 def parameters(thing: Callable[..., Any]) -> dict[str, str]:
     """What each parameter means, "" where nothing is said.
 
-    Where a docstring refers to another one (``See `Other` ``, or an argument list passed on), the
-    other one is read too.
+    A class's docstring describes the parameters that it adds to those of its bases. Where a
+    docstring refers to another one (``See `Other` ``, or an argument list passed on), the other one
+    is read too.
     """
-    known = dict(parse(thing).arguments)
+    known: dict[str, str] = {}
+    for owner in reversed(inspect.getmro(thing)) if inspect.isclass(thing) else (thing,):
+        known |= parse(owner).arguments
     passed_on = known.get("args", "")
     for other in dict.fromkeys(_OTHER.findall(" ".join(known.values()))):
         target = _find(thing, other)

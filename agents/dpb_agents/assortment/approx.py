@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.dpmnl import DPMNL, _Width
@@ -54,6 +54,7 @@ class Split:
     protects=("joint", "user-round"),
     budget="required",
 )
+@dataclass(eq=False, kw_only=True)
 class DPMNLApprox(DPMNL):
     """The benchmark of Cho & Sun: DPMNL with (epsilon, delta) releases (section S.3).
 
@@ -68,12 +69,7 @@ class DPMNLApprox(DPMNL):
     conversion the guarantee is for (epsilon, delta) only, and says so (erratum A7).
 
     Args:
-        explore: Rounds of uniformly random sets, T0.
-        max_updates: Most releases of the MLE, D_MLE.
         share: Part of epsilon that goes to the MLE; delta is halved (not given in the paper).
-        scale: c, multiplier of the paper's confidence width.
-        rule: ``"ucb"`` (the paper), ``"greedy"`` or ``"ts"``.
-        every: Rounds between releases of the Gram matrix.
         calibration: ``"verified"``: the ridge that Theorem 5's proof needs (errata A3, A9),
             advanced composition that holds for every epsilon, Gram noise for sensitivity
             sqrt(2) K (A1); the accountant must confirm (epsilon, delta), or the agent refuses.
@@ -83,47 +79,22 @@ class DPMNLApprox(DPMNL):
             epsilon = rho + 4 rho log T, as in section 5.1.
         sigma: With ``calibration="paper"``: the MLE's noise as in ``"theorem-5"``, or twice
             that, as ``"algorithm-4"`` prints it.
-        kappa: Curvature constant of the confidence width.
-        growth: Factor by which det V must grow between two updates.
-        samples: Draws per round of rule ``"ts"``; by Oh & Iyengar's formula by default.
     """
 
     # the Gram sum is too noisy to tell anything: nearly all of epsilon to one MLE
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1, "share": 0.97}
     audit_horizon = 264
 
-    def __init__(
-        self,
-        explore: int = 200,
-        max_updates: int = 5,
-        share: float = 0.9,
-        scale: float = 1e-4,
-        rule: str = "ucb",
-        every: int = 1,
-        calibration: str = "verified",
-        conversion: str = "correct",
-        sigma: str = "theorem-5",
-        kappa: float = 1.0,
-        growth: float = 2.0,
-        samples: int | None = None,
-    ) -> None:
-        validation.choice("calibration", calibration, CALIBRATIONS)
-        super().__init__(
-            explore=explore,
-            max_updates=max_updates,
-            share=share,
-            scale=scale,
-            rule=rule,
-            mechanism="binary-tree",
-            every=every,
-            calibration=calibration,
-            kappa=kappa,
-            growth=growth,
-            samples=samples,
-        )
-        self.conversion = validation.choice("conversion", conversion, CONVERSIONS)
-        self.sigma = validation.choice("sigma", sigma, SIGMAS)
-        if sigma != "theorem-5" and not self._printed:
+    mechanism: str = field(default="binary-tree", init=False)
+    conversion: str = "correct"
+    sigma: str = "theorem-5"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.choice("calibration", self.calibration, CALIBRATIONS)
+        self.conversion = validation.choice("conversion", self.conversion, CONVERSIONS)
+        self.sigma = validation.choice("sigma", self.sigma, SIGMAS)
+        if self.sigma != "theorem-5" and not self._printed:
             raise ParameterError("sigma='algorithm-4' is a printed constant: calibration='paper'")
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
@@ -31,6 +32,7 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
     protects=("joint", "user-round"),
     budget="required",
 )
+@dataclass(eq=False, kw_only=True)
 class DPMNL(MNLPolicy):
     """DPMNL: private MLE and private Gram matrix under UCB-MNL's policy (Cho & Sun).
 
@@ -56,7 +58,6 @@ class DPMNL(MNLPolicy):
             (the printed budget is exceeded for K > 1); ``"as-run"``: the paper's experiment,
             the same on features that nobody clips, so that no guarantee remains (A8, A16).
         kappa: Curvature constant of the confidence width.
-        growth: Factor by which det V must grow between two updates.
         samples: Draws per round of rule ``"ts"``; by Oh & Iyengar's formula by default.
     """
 
@@ -64,27 +65,25 @@ class DPMNL(MNLPolicy):
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
     audit_horizon = 264
 
-    def __init__(
-        self,
-        explore: int = 200,
-        max_updates: int = 5,
-        share: float = 0.9,
-        scale: float = 1e-4,
-        rule: str = "ucb",
-        mechanism: str = "binary-tree",
-        every: int = 1,
-        calibration: str = "verified",
-        kappa: float = 1.0,
-        growth: float = 2.0,
-        samples: int | None = None,
-    ) -> None:
-        super().__init__(rule, explore, scale, growth, samples)
-        self.max_updates = validation.integer("max_updates", max_updates, 1)
-        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
-        self.mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
-        self.every = validation.integer("every", every, 1)
-        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
-        self.kappa = validation.real("kappa", kappa, 0.0, open_low=True)
+    explore: int = 200
+    max_updates: int = 5
+    share: float = 0.9
+    scale: float = 1e-4
+    rule: str = "ucb"
+    mechanism: str = "binary-tree"
+    every: int = 1
+    calibration: str = "verified"
+    kappa: float = 1.0
+    samples: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.max_updates = validation.integer("max_updates", self.max_updates, 1)
+        self.share = validation.real("share", self.share, 0.0, 1.0, open_low=True, open_high=True)
+        self.mechanism = validation.choice("mechanism", self.mechanism, MECHANISMS)
+        self.every = validation.integer("every", self.every, 1)
+        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
+        self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.capacity is not None

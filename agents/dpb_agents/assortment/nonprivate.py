@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
@@ -28,22 +28,21 @@ class Width:
         return math.sqrt(2 * d * portable.log1p(t / d) + 2 * portable.log(t)) / (2 * self.kappa)
 
 
+@dataclass(eq=False, kw_only=True)
 class ExactMNL(MNLPolicy):
-    """The multinomial-logit policy on exact releases: maximum likelihood and Gram sum."""
+    """The multinomial-logit policy on exact releases: maximum likelihood and Gram sum.
 
-    def __init__(
-        self,
-        rule: str,
-        explore: int,
-        scale: float,
-        kappa: float,
-        ridge: float,
-        growth: float,
-        samples: int | None = None,
-    ) -> None:
-        super().__init__(rule, explore, scale, growth, samples)
-        self.kappa = validation.real("kappa", kappa, 0.0, open_low=True)
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+    Args:
+        ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
+    """
+
+    kappa: float = field(default=1.0, init=False)
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
+        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         d, K = problem.dim, problem.capacity
@@ -60,6 +59,7 @@ class ExactMNL(MNLPolicy):
 
 
 @register_agent("ucb-mnl", supports=["assortment"])
+@dataclass(eq=False, kw_only=True)
 class UCBMNL(ExactMNL):
     """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021).
 
@@ -70,56 +70,34 @@ class UCBMNL(ExactMNL):
         explore: Rounds of uniformly random sets; optimism explores by itself.
         scale: Multiplier of the confidence width.
         kappa: Curvature constant of the width (acts as another multiplier, 1 / kappa).
-        ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
-        growth: Factor by which det V must grow between two estimates.
     """
 
-    def __init__(
-        self,
-        explore: int = 0,
-        scale: float = 0.2,
-        kappa: float = 1.0,
-        ridge: float = 1.0,
-        growth: float = 2.0,
-    ) -> None:
-        super().__init__("ucb", explore, scale, kappa, ridge, growth)
+    rule: str = field(default="ucb", init=False)
+    scale: float = 0.2
+    kappa: float = 1.0
 
 
 @register_agent("ts-mnl", supports=["assortment"])
+@dataclass(eq=False, kw_only=True)
 class TSMNL(ExactMNL):
     """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019).
 
     Args:
-        explore: Rounds of uniformly random sets.
         scale: Multiplier of the standard deviation of the draws.
         kappa: Curvature constant of that deviation.
-        ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
-        growth: Factor by which det V must grow between two estimates.
         samples: Draws per round, of which every item takes its best; by default as many as
             make that optimistic with constant probability. 1 is plain Thompson sampling.
     """
 
-    def __init__(
-        self,
-        explore: int = 0,
-        scale: float = 0.1,
-        kappa: float = 1.0,
-        ridge: float = 1.0,
-        growth: float = 2.0,
-        samples: int | None = None,
-    ) -> None:
-        super().__init__("ts", explore, scale, kappa, ridge, growth, samples)
+    rule: str = field(default="ts", init=False)
+    scale: float = 0.1
+    kappa: float = 1.0
+    samples: int | None = None
 
 
 @register_agent("greedy-mnl", supports=["assortment"])
+@dataclass(eq=False, kw_only=True)
 class GreedyMNL(ExactMNL):
-    """Greedy MNL: random start, then the best assortment under maximum likelihood.
+    """Greedy MNL: random start, then the best assortment under maximum likelihood."""
 
-    Args:
-        explore: Rounds of uniformly random sets.
-        ridge: Weight of ``||theta||^2 / 2`` in the loss.
-        growth: Factor by which det V must grow between two estimates.
-    """
-
-    def __init__(self, explore: int = 5, ridge: float = 1.0, growth: float = 2.0) -> None:
-        super().__init__("greedy", explore, 0.0, 1.0, ridge, growth)
+    explore: int = 5

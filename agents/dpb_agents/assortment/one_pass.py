@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ DEVIATIONS = np.linspace(-2.5, 2.5, 11)
     supports=["assortment"],
     protects=("joint", "user-round"),
 )
+@dataclass(eq=False, kw_only=True)
 class OnePassMNL(OnePassNewton):
     """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
 
@@ -47,17 +49,11 @@ class OnePassMNL(OnePassNewton):
     online Newton method.
 
     Args:
-        prior_mean: Public prior mean of theta, ``(d,)``; by default zero.
         norm: Median of the prior size of theta - prior mean.
         cut: Norm at which an item's distance from the mean item is cut, and the norm U of a
             response for which the row has its full sensitivity.
         bound: The same norm B of the curvature, in units of `cut`.
         share: Part q of the budget that pays for the response; the rest is the curvature's.
-        first: Round of the first release, in units of the round at which the noise in one
-            coordinate is as large as a theta of size `norm`.
-        ratio: Factor between two releases' rounds.
-        decay: Power of t with which the noise of a release grows.
-        anytime: Spread the releases over every horizon up to 10^9 instead of T.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -71,23 +67,17 @@ class OnePassMNL(OnePassNewton):
         "first": [1.5, 2.2, 3.3],
     }
 
-    def __init__(
-        self,
-        prior_mean: Any = None,
-        norm: float = 2.0,
-        cut: float = 0.5,
-        bound: float = 0.35,
-        share: float = 0.85,
-        first: float = 2.2,
-        ratio: float = 1.1,
-        decay: float = 1.25,
-        anytime: bool = False,
-    ) -> None:
-        super().__init__(prior_mean, first, ratio, decay, anytime)
-        self.norm = validation.real("norm", norm, 0.0, open_low=True)
-        self.cut = validation.real("cut", cut, 0.0, open_low=True)
-        self.bound = validation.real("bound", bound, 0.0, open_low=True)
-        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
+    norm: float = 2.0
+    cut: float = 0.5
+    bound: float = 0.35
+    share: float = 0.85
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
+        self.cut = validation.real("cut", self.cut, 0.0, open_low=True)
+        self.bound = validation.real("bound", self.bound, 0.0, open_low=True)
+        self.share = validation.real("share", self.share, 0.0, 1.0, open_low=True, open_high=True)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:

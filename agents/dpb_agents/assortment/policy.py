@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,6 +51,7 @@ class Releasers:
     clip: bool
 
 
+@dataclass(eq=False, kw_only=True)
 class MNLPolicy(Agent):
     """Base of the multinomial-logit agents: B replicates, any revenues, any capacity.
 
@@ -63,16 +64,25 @@ class MNLPolicy(Agent):
     renewal (erratum A6), so O(d log T) times.
 
     A subclass says in `releasers` who releases theta and V.
+
+    Args:
+        explore: Rounds of uniformly random sets, T0.
+        growth: Factor by which det V must grow between two estimates, > 1.
     """
 
-    def __init__(
-        self, rule: str, explore: int, scale: float, growth: float, samples: int | None
-    ) -> None:
-        self.rule = validation.choice("rule", rule, RULES)
-        self.explore = validation.integer("explore", explore, 0)
-        self.scale = validation.real("scale", scale, 0.0)
-        self.growth = validation.real("growth", growth, 1.0, open_low=True)
-        self.samples = None if samples is None else validation.integer("samples", samples, 1)
+    rule: str = field(default="greedy", init=False)
+    scale: float = field(default=0.0, init=False)
+    samples: int | None = field(default=None, init=False)
+    explore: int = 0
+    growth: float = 2.0
+
+    def __post_init__(self) -> None:
+        self.rule = validation.choice("rule", self.rule, RULES)
+        self.explore = validation.integer("explore", self.explore, 0)
+        self.scale = validation.real("scale", self.scale, 0.0)
+        self.growth = validation.real("growth", self.growth, 1.0, open_low=True)
+        if self.samples is not None:
+            self.samples = validation.integer("samples", self.samples, 1)
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:

@@ -105,6 +105,7 @@ class Combined(NamedTuple):
     uneven: float
 
 
+@dataclass(eq=False, kw_only=True)
 class OnePassNewton(Agent):
     """Base of the one-pass agents whose curvature is private: assortment and pricing.
 
@@ -132,18 +133,20 @@ class OnePassNewton(Agent):
         ParameterError: If a parameter is out of range.
     """
 
-    layout: Rows
+    prior_mean: Any = None
+    first: float = 2.2
+    ratio: float = 1.1
+    decay: float = 1.25
+    anytime: bool = False
 
-    def __init__(
-        self, prior_mean: Any, first: float, ratio: float, decay: float, anytime: bool
-    ) -> None:
-        self.prior_mean = (
-            None if prior_mean is None else validation.array("prior_mean", prior_mean, (None,))
-        )
-        self.first = validation.real("first", first, 0.0, open_low=True)
-        self.ratio = validation.real("ratio", ratio, 1.0, open_low=True)
-        self.decay = validation.real("decay", decay, 0.0)
-        self.anytime = validation.flag("anytime", anytime)
+    def __post_init__(self) -> None:
+        if self.prior_mean is not None:
+            self.prior_mean = validation.array("prior_mean", self.prior_mean, (None,))
+        self.first = validation.real("first", self.first, 0.0, open_low=True)
+        self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
+        self.decay = validation.real("decay", self.decay, 0.0)
+        self.anytime = validation.flag("anytime", self.anytime)
+        self.layout: Rows
 
     def horizon(self, problem: ProblemInfo) -> int:
         """The horizon that is planned for."""

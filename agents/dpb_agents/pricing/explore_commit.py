@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.policy import GLMPolicy, Releasers
+from dpb_agents.pricing.glm import ExactGLM
+from dpb_agents.pricing.policy import Releasers
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.pricing.records import ExactMLE, recorded
+from dpb_agents.pricing.records import recorded
 from dpb_gym import portable, validation
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -21,26 +22,13 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
 
-class _Exact(GLMPolicy):
-    """Greedy prices on exact maximum likelihood."""
-
-    def __init__(self, explore: int, growth: float, ridge: float) -> None:
-        super().__init__("greedy", explore, 0.0, growth)
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
-        T, d, B = problem.horizon, problem.dim, curator.replicates
-        assert problem.demand is not None
-        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        return Releasers(estimator, None, self.ridge)
-
-
 @register_agent(
     "explore-commit-pricing",
     supports=["pricing"],
     protects=("anticipating", "user-round"),
 )
-class ExploreCommit(_Exact):
+@dataclass(eq=False, kw_only=True)
+class ExploreCommit(ExactGLM):
     """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
 
     With a budget, the fit is one release of objective perturbation, which takes all of it
@@ -50,7 +38,6 @@ class ExploreCommit(_Exact):
     Args:
         explore: Random prices; by default ceil(sqrt(d T)), or with a budget
             ceil((d T)^(2/3)), as private estimates need more (both at most T / 4).
-        ridge: Weight of ``||theta||^2 / 2`` in the fit without a budget, > 0.
         demand_bound: With a budget, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
 
     Raises:
@@ -61,12 +48,15 @@ class ExploreCommit(_Exact):
     audit_params: ClassVar[dict[str, Any]] = {"explore": 1024}
     audit_horizon = 1026
 
-    def __init__(
-        self, explore: int | None = None, ridge: float = 1.0, demand_bound: float = 3.0
-    ) -> None:
-        super().__init__(0 if explore is None else explore, 2.0, ridge)
-        self._explore = explore
-        self.demand_bound = validation.real("demand_bound", demand_bound, 0.0, open_low=True)
+    explore: int = None  # type: ignore[assignment]
+    growth: float = field(default=2.0, init=False)
+    demand_bound: float = 3.0
+
+    def __post_init__(self) -> None:
+        self._explore = self.explore
+        self.explore = 0 if self.explore is None else self.explore
+        super().__post_init__()
+        self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         T, d = problem.horizon, problem.dim
@@ -86,7 +76,8 @@ class ExploreCommit(_Exact):
 
 
 @register_agent("mle-cycle-pricing", supports=["pricing"])
-class MLECycle(_Exact):
+@dataclass(eq=False, kw_only=True)
+class MLECycle(ExactGLM):
     """MLE-cycle: episodes of doubling length, each begun with random prices and then a fit.
 
     After Broder & Rusmevichientong (2012) and Javanmard & Nazerzadeh (2019), with features.
@@ -95,16 +86,20 @@ class MLECycle(_Exact):
         first: Length of the first episode, >= 2.
         tests: Random prices at the start of an episode: ``"sqrt"`` (the square root of its
             length, rounded up) or ``"dim"`` (d of them).
-        ridge: Weight of ``||theta||^2 / 2`` in the likelihood, > 0.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
-    def __init__(self, first: int = 16, tests: str = "sqrt", ridge: float = 1.0) -> None:
-        super().__init__(0, 2.0, ridge)
-        self.first = validation.integer("first", first, 2)
-        self.tests = validation.choice("tests", tests, ("sqrt", "dim"))
+    explore: int = field(default=0, init=False)
+    growth: float = field(default=2.0, init=False)
+    first: int = 16
+    tests: str = "sqrt"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.first = validation.integer("first", self.first, 2)
+        self.tests = validation.choice("tests", self.tests, ("sqrt", "dim"))
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
@@ -131,7 +126,8 @@ class MLECycle(_Exact):
 
 
 @register_agent("cils-pricing", supports=["pricing"])
-class ControlledVariance(_Exact):
+@dataclass(eq=False, kw_only=True)
+class ControlledVariance(ExactGLM):
     """Constrained iterated least squares (Keskin & Zeevi 2014), by maximum likelihood.
 
     The greedy price, kept at least k t^(-1/4) away from the mean of the prices so far (den Boer
@@ -140,19 +136,17 @@ class ControlledVariance(_Exact):
 
     Args:
         width: k, >= 0; 0 is iterated least squares.
-        explore: Random prices at the start.
-        growth: Factor of rounds between two fits, > 1.
-        ridge: Weight of ``||theta||^2 / 2`` in the likelihood, > 0.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
-    def __init__(
-        self, width: float = 0.1, explore: int = 10, growth: float = 1.25, ridge: float = 1.0
-    ) -> None:
-        super().__init__(explore, growth, ridge)
-        self.width = validation.real("width", width, 0.0, 1.0)
+    width: float = 0.1
+    growth: float = 1.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.width = validation.real("width", self.width, 0.0, 1.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)

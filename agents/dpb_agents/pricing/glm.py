@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
@@ -12,6 +13,32 @@ from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
+
+
+@dataclass(eq=False, kw_only=True)
+class ExactGLM(GLMPolicy):
+    """The pricing policy on exact maximum likelihood.
+
+    Args:
+        ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
+    """
+
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
+
+    def watches(self) -> bool:
+        """Whether the policy reads V."""
+        return self.rule == "ucb"
+
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+        T, d, B = problem.horizon, problem.dim, curator.replicates
+        assert problem.demand is not None
+        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
+        gram = curator.running_sum(symmetric=d) if self.watches() else None
+        return Releasers(estimator, gram, self.ridge)
 
 
 @register_agent(
@@ -27,7 +54,8 @@ if TYPE_CHECKING:
     summary="GLM-UCB: maximum likelihood with an optimistic bonus, without privacy.",
     rule="ucb",
 )
-class GLMPricing(GLMPolicy):
+@dataclass(eq=False, kw_only=True)
+class GLMPricing(ExactGLM):
     """Maximum-likelihood pricing without privacy: greedy, or optimistic (GLM-UCB).
 
     ``glm-ucb-pricing`` is CSW's Algorithm 1 on exact releases: what private pricing
@@ -38,26 +66,10 @@ class GLMPricing(GLMPolicy):
         explore: Random prices at the start (CSW: 10).
         gamma: Width of the bonus of ``ucb``, >= 0 (CSW: 1).
         growth: Factor between two fits, > 1: of rounds (greedy) or of det V (ucb; CSW: 2).
-        ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
-    def __init__(
-        self,
-        rule: str = "greedy",
-        explore: int = 10,
-        gamma: float = 1.0,
-        growth: float = 2.0,
-        ridge: float = 1.0,
-    ) -> None:
-        super().__init__(rule, explore, gamma, growth)
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
-        B, d, T = curator.replicates, problem.dim, problem.horizon
-        assert problem.demand is not None
-        gram = curator.running_sum(symmetric=d) if self.rule == "ucb" else None
-        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        return Releasers(estimator, gram, self.ridge)
+    rule: str = "greedy"
+    gamma: float = 1.0

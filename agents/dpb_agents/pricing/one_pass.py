@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ BELIEFS = np.array([0.97, 0.0075, 0.0075, 0.0075, 0.0075])
     supports=["pricing"],
     protects=("anticipating", "user-round"),
 )
+@dataclass(eq=False, kw_only=True)
 class OnePassPricing(OnePassNewton):
     """One-pass private Newton for pricing: noisy sums of curvature and response.
 
@@ -54,7 +56,6 @@ class OnePassPricing(OnePassNewton):
     weighted, and what remains is a non-private online Newton method. Proofs: docs/one-pass.md.
 
     Args:
-        prior_mean: Public prior mean of theta, ``(d,)``; by default zero.
         norm: Prior size of theta - prior mean. By default (T / (t_0 sqrt(d)))^0.4 / 7 kept
             within [0.2, 0.85] for logistic demand, t_0 the round at which the noise in one
             coordinate is as large as a theta of size 1: the less a budget can teach, the more a
@@ -68,10 +69,6 @@ class OnePassPricing(OnePassNewton):
         rare: Part of the mean information, and of the price's, below which a direction in which
             the price takes part is rare; of no use for Gaussian demand, whose best price is
             linear in the features, so that one direction always carries little.
-        first: Round of the first release, in units of t_0.
-        ratio: Factor between two releases' rounds.
-        decay: Power of t with which the noise of a release grows.
-        anytime: Plan for every horizon up to 10^9 instead of T.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -85,25 +82,21 @@ class OnePassPricing(OnePassNewton):
         "first": [1.6, 2.4, 3.6],
     }
 
-    def __init__(
-        self,
-        prior_mean: Any = None,
-        norm: float | None = None,
-        clip: float = 0.3,
-        bound: float = 0.2,
-        disperse: float = 0.1,
-        rare: float = 0.15,
-        first: float = 2.4,
-        ratio: float = 1.1,
-        decay: float = 1.25,
-        anytime: bool = False,
-    ) -> None:
-        super().__init__(prior_mean, first, ratio, decay, anytime)
-        self.norm = None if norm is None else validation.real("norm", norm, 0.0, open_low=True)
-        self.clip = validation.real("clip", clip, 0.0, open_low=True)
-        self.bound = validation.real("bound", bound, 0.0, open_low=True)
-        self.disperse = validation.real("disperse", disperse, 0.0)
-        self.rare = validation.real("rare", rare, 0.0, 1.0)
+    norm: float | None = None
+    clip: float = 0.3
+    bound: float = 0.2
+    disperse: float = 0.1
+    rare: float = 0.15
+    first: float = 2.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.norm is not None:
+            self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
+        self.clip = validation.real("clip", self.clip, 0.0, open_low=True)
+        self.bound = validation.real("bound", self.bound, 0.0, open_low=True)
+        self.disperse = validation.real("disperse", self.disperse, 0.0)
+        self.rare = validation.real("rare", self.rare, 0.0, 1.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         from dpb_gym.privacy import gaussian_sigma

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,7 @@ class Releasers:
     max_updates: int | None = None
 
 
+@dataclass(eq=False, kw_only=True)
 class GLMPolicy(Agent):
     """Base of the pricing agents that estimate theta: B replicates, either demand model.
 
@@ -57,13 +58,22 @@ class GLMPolicy(Agent):
     * ucb: whenever det V has grown by the factor `growth`,
 
     so O(log T) or O(d log T) times. A subclass says in `releasers` who releases theta and V.
+
+    Args:
+        explore: Random prices at the start.
+        growth: Factor between two renewals of theta, > 1: of rounds or of det V; see above.
     """
 
-    def __init__(self, rule: str, explore: int, gamma: float, growth: float) -> None:
-        self.rule = validation.choice("rule", rule, RULES)
-        self.explore = validation.integer("explore", explore, 0)
-        self.gamma = validation.real("gamma", gamma, 0.0)
-        self.growth = validation.real("growth", growth, 1.0, open_low=True)
+    rule: str = field(default="greedy", init=False)
+    gamma: float = field(default=0.0, init=False)
+    explore: int = 10
+    growth: float = 2.0
+
+    def __post_init__(self) -> None:
+        self.rule = validation.choice("rule", self.rule, RULES)
+        self.explore = validation.integer("explore", self.explore, 0)
+        self.gamma = validation.real("gamma", self.gamma, 0.0)
+        self.growth = validation.real("growth", self.growth, 1.0, open_low=True)
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verif
     protects=("anticipating", "user-round"),
     budget="required",
 )
+@dataclass(eq=False, kw_only=True)
 class PrivatePricing(GLMPolicy):
     """Private pricing (CSW, Algorithms 1-3): private MLE and private Gram matrix.
 
@@ -81,47 +83,46 @@ class PrivatePricing(GLMPolicy):
     audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
     audit_horizon = 1024
 
-    def __init__(
-        self,
-        calibration: str = "verified",
-        constants: str = "literal",
-        parameters: str = "section-7",
-        composition: bool = True,
-        share: float | None = None,
-        explore: int | None = None,
-        gamma: float | None = None,
-        max_updates: int | None = None,
-        growth: float | None = None,
-        mechanism: str | None = None,
-        every: int | None = None,
-        demand_bound: float = 3.0,
-    ) -> None:
-        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
-        paper = calibration == "paper"
-        super().__init__(
-            "ucb",
-            0 if explore is None else explore,
-            0.0 if gamma is None else gamma,
-            2.0 if growth is None else growth,
-        )
-        self._explore, self._gamma, self._growth = explore, gamma, growth
-        self.constants = validation.choice("constants", constants, csw.CONSTANTS)
-        self.parameters = validation.choice("parameters", parameters, csw.PARAMETERS)
-        self.composition = validation.flag("composition", composition)
-        if not paper and (constants, parameters, composition) != ("literal", "section-7", True):
+    calibration: str = "verified"
+    constants: str = "literal"
+    parameters: str = "section-7"
+    composition: bool = True
+    share: float = None  # type: ignore[assignment]
+    explore: int = None  # type: ignore[assignment]
+    gamma: float = None  # type: ignore[assignment]
+    max_updates: int | None = None
+    growth: float = None  # type: ignore[assignment]
+    mechanism: str = None  # type: ignore[assignment]
+    every: int | None = None
+    demand_bound: float = 3.0
+
+    def __post_init__(self) -> None:
+        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
+        paper = self.calibration == "paper"
+        self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
+        # what None stands for depends on the problem
+        self.explore = 0 if self.explore is None else self.explore
+        self.gamma = 0.0 if self.gamma is None else self.gamma
+        self.growth = 2.0 if self.growth is None else self.growth
+        super().__post_init__()
+        self.constants = validation.choice("constants", self.constants, csw.CONSTANTS)
+        self.parameters = validation.choice("parameters", self.parameters, csw.PARAMETERS)
+        self.composition = validation.flag("composition", self.composition)
+        printed = (self.constants, self.parameters, self.composition)
+        if not paper and printed != ("literal", "section-7", True):
             raise ParameterError(
                 "constants, parameters and composition belong to calibration='paper' and must "
-                f"keep their defaults with {calibration!r}"
+                f"keep their defaults with {self.calibration!r}"
             )
-        share = (0.5 if paper else 0.8) if share is None else share
+        share = (0.5 if paper else 0.8) if self.share is None else self.share
         self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
-        self.max_updates = (
-            None if max_updates is None else validation.integer("max_updates", max_updates, 1)
-        )
+        if self.max_updates is not None:
+            self.max_updates = validation.integer("max_updates", self.max_updates, 1)
         default = "binary-tree" if paper else "blt"
-        self.mechanism = validation.choice("mechanism", mechanism or default, MECHANISMS)
-        self.every = None if every is None else validation.integer("every", every, 1)
-        self.demand_bound = validation.real("demand_bound", demand_bound, 0.0, open_low=True)
+        self.mechanism = validation.choice("mechanism", self.mechanism or default, MECHANISMS)
+        if self.every is not None:
+            self.every = validation.integer("every", self.every, 1)
+        self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.demand is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpb_agents.pricing.policy import GLMPolicy, Releasers
-from dpb_agents.pricing.records import ExactMLE
+from dpb_agents.pricing.glm import ExactGLM
 from dpb_gym import kernels, validation
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 @register_agent("ts-pricing", supports=["pricing"])
-class ThompsonPricing(GLMPolicy):
+@dataclass(eq=False, kw_only=True)
+class ThompsonPricing(ExactGLM):
     """Thompson sampling: the best price under a draw from a normal around the estimate.
 
     theta~ is normal of mean theta and covariance ``scale^2 V^-1``, V = ridge I + the sum of
@@ -28,30 +29,21 @@ class ThompsonPricing(GLMPolicy):
 
     Args:
         scale: Width of the draw, > 0; by default sub-Gaussian constant over steepest slope.
-        explore: Random prices at the start.
-        growth: Factor by which det V must grow between two renewals, > 1.
-        ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
-    def __init__(
-        self,
-        scale: float | None = None,
-        explore: int = 10,
-        growth: float = 1.5,
-        ridge: float = 1.0,
-    ) -> None:
-        super().__init__("greedy", explore, 0.0, growth)
-        self.scale = None if scale is None else validation.real("scale", scale, 0.0, open_low=True)
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+    scale: float | None = None
+    growth: float = 1.5
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
-        T, d, B = problem.horizon, problem.dim, curator.replicates
-        assert problem.demand is not None
-        estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        return Releasers(estimator, curator.running_sum(symmetric=d), self.ridge)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale is not None:
+            self.scale = validation.real("scale", self.scale, 0.0, open_low=True)
+
+    def watches(self) -> bool:
+        return True
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         d = problem.dim

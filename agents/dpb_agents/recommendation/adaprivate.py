@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.adaprivate_sums import printed_sigma
@@ -16,6 +17,7 @@ CALIBRATIONS = ("verified", "paper")
 PROTECTS = ("central", "reward")
 
 
+@dataclass(eq=False, kw_only=True)
 class NoisyBatches(LinearPolicy):
     """RU, Algorithm 1: b grows by the noisy sum of one batch of rewards at a time.
 
@@ -27,16 +29,20 @@ class NoisyBatches(LinearPolicy):
     contexts, which items were recommended, and in rejection replay which rounds were accepted,
     count as public and are **not** protected (erratum R15): A is released without noise.
 
-    Attributes:
+    Args:
         calibration: ``"verified"``: sigma of the exact Gaussian mechanism, or of the
             exactly accounted Poisson-sampled one. ``"paper"``: RU, Eq. 2.8 (valid, erratum
             R1) or, with sampling, Eq. 3.6 (no bound at all, erratum R2); the guarantee states
             what is really delivered.
-        sampling: q, in (0, 1]: each reward enters the sums with probability q (section 3.2).
     """
 
-    calibration: str
+    batch: int = 300
+    calibration: str = "verified"
     sampling = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
 
     def _sums(
         self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
@@ -51,35 +57,14 @@ class NoisyBatches(LinearPolicy):
 
 
 @register_agent("adaprivate-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
+@dataclass(eq=False, kw_only=True)
 class AdaPrivateUCB(NoisyBatches, LinUCB):
     """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
 
     See `NoisyBatches`.
-
-    Args:
-        alpha: See `LinUCB`.
-        ridge: See `LinearPolicy`.
-        batch: See `LinearPolicy`.
-        centre: See `LinearPolicy`; the sensitivity is the same.
-        intercept: See `LinearPolicy`.
-        gamma: See `LinearPolicy`.
-        calibration: See `NoisyBatches`.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS}
-
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 300,
-        centre: bool = False,
-        intercept: float = 0.0,
-        gamma: float | None = None,
-        calibration: str = "verified",
-    ) -> None:
-        super().__init__(alpha, ridge, batch, centre, intercept, gamma)
-        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
 
 
 @register_agent("adaprivate-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
@@ -100,6 +85,7 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     summary="AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).",
     sampling=0.5,
 )
+@dataclass(eq=False, kw_only=True)
 class AdaPrivateTS(NoisyBatches, LinTS):
     """AdaPrivate-TS: Thompson sampling on noisy reward sums of disjoint batches.
 
@@ -111,13 +97,7 @@ class AdaPrivateTS(NoisyBatches, LinTS):
         v: See `LinTS`. None: ``1 + sigma / (d sqrt(lambda_0))`` (RU, section 4.2), where sigma
             is the noise of one batch and lambda_0 = 1/d as on the unit sphere.
         decay: See `LinTS`; RU take 0.95 with v = 1.5.
-        ridge: See `LinearPolicy`.
-        batch: See `LinearPolicy`.
-        centre: See `LinearPolicy`; the sensitivity is the same.
-        intercept: See `LinearPolicy`.
-        gamma: See `LinearPolicy`.
-        calibration: See `NoisyBatches`.
-        sampling: See `NoisyBatches`.
+        sampling: q, in (0, 1]: each reward enters the sums with probability q (section 3.2).
 
     Raises:
         ParameterError: If Eq. 3.6 has no solution.
@@ -130,22 +110,14 @@ class AdaPrivateTS(NoisyBatches, LinTS):
         "adaprivate-amp": {"v": WIDTHS},
     }
 
-    def __init__(
-        self,
-        v: float | None = 1.0,
-        decay: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 300,
-        centre: bool = False,
-        intercept: float = 0.0,
-        gamma: float | None = None,
-        calibration: str = "verified",
-        sampling: float = 1.0,
-    ) -> None:
-        super().__init__(0.0 if v is None else v, decay, ridge, batch, centre, intercept, gamma)
-        self._tuned = v is None
-        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
-        self.sampling = validation.real("sampling", sampling, 0.0, 1.0, open_low=True)
+    v: float = 1.0
+    sampling: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._tuned = self.v is None
+        self.v = 0.0 if self.v is None else self.v
+        super().__post_init__()
+        self.sampling = validation.real("sampling", self.sampling, 0.0, 1.0, open_low=True)
 
     def _first_width(self, dim: int) -> float:
         if not self._tuned:

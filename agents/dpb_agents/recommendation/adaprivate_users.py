@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
@@ -15,6 +16,7 @@ from dpb_gym.registry import register_agent
 PROTECTS = ("central", "user-rewards")
 
 
+@dataclass(eq=False, kw_only=True)
 class UserBatches(LinearPolicy):
     """Noisy batch sums as in `NoisyBatches`, which protect all rewards of one user.
 
@@ -32,12 +34,16 @@ class UserBatches(LinearPolicy):
         ParameterError: If a parameter is out of range, or the problem identifies no users.
     """
 
-    def limit_users(self, max_rounds_per_user: int | None, clip: float | None) -> None:
-        """Sets what a user may contribute; see above."""
-        if max_rounds_per_user is not None:
-            validation.integer("max_rounds_per_user", max_rounds_per_user, 1)
-        self.max_rounds_per_user = max_rounds_per_user
-        self.clip = None if clip is None else validation.real("clip", clip, 0.0, open_low=True)
+    batch: int = 300
+    max_rounds_per_user: int | None = None
+    clip: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_rounds_per_user is not None:
+            validation.integer("max_rounds_per_user", self.max_rounds_per_user, 1)
+        if self.clip is not None:
+            self.clip = validation.real("clip", self.clip, 0.0, open_low=True)
 
     def _sums(
         self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
@@ -66,70 +72,22 @@ class UserBatches(LinearPolicy):
 
 
 @register_agent("adaprivate-user-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
+@dataclass(eq=False, kw_only=True)
 class AdaPrivateUserUCB(UserBatches, LinUCB):
     """AdaPrivate-UCB for all rewards of a user: capped rounds, noisy sums.
 
     See `UserBatches`.
-
-    Args:
-        alpha: See `LinUCB`.
-        ridge: See `LinearPolicy`.
-        batch: See `LinearPolicy`.
-        centre: See `LinearPolicy`.
-        intercept: See `LinearPolicy`.
-        gamma: See `LinearPolicy`.
-        max_rounds_per_user: See `UserBatches`.
-        clip: See `UserBatches`.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS}
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 300,
-        centre: bool = False,
-        intercept: float = 0.0,
-        gamma: float | None = None,
-        max_rounds_per_user: int | None = None,
-        clip: float | None = 1.0,
-    ) -> None:
-        super().__init__(alpha, ridge, batch, centre, intercept, gamma)
-        self.limit_users(max_rounds_per_user, clip)
-
 
 @register_agent("adaprivate-user-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
+@dataclass(eq=False, kw_only=True)
 class AdaPrivateUserTS(UserBatches, LinTS):
     """AdaPrivate-TS for all rewards of a user: capped rounds, noisy sums.
 
     See `UserBatches`.
-
-    Args:
-        v: See `LinTS`.
-        decay: See `LinTS`.
-        ridge: See `LinearPolicy`.
-        batch: See `LinearPolicy`.
-        centre: See `LinearPolicy`.
-        intercept: See `LinearPolicy`.
-        gamma: See `LinearPolicy`.
-        max_rounds_per_user: See `UserBatches`.
-        clip: See `UserBatches`.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS}
-
-    def __init__(
-        self,
-        v: float = 1.0,
-        decay: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 300,
-        centre: bool = False,
-        intercept: float = 0.0,
-        gamma: float | None = None,
-        max_rounds_per_user: int | None = None,
-        clip: float | None = 1.0,
-    ) -> None:
-        super().__init__(v, decay, ridge, batch, centre, intercept, gamma)
-        self.limit_users(max_rounds_per_user, clip)

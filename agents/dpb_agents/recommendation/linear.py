@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ SUPPORTS = ["recommendation"]
 WIDTHS = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0]
 
 
+@dataclass(eq=False, kw_only=True)
 class LinearPolicy(Agent):
     """Ridge regression on rewards: A = ridge I + sum x x', b = sum r x.
 
@@ -52,16 +54,19 @@ class LinearPolicy(Agent):
             bounded.
     """
 
-    releaser: Any
+    ridge: float = 1.0
+    batch: int = 1
+    centre: bool = False
+    intercept: float = 0.0
+    gamma: float | None = None
 
-    def __init__(
-        self, ridge: float, batch: int, centre: bool, intercept: float, gamma: float | None
-    ) -> None:
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-        self.batch = validation.integer("batch", batch, 1)
-        self.centre = validation.flag("centre", centre)
-        self.intercept = validation.real("intercept", intercept, 0.0)
-        self.gamma = None if gamma is None else validation.real("gamma", gamma, 0.0, open_low=True)
+    def __post_init__(self) -> None:
+        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
+        self.batch = validation.integer("batch", self.batch, 1)
+        self.centre = validation.flag("centre", self.centre)
+        self.intercept = validation.real("intercept", self.intercept, 0.0)
+        if self.gamma is not None:
+            self.gamma = validation.real("gamma", self.gamma, 0.0, open_low=True)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
@@ -76,7 +81,7 @@ class LinearPolicy(Agent):
             assert problem.n_candidates is not None
             self._interval *= problem.n_candidates
         reward = (low - self._shift, high - self._shift)
-        self.releaser = self._sums(problem, curator, d, reward)
+        self.releaser: Any = self._sums(problem, curator, d, reward)
         self._exploration = 0.0 if self.gamma is None else problem.dim / self.gamma
         if self._exploration:
             self._coins = streams.uniforms(2)
@@ -161,6 +166,7 @@ class LinearPolicy(Agent):
     centre=True,
 )
 @register_agent("lin-ucb", supports=SUPPORTS)
+@dataclass(eq=False, kw_only=True)
 class LinUCB(LinearPolicy):
     """LinUCB (Li et al. 2010): the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b.
 
@@ -168,11 +174,6 @@ class LinUCB(LinearPolicy):
 
     Args:
         alpha: Width of the bonus, >= 0.
-        ridge: See `LinearPolicy`.
-        batch: See `LinearPolicy`.
-        centre: See `LinearPolicy`.
-        intercept: See `LinearPolicy`.
-        gamma: See `LinearPolicy`.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {
@@ -180,17 +181,11 @@ class LinUCB(LinearPolicy):
         "lin-ucb": {"alpha": WIDTHS},
     }
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 1,
-        centre: bool = False,
-        intercept: float = 0.0,
-        gamma: float | None = None,
-    ) -> None:
-        super().__init__(ridge, batch, centre, intercept, gamma)
-        self.alpha = validation.real("alpha", alpha, 0.0)
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.alpha = validation.real("alpha", self.alpha, 0.0)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
         d = len(gram)
@@ -205,6 +200,7 @@ class LinUCB(LinearPolicy):
 
 
 @register_agent("lin-ts", supports=SUPPORTS)
+@dataclass(eq=False, kw_only=True)
 class LinTS(LinearPolicy):
     """Linear Thompson sampling (Agrawal & Goyal 2013): <x, theta> for a draw of theta.
 
@@ -213,28 +209,17 @@ class LinTS(LinearPolicy):
     Args:
         v: Width of the draw, >= 0.
         decay: Factor of the width from batch to batch, in (0, 1].
-        ridge: See `LinearPolicy`.
-        batch: See `LinearPolicy`.
-        centre: See `LinearPolicy`.
-        intercept: See `LinearPolicy`.
-        gamma: See `LinearPolicy`.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {"lin-ts": {"v": WIDTHS}}
 
-    def __init__(
-        self,
-        v: float = 1.0,
-        decay: float = 1.0,
-        ridge: float = 1.0,
-        batch: int = 1,
-        centre: bool = False,
-        intercept: float = 0.0,
-        gamma: float | None = None,
-    ) -> None:
-        super().__init__(ridge, batch, centre, intercept, gamma)
-        self.v = validation.real("v", v, 0.0)
-        self.decay = validation.real("decay", decay, 0.0, 1.0, open_low=True)
+    v: float = 1.0
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.v = validation.real("v", self.v, 0.0)
+        self.decay = validation.real("decay", self.decay, 0.0, 1.0, open_low=True)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
         self._factor = np.repeat(np.sqrt(gram)[None], replicates, axis=0)

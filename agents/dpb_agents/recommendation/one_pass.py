@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Schedule, WeightedSum
 
 
+@dataclass(eq=False, kw_only=True)
 class OnePass(Agent):
     """Greedy on the posterior mean of a linear model, given noisy running sums of the records.
 
@@ -60,27 +62,24 @@ class OnePass(Agent):
         "first": [0.03, 0.07, 0.2],
     }
 
-    def __init__(
-        self,
-        norm: float,
-        prior_mean: Any,
-        intercept: float,
-        contrast: float,
-        first: float,
-        ratio: float,
-        anytime: bool,
-        max_rounds_per_user: int | None,
-    ) -> None:
-        self.norm = validation.real("norm", norm, 0.0, open_low=True)
-        self.prior_mean = prior_mean
-        self.intercept = validation.real("intercept", intercept, 0.0, open_low=True)
-        self.contrast = validation.real("contrast", contrast, 0.0, 1.0)
-        self.first = validation.real("first", first, 0.0, open_low=True)
-        self.ratio = validation.real("ratio", ratio, 1.0, open_low=True)
-        self.anytime = validation.flag("anytime", anytime)
-        self.max_rounds_per_user = max_rounds_per_user
-        if max_rounds_per_user is not None:
-            validation.integer("max_rounds_per_user", max_rounds_per_user, 1)
+    norm: float = 1.0
+    prior_mean: Any = None
+    intercept: float = 0.15
+    contrast: float = 0.25
+    first: float = 0.07
+    ratio: float = 1.1
+    anytime: bool = False
+    max_rounds_per_user: int | None = None
+
+    def __post_init__(self) -> None:
+        self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
+        self.intercept = validation.real("intercept", self.intercept, 0.0, open_low=True)
+        self.contrast = validation.real("contrast", self.contrast, 0.0, 1.0)
+        self.first = validation.real("first", self.first, 0.0, open_low=True)
+        self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
+        self.anytime = validation.flag("anytime", self.anytime)
+        if self.max_rounds_per_user is not None:
+            validation.integer("max_rounds_per_user", self.max_rounds_per_user, 1)
         self.releaser: WeightedSum
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -180,6 +179,7 @@ class OnePass(Agent):
 
 
 @register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
+@dataclass(eq=False, kw_only=True)
 class OnePassLinear(OnePass):
     """One-pass private Newton on noisy sums of rewards; contexts and actions are public.
 
@@ -196,35 +196,16 @@ class OnePassLinear(OnePass):
     over batches and directions. Proofs: docs/agents/one-pass-linear.md.
 
     Args:
-        norm: See `OnePass`.
-        prior_mean: See `OnePass`.
-        intercept: See `OnePass`.
-        contrast: See `OnePass`.
-        first: See `OnePass`.
-        ratio: See `OnePass`.
-        anytime: See `OnePass`.
-        max_rounds_per_user: See `OnePass`.
         centring: Share of the mean of the last batch that is subtracted besides, in [0, 1], so
             that the rewards' level, which multiplies the sum of what is released, hardly enters.
     """
 
-    def __init__(
-        self,
-        norm: float = 1.0,
-        prior_mean: Any = None,
-        intercept: float = 0.15,
-        contrast: float = 0.25,
-        first: float = 0.07,
-        ratio: float = 1.1,
-        anytime: bool = False,
-        max_rounds_per_user: int | None = None,
-        centring: float = 0.5,
-    ) -> None:
-        super().__init__(
-            norm, prior_mean, intercept, contrast, first, ratio, anytime, max_rounds_per_user
-        )
-        self.protects = ("central", "user-rewards" if max_rounds_per_user else "reward")
-        self.centring = validation.real("centring", centring, 0.0, 1.0)
+    centring: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
+        self.centring = validation.real("centring", self.centring, 0.0, 1.0)
 
     def _open(self, curator: Curator) -> None:
         B, n = self.theta.shape

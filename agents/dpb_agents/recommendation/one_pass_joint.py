@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @register_agent(
     "one-pass-linear-joint", supports=["recommendation"], protects=("joint", "user-round")
 )
+@dataclass(eq=False, kw_only=True)
 class OnePassLinearJoint(OnePass):
     """One-pass private Newton on noisy sums of curvature and rewards: contexts are private too.
 
@@ -35,38 +37,23 @@ class OnePassLinearJoint(OnePass):
     mean given the releases, combined into one, with the curvature shrunk by its known noise.
 
     Args:
-        norm: See `OnePass`.
         prior_mean: See `OnePass`; its length is learnt.
-        intercept: See `OnePass`.
-        contrast: See `OnePass`.
-        first: See `OnePass`.
-        ratio: See `OnePass`.
-        anytime: See `OnePass`.
         max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times what one does.
         curvature: w_H^2 / w_u^2, > 0.
         common: Prior variance of theta along the mean feature besides, as a share of
             ``(norm w / 2)^2``, >= 0: what candidates have in common is often what people like.
     """
 
-    def __init__(
-        self,
-        norm: float = 1.5,
-        prior_mean: Any = None,
-        intercept: float = 0.35,
-        contrast: float = 0.25,
-        first: float = 0.07,
-        ratio: float = 1.1,
-        anytime: bool = False,
-        max_rounds_per_user: int | None = None,
-        curvature: float = 0.2,
-        common: float = 0.05,
-    ) -> None:
-        super().__init__(
-            norm, prior_mean, intercept, contrast, first, ratio, anytime, max_rounds_per_user
-        )
-        self.protects = ("joint", "user" if max_rounds_per_user else "user-round")
-        self.curvature = validation.real("curvature", curvature, 0.0, open_low=True)
-        self.common = validation.real("common", common, 0.0)
+    norm: float = 1.5
+    intercept: float = 0.35
+    curvature: float = 0.2
+    common: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.protects = ("joint", "user" if self.max_rounds_per_user else "user-round")
+        self.curvature = validation.real("curvature", self.curvature, 0.0, open_low=True)
+        self.common = validation.real("common", self.common, 0.0)
 
     def _open(self, curator: Curator) -> None:
         B, n = self.theta.shape

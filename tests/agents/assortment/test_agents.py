@@ -152,7 +152,8 @@ class Told(MNLPolicy):
     """The policy on releases that are fixed in advance."""
 
     def __init__(self, rule: str) -> None:
-        super().__init__(rule, 3, 0.5, 1.5, None)
+        super().__init__(explore=3, growth=1.5)
+        self.rule, self.scale = rule, 0.5
 
     def releasers(self, problem: Any, curator: Any) -> Releasers:
         rng = np.random.default_rng(5)

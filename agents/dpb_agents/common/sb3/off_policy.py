@@ -3,46 +3,49 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 
 from dpb_agents.common.sb3.networks import candidate_values
-from dpb_agents.common.sb3.shell import PRICES, Learner, SB3Agent, check_net_arch, prices
+from dpb_agents.common.sb3.shell import PRICES, Learner, SB3Agent, prices
 from dpb_gym import validation
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
 
 
+@dataclass(eq=False, kw_only=True)
 class OffPolicy(SB3Agent):
-    """Learns from a replay buffer: every `train_freq` observed rounds, `gradient_steps` steps."""
+    """Learns from a replay buffer: every `train_freq` observed rounds, `gradient_steps` steps.
+
+    Args:
+        buffer_size: Rounds remembered.
+        batch_size: Rounds per gradient step.
+        learning_starts: Observed rounds before the first training.
+        train_freq: Observed rounds between two trainings.
+        gradient_steps: Gradient steps of one training.
+    """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "learning_rate": [1e-3, 3e-3, 1e-2],
         "gradient_steps": [4, 16],
     }
 
-    def __init__(
-        self,
-        learning_rate: float,
-        net_arch: Sequence[int],
-        gamma: float,
-        buffer_size: int,
-        batch_size: int,
-        learning_starts: int,
-        train_freq: int,
-        gradient_steps: int,
-    ) -> None:
-        self.learning_rate = validation.real("learning_rate", learning_rate, 0.0, open_low=True)
-        self.net_arch = check_net_arch(net_arch)
-        self.gamma = validation.real("gamma", gamma, 0.0, 1.0)
-        self.buffer_size = validation.integer("buffer_size", buffer_size, 1)
-        self.batch_size = validation.integer("batch_size", batch_size, 1)
-        self.learning_starts = validation.integer("learning_starts", learning_starts, 1)
-        self.train_freq = validation.integer("train_freq", train_freq, 1)
-        self.gradient_steps = validation.integer("gradient_steps", gradient_steps, 1)
+    buffer_size: int = 10_000
+    batch_size: int = 64
+    learning_starts: int = 50
+    train_freq: int = 8
+    gradient_steps: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.buffer_size = validation.integer("buffer_size", self.buffer_size, 1)
+        self.batch_size = validation.integer("batch_size", self.batch_size, 1)
+        self.learning_starts = validation.integer("learning_starts", self.learning_starts, 1)
+        self.train_freq = validation.integer("train_freq", self.train_freq, 1)
+        self.gradient_steps = validation.integer("gradient_steps", self.gradient_steps, 1)
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -62,6 +65,7 @@ class OffPolicy(SB3Agent):
 
 
 @register_agent("sb3-dqn", supports=("pricing", "recommendation"), delayed_feedback=False)
+@dataclass(eq=False, kw_only=True)
 class SB3DQN(OffPolicy):
     """Deep Q-learning (Stable-Baselines3 `DQN`), one model per replicate.
 
@@ -75,14 +79,6 @@ class SB3DQN(OffPolicy):
     Bit-exactness as for `sb3-ppo`.
 
     Args:
-        learning_rate: Learning rate of Adam, > 0.
-        net_arch: Widths of the hidden layers.
-        gamma: Discount in [0, 1]; 0 because an action does not change what follows.
-        buffer_size: Rounds remembered.
-        batch_size: Rounds per gradient step.
-        learning_starts: Observed rounds before the first training.
-        train_freq: Observed rounds between two trainings.
-        gradient_steps: Gradient steps of one training.
         exploration: Share of the horizon over which epsilon falls from 1, in (0, 1].
         final_epsilon: Last epsilon, in [0, 1].
         n_prices: Prices, at least 2.
@@ -93,33 +89,15 @@ class SB3DQN(OffPolicy):
 
     name = "sb3-dqn"
 
-    def __init__(
-        self,
-        learning_rate: float = 3e-3,
-        net_arch: Sequence[int] = (32,),
-        gamma: float = 0.0,
-        buffer_size: int = 10_000,
-        batch_size: int = 64,
-        learning_starts: int = 50,
-        train_freq: int = 8,
-        gradient_steps: int = 4,
-        exploration: float = 0.05,
-        final_epsilon: float = 0.01,
-        n_prices: int = 21,
-    ) -> None:
-        super().__init__(
-            learning_rate,
-            net_arch,
-            gamma,
-            buffer_size,
-            batch_size,
-            learning_starts,
-            train_freq,
-            gradient_steps,
-        )
-        self.exploration = validation.real("exploration", exploration, 0.0, 1.0, open_low=True)
-        self.final_epsilon = validation.real("final_epsilon", final_epsilon, 0.0, 1.0)
-        self.n_prices = validation.integer("n_prices", n_prices, 2)
+    exploration: float = 0.05
+    final_epsilon: float = 0.01
+    n_prices: int = 21
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.exploration = validation.real("exploration", self.exploration, 0.0, 1.0, open_low=True)
+        self.final_epsilon = validation.real("final_epsilon", self.final_epsilon, 0.0, 1.0)
+        self.n_prices = validation.integer("n_prices", self.n_prices, 2)
 
     def action_space(self, problem: ProblemInfo) -> gymnasium.Space[Any]:
         count = self.n_prices if problem.kind == "pricing" else problem.n_candidates
@@ -147,6 +125,7 @@ class SB3DQN(OffPolicy):
 
 
 @register_agent("sb3-sac", supports=("pricing",), delayed_feedback=False)
+@dataclass(eq=False, kw_only=True)
 class SB3SAC(OffPolicy):
     """Soft actor-critic (Stable-Baselines3 `SAC`), one model per replicate.
 
@@ -158,14 +137,6 @@ class SB3SAC(OffPolicy):
     Bit-exactness as for `sb3-ppo`.
 
     Args:
-        learning_rate: Learning rate of Adam, > 0.
-        net_arch: Widths of the hidden layers of actor and critics.
-        gamma: Discount in [0, 1]; 0 because an action does not change what follows.
-        buffer_size: Rounds remembered.
-        batch_size: Rounds per gradient step.
-        learning_starts: Observed rounds before the first training.
-        train_freq: Observed rounds between two trainings.
-        gradient_steps: Gradient steps of one training.
         entropy: First entropy coefficient, > 0.
         target_entropy: Entropy of the policy on [-1, 1] to which the coefficient steers.
 
@@ -175,31 +146,13 @@ class SB3SAC(OffPolicy):
 
     name = "sb3-sac"
 
-    def __init__(
-        self,
-        learning_rate: float = 3e-3,
-        net_arch: Sequence[int] = (32,),
-        gamma: float = 0.0,
-        buffer_size: int = 10_000,
-        batch_size: int = 64,
-        learning_starts: int = 50,
-        train_freq: int = 8,
-        gradient_steps: int = 4,
-        entropy: float = 0.1,
-        target_entropy: float = -2.0,
-    ) -> None:
-        super().__init__(
-            learning_rate,
-            net_arch,
-            gamma,
-            buffer_size,
-            batch_size,
-            learning_starts,
-            train_freq,
-            gradient_steps,
-        )
-        self.entropy = validation.real("entropy", entropy, 0.0, open_low=True)
-        self.target_entropy = validation.real("target_entropy", target_entropy)
+    entropy: float = 0.1
+    target_entropy: float = -2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.entropy = validation.real("entropy", self.entropy, 0.0, open_low=True)
+        self.target_entropy = validation.real("target_entropy", self.target_entropy)
 
     def action_space(self, problem: ProblemInfo) -> gymnasium.Space[Any]:
         return PRICES

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 
 from dpb_agents.common.sb3.networks import slate_policy
-from dpb_agents.common.sb3.shell import PRICES, Learner, SB3Agent, check_net_arch, prices
+from dpb_agents.common.sb3.shell import PRICES, Learner, SB3Agent, prices
 from dpb_gym import validation
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -18,6 +18,7 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "sb3-ppo", supports=("assortment", "pricing", "recommendation"), delayed_feedback=False
 )
+@dataclass(eq=False, kw_only=True)
 class SB3PPO(SB3Agent):
     """Proximal policy optimisation (Stable-Baselines3), one model per replicate.
 
@@ -41,10 +42,7 @@ class SB3PPO(SB3Agent):
     Args:
         n_steps: Observed rounds between two trainings, at least 2.
         batch_size: Mini-batch size in 2..n_steps.
-        learning_rate: Learning rate of Adam, > 0.
-        net_arch: Widths of the hidden layers, of the policy and of the value network.
         n_epochs: Passes over the rounds at each training.
-        gamma: Discount in [0, 1]; 0 because an action does not change what follows.
         log_std_init: Logarithm of the first standard deviation of prices on [-1, 1].
 
     Raises:
@@ -57,23 +55,17 @@ class SB3PPO(SB3Agent):
         "n_steps": [64, 256],
     }
 
-    def __init__(
-        self,
-        n_steps: int = 64,
-        batch_size: int = 32,
-        learning_rate: float = 3e-3,
-        net_arch: Sequence[int] = (32,),
-        n_epochs: int = 10,
-        gamma: float = 0.0,
-        log_std_init: float = -0.5,
-    ) -> None:
-        self.n_steps = validation.integer("n_steps", n_steps, 2)
-        self.batch_size = validation.integer("batch_size", batch_size, 2, self.n_steps)
-        self.learning_rate = validation.real("learning_rate", learning_rate, 0.0, open_low=True)
-        self.net_arch = check_net_arch(net_arch)
-        self.n_epochs = validation.integer("n_epochs", n_epochs, 1)
-        self.gamma = validation.real("gamma", gamma, 0.0, 1.0)
-        self.log_std_init = validation.real("log_std_init", log_std_init)
+    n_steps: int = 64
+    batch_size: int = 32
+    n_epochs: int = 10
+    log_std_init: float = -0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.n_steps = validation.integer("n_steps", self.n_steps, 2)
+        self.batch_size = validation.integer("batch_size", self.batch_size, 2, self.n_steps)
+        self.n_epochs = validation.integer("n_epochs", self.n_epochs, 1)
+        self.log_std_init = validation.real("log_std_init", self.log_std_init)
 
     def action_space(self, problem: ProblemInfo) -> gymnasium.Space[Any]:
         if problem.kind == "pricing":

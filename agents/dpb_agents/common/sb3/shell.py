@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
@@ -33,15 +34,31 @@ def check_net_arch(net_arch: Sequence[int]) -> list[int]:
     return [validation.integer("net_arch", width, 1) for width in net_arch]
 
 
+@dataclass(eq=False, kw_only=True)
 class SB3Agent(Agent):
     """One Stable-Baselines3 model per replicate, fed by hand, without an environment.
 
     Random numbers come from each replicate's own agent stream, and torch runs on one
     thread, so that a replicate does not depend on the batch; the global random states of
     torch and NumPy and torch's settings are left as they were found.
+
+    Args:
+        learning_rate: Learning rate of Adam, > 0.
+        net_arch: Widths of the hidden layers, of policy (or actor) and values (or critics).
+        gamma: Discount in [0, 1]; 0 because an action does not change what follows.
     """
 
     name: ClassVar[str]
+    learning_rate: float = 3e-3
+    net_arch: Sequence[int] = (32,)
+    gamma: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.learning_rate = validation.real(
+            "learning_rate", self.learning_rate, 0.0, open_low=True
+        )
+        self.net_arch = check_net_arch(self.net_arch)
+        self.gamma = validation.real("gamma", self.gamma, 0.0, 1.0)
 
     @abstractmethod
     def action_space(self, problem: ProblemInfo) -> gymnasium.Space[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "adac-oful-zcdp", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
+@dataclass(eq=False, kw_only=True)
 class AdaCOFUL(Switching):
     """AdaC-OFUL (Azize & Basu): rarely switching OFUL on noisy reward sums.
 
@@ -33,10 +35,7 @@ class AdaCOFUL(Switching):
 
     Args:
         alpha: Factor of the confidence width, >= 0.
-        growth: C: a switch comes when det A exceeds ``1 + growth`` times its value at the last.
         norm: Assumed bound of ||theta||, >= 0.
-        ridge: lambda, > 0.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -45,16 +44,13 @@ class AdaCOFUL(Switching):
         "centre": [False, True],
     }
 
-    def __init__(
-        self,
-        alpha: float = 0.5,
-        growth: float = 1.0,
-        norm: float = 1.0,
-        ridge: float = 1.0,
-        centre: bool = False,
-    ) -> None:
-        super().__init__(alpha, growth, ridge, centre)
-        self.norm = validation.real("norm", norm, 0.0)
+    alpha: float = 0.5
+    growth: float = 1.0
+    norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.norm = validation.real("norm", self.norm, 0.0)
 
     def _widths(self, due: Array) -> Array:
         d = self._theta.shape[1]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import kernels, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_agents.recommendation.rivals.reward_sums import RewardSums
-    from dpb_gym.privacy import Curator, Segment, Sum
 
 SUPPORTS = ["recommendation"]
 COMPOSITIONS = ("sequential", "parallel")
 
 
+@dataclass(eq=False, kw_only=True)
 class LinearRival(Agent):
     """A linear bandit that plays the largest <x, theta> + width ||x|| in some metric.
 
@@ -39,17 +39,18 @@ class LinearRival(Agent):
         releaser: Takes the raw records; the policy reads its releases only.
     """
 
-    releaser: Sum
+    releaser: Sum = field(init=False, repr=False)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {}
+    alpha: float = 1.0
+    ridge: float = 1.0
+    centre: bool = False
 
-    def __init__(self, alpha: float, ridge: float, centre: bool) -> None:
-        self.alpha = validation.real("alpha", alpha, 0.0)
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-        self.centre = validation.flag("centre", centre)
+    def __post_init__(self) -> None:
+        self.alpha = validation.real("alpha", self.alpha, 0.0)
+        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
+        self.centre = validation.flag("centre", self.centre)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        from dpb_gym.privacy import Segment
-
         name = type(self).__name__
         if problem.kind != "recommendation":
             raise AgentError(f"{name} plays recommendation, not {problem.kind}")
@@ -98,10 +99,11 @@ class LinearRival(Agent):
         self._learn(feedback.reward - self._shift)
 
 
+@dataclass(eq=False, kw_only=True)
 class RewardRival(LinearRival):
     """A rival that protects the reward of a round and takes features and actions as public."""
 
-    releaser: RewardSums
+    releaser: RewardSums = field(init=False, repr=False)
 
     def _sums(
         self,
@@ -113,8 +115,6 @@ class RewardRival(LinearRival):
         keep: int | None = None,
     ) -> None:
         """Makes the releaser; see `RewardSums`."""
-        from dpb_agents.recommendation.rivals.reward_sums import RewardSums
-
         d, reward = self._theta.shape[1], (bound.low, bound.high)
         self.releaser = RewardSums(curator, d, reward=reward, split=split, keep=keep, what=what)
 

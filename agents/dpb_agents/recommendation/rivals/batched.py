@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
 from dpb_gym import kernels, validation
+from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, Segment
 
 
 @register_agent(
     "batched-aggregation", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
+@dataclass(eq=False, kw_only=True)
 class BatchedAggregation(RewardRival):
     """LinUCB on noisy batch sums that divide the budget among them (RU, Table 6) [construct].
 
@@ -32,13 +32,10 @@ class BatchedAggregation(RewardRival):
     replace-one.
 
     Args:
-        alpha: Width of the bonus, >= 0.
         batch: Rounds between releases. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
         composition: ``"sequential"``: the batches share the budget, as in the paper;
             ``"parallel"``: each has all of it.
-        ridge: lambda, > 0.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -47,17 +44,13 @@ class BatchedAggregation(RewardRival):
         "centre": [False, True],
     }
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        batch: int = 300,
-        composition: str = "sequential",
-        ridge: float = 1.0,
-        centre: bool = False,
-    ) -> None:
-        super().__init__(alpha, ridge, centre)
-        self.batch = validation.integer("batch", batch, 1)
-        self.composition = validation.choice("composition", composition, COMPOSITIONS)
+    batch: int = 300
+    composition: str = "sequential"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.batch = validation.integer("batch", self.batch, 1)
+        self.composition = validation.choice("composition", self.composition, COMPOSITIONS)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.batch * self._stretch

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
 from dpb_gym import kernels, portable, validation
+from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.registry import register_agent
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, Segment
 
 
 @register_agent(
     "coreset-elimination", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
+@dataclass(eq=False, kw_only=True)
 class CoresetElimination(RewardRival):
     """Phased elimination on one noisy estimate per phase, after RU, Table 6 [construct].
 
@@ -42,8 +42,6 @@ class CoresetElimination(RewardRival):
             (rejection replay), n_candidates times as many.
         composition: ``"sequential"``: the phases share the budget, as in the paper;
             ``"parallel"``: each has all of it.
-        ridge: lambda, > 0.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -52,17 +50,14 @@ class CoresetElimination(RewardRival):
         "centre": [False, True],
     }
 
-    def __init__(
-        self,
-        alpha: float = 0.1,
-        length: int = 100,
-        composition: str = "sequential",
-        ridge: float = 1.0,
-        centre: bool = False,
-    ) -> None:
-        super().__init__(alpha, ridge, centre)
-        self.length = validation.integer("length", length, 1)
-        self.composition = validation.choice("composition", composition, COMPOSITIONS)
+    alpha: float = 0.1
+    length: int = 100
+    composition: str = "sequential"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.length = validation.integer("length", self.length, 1)
+        self.composition = validation.choice("composition", self.composition, COMPOSITIONS)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         first, T = self.length * self._stretch, self._horizon

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
 from dpb_gym import validation
+from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, Segment
 
 # The norm of A^-1 is renewed when the rounds have grown by so much.
 STALE = 1.02
 
 
 @register_agent("dgs-lin-ucb", supports=SUPPORTS, protects=("central", "reward"), budget="required")
+@dataclass(eq=False, kw_only=True)
 class DynamicSensitivity(RewardRival):
     """LinUCB on estimates noised by their dynamic global sensitivity.
 
@@ -37,11 +37,8 @@ class DynamicSensitivity(RewardRival):
     The norm of A^-1 in use is at most 2% of the rounds old, which is sound as it only falls.
 
     Args:
-        alpha: Width of the bonus, >= 0.
         every: Rounds between releases; 1 is the published schedule. Where only one in
             n_candidates rounds is observed (rejection replay), n_candidates times as many.
-        ridge: lambda, > 0.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -50,11 +47,11 @@ class DynamicSensitivity(RewardRival):
         "centre": [False, True],
     }
 
-    def __init__(
-        self, alpha: float = 1.0, every: int = 1, ridge: float = 1.0, centre: bool = False
-    ) -> None:
-        super().__init__(alpha, ridge, centre)
-        self.every = validation.integer("every", every, 1)
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.every = validation.integer("every", self.every, 1)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.every * self._stretch

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
 from dpb_gym import portable, validation
+from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, Segment
 
 
 @register_agent(
     "zcdp-episodic", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
+@dataclass(eq=False, kw_only=True)
 class Episodic(RewardRival):
     """Episodes of doubling length, one noisy estimate from each, after RU's comparison [construct].
 
@@ -33,12 +33,9 @@ class Episodic(RewardRival):
     round, replace-one.
 
     Args:
-        alpha: Width of the bonus, >= 0.
         length: Rounds of the first episode; the next are twice as long each. Where only one in
             n_candidates rounds is observed (rejection replay), n_candidates times as many.
         trigger: Least growth of det A per episode, >= 1; 1 is by length alone.
-        ridge: lambda, > 0.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -47,17 +44,14 @@ class Episodic(RewardRival):
         "centre": [False, True],
     }
 
-    def __init__(
-        self,
-        alpha: float = 0.5,
-        length: int = 100,
-        trigger: float = 2.0,
-        ridge: float = 1.0,
-        centre: bool = False,
-    ) -> None:
-        super().__init__(alpha, ridge, centre)
-        self.length = validation.integer("length", length, 1)
-        self.trigger = validation.real("trigger", trigger, 1.0)
+    alpha: float = 0.5
+    length: int = 100
+    trigger: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.length = validation.integer("length", self.length, 1)
+        self.trigger = validation.real("trigger", self.trigger, 1.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._sums(bound, curator, "estimate of one episode")

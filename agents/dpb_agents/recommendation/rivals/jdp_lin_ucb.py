@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 @register_agent(
     "jdp-lin-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
 )
+@dataclass(eq=False, kw_only=True)
 class JDPLinUCB(JointLinUCB):
     """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
 
@@ -41,8 +43,6 @@ class JDPLinUCB(JointLinUCB):
             epsilon, symmetrised by (N' + N'^T) / sqrt(2), shift 2 Upsilon and width beta_t of
             the published algorithm; needs an (epsilon, delta) budget. Sound, and the guarantee
             is what it really costs: a small part of the budget.
-        shift: Multiple of the bound on the noise's operator norm that is added to V.
-        ridge: Added to V besides, > 0.
         norm: Assumed bound of ||theta||, in the width of ``calibration="paper"`` only.
         centre: Subtract the middle of the reward's range (erratum R9): L falls to 1.25.
 
@@ -50,27 +50,21 @@ class JDPLinUCB(JointLinUCB):
         BudgetError: If ``calibration="paper"`` gets a budget without epsilon and delta.
     """
 
-    releaser: RunningSum
+    releaser: RunningSum = field(init=False, repr=False)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [10, 100],
         "centre": [False, True],
     }
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        mechanism: str = "binary-tree",
-        every: int = 10,
-        calibration: str = "verified",
-        shift: float = 1.0,
-        ridge: float = 1.0,
-        norm: float = 1.0,
-        centre: bool = False,
-    ) -> None:
-        super().__init__(alpha, every, calibration, shift, ridge, centre)
-        self.mechanism = validation.choice("mechanism", mechanism, MECHANISMS)
-        self.norm = validation.real("norm", norm, 0.0)
+    mechanism: str = "binary-tree"
+    every: int = 10
+    norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.mechanism = validation.choice("mechanism", self.mechanism, MECHANISMS)
+        self.norm = validation.real("norm", self.norm, 0.0)
 
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
         budget, sigma, d = curator.budget, None, self._theta.shape[1]

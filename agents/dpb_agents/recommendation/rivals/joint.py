@@ -4,42 +4,44 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_gym import kernels, portable, validation
+from dpb_gym.privacy import BatchSum, Curator, PSDBall, RunningSum, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import BatchSum, Curator, PSDBall, RunningSum, Segment
 
 CALIBRATIONS = ("verified", "paper")
 
 
+@dataclass(eq=False, kw_only=True)
 class JointLinUCB(LinearRival):
     """LinUCB that knows features and rewards through noisy sums of [x; r] [x; r]' only.
 
     V is the sum of x x' plus noise plus a shift that bounds the noise's operator norm with high
     probability; theta = V^-1 u with the noisy u = sum r x. Eigenvalues of V below half the shift
     are raised to that.
+
+    Args:
+        shift: Multiple of the bound on the noise's operator norm that is added to V, >= 0.
+        ridge: Added to V besides, > 0.
     """
 
-    releaser: RunningSum | BatchSum
+    releaser: RunningSum | BatchSum = field(init=False, repr=False)
+    every: int = 1
+    calibration: str = "verified"
+    shift: float = 1.0
 
-    def __init__(
-        self, alpha: float, every: int, calibration: str, shift: float, ridge: float, centre: bool
-    ) -> None:
-        super().__init__(alpha, ridge, centre)
-        self.every = validation.integer("every", every, 1)
-        self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
-        self.shift = validation.real("shift", shift, 0.0)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.every = validation.integer("every", self.every, 1)
+        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
+        self.shift = validation.real("shift", self.shift, 0.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        from dpb_gym.privacy import PSDBall
-
         B, d = self._theta.shape
         # ||[x; r]||^2, with rewards in `bound` and ||x|| <= 1
         self._size = 1.0 + max(bound.low * bound.low, bound.high * bound.high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.rivals.base import SUPPORTS
@@ -15,6 +16,7 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "noisy-gram-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
 )
+@dataclass(eq=False, kw_only=True)
 class NoisyGramUCB(JointLinUCB):
     """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
 
@@ -25,7 +27,6 @@ class NoisyGramUCB(JointLinUCB):
     are disjoint and compose in parallel.
 
     Args:
-        alpha: Width of the bonus, >= 0.
         every: Rounds between releases. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
         calibration: ``"verified"``, or ``"paper"``: noise of standard deviation range /
@@ -35,26 +36,15 @@ class NoisyGramUCB(JointLinUCB):
         shift: Multiple of a bound on the noise's operator norm that is added to V; at 0, the
             naive reading, only the ridge is.
         ridge: Added to V besides, > 0; eigenvalues below half of both are raised to that.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
-    releaser: BatchSum
+    releaser: BatchSum = field(init=False, repr=False)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [300, 1000],
         "centre": [False, True],
     }
-
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        every: int = 300,
-        calibration: str = "verified",
-        shift: float = 1.0,
-        ridge: float = 1.0,
-        centre: bool = False,
-    ) -> None:
-        super().__init__(alpha, every, calibration, shift, ridge, centre)
+    every: int = 300
 
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
         budget, sigma = curator.budget, None

@@ -20,12 +20,6 @@ class RarelySwitching(Switching):
     with the bonus alpha ||x||_{V^-1} and a larger `growth`. Releases, sensitivity and
     guarantee are as there: central, **reward** of one round, replace-one; every reward is in
     one released sum. Features, actions and the times of switches count as public.
-
-    Args:
-        alpha: Width of the bonus, >= 0.
-        growth: A switch comes when det A exceeds ``1 + growth`` times its value at the last.
-        ridge: lambda, > 0.
-        centre: Subtract the middle of the reward's range (erratum R9).
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -33,11 +27,6 @@ class RarelySwitching(Switching):
         "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
-
-    def __init__(
-        self, alpha: float = 1.0, growth: float = 4.0, ridge: float = 1.0, centre: bool = False
-    ) -> None:
-        super().__init__(alpha, growth, ridge, centre)
 
     def _widths(self, due: Array) -> Array:
         return self._width

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpb_agents.recommendation.rivals.base import RewardRival
 from dpb_gym import kernels, portable, validation
+from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, Segment
 
-
+@dataclass(eq=False, kw_only=True)
 class Switching(RewardRival):
     """LinUCB that learns when det A has grown by a factor ``1 + growth``.
 
     A = ridge I + sum x x' is public. At a switch the sum of r x since the last one is released
     with noise and added to b; theta = A^-1 b and the metric of the bonus stay frozen until the
     next.
+
+    Args:
+        growth: A switch comes when det A exceeds ``1 + growth`` times its value at the last.
     """
 
-    def __init__(self, alpha: float, growth: float, ridge: float, centre: bool) -> None:
-        super().__init__(alpha, ridge, centre)
-        self.growth = validation.real("growth", growth, 0.0, open_low=True)
+    growth: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.growth = validation.real("growth", self.growth, 0.0, open_low=True)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._sums(bound, curator, "reward sum between switches")
