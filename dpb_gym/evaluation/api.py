@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
 from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents, slug
+from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, check_workers, execute, raise_if_all_failed
 from dpb_gym.evaluation.spec import Task, raised
@@ -100,7 +100,7 @@ def evaluate(
     problem = task.problem()
     runs = read_agents(agents, problem.info.kind, budgets)
     jobs = make_jobs(suite, [plan_runs(task, runs, problem)])
-    show = sys.stderr.isatty() if progress is None else progress
+    show = show_by_default(progress)
     outcomes = execute(jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show)
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     broken = {failure.cell.row: failure for failure in reversed(failures)}

@@ -1,4 +1,4 @@
-"""Progress over jobs, in this process and in others, on a terminal or in a log.
+"""Progress over jobs, in this process and in others, on a terminal, in a notebook or in a log.
 
 Jobs report through small files, because that works for every backend that shares a file
 system; where it does not, progress is by finished jobs.
@@ -13,10 +13,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 Report: TypeAlias = Callable[[int], None]
+Show: TypeAlias = bool | Callable[[int, int], Any]
 POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
 
@@ -119,7 +121,7 @@ def duration(seconds: float) -> str:
 @contextlib.contextmanager
 def board(
     jobs: Sequence[Piece],
-    show: bool | Callable[[int, int], Any],
+    show: Show,
     *,
     remote: bool,
     delay: float = 2.0,
@@ -128,8 +130,8 @@ def board(
 
     Args:
         jobs: The jobs.
-        show: False for silence; True for bars on a terminal and log lines elsewhere, on
-            the standard error; or a function of (rounds done, rounds in all).
+        show: False for silence; True for bars on a terminal or in a notebook and log lines
+            elsewhere, on the standard error; or a function of (rounds done, rounds in all).
         remote: Whether jobs run in other processes.
         delay: Seconds before anything is shown: short runs stay silent.
     """
@@ -153,7 +155,7 @@ def board(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _choose(show: bool | Callable[[int, int], Any]) -> Callable[..., None]:
+def _choose(show: Show) -> Callable[..., None]:
     if callable(show):
         callback = show
 
@@ -164,7 +166,55 @@ def _choose(show: bool | Callable[[int, int], Any]) -> Callable[..., None]:
             callback(board.poll(), total)
 
         return call
+    if in_notebook():
+        return _notebook
     return _bars if sys.stderr.isatty() else _log
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+def show_by_default(progress: Show | None) -> Show:
+    """What `board` is to show: by default bars, where there is a terminal or a notebook."""
+    return sys.stderr.isatty() or in_notebook() if progress is None else progress
+
+
+class _Bars:
+    """What a notebook shows while jobs run: one bar for all rounds and one per running job."""
+
+    def __init__(self, watched: Watch, titles: Sequence[str]) -> None:
+        self.watched, self.titles = watched, titles
+
+    def __repr__(self) -> str:
+        return self.watched.summary()
+
+    def _repr_html_(self) -> str:
+        summary, watched = self.watched.summary(), self.watched
+        lines = [(sum(watched.done), sum(watched.sizes), summary)]
+        for done, size, title in zip(watched.done, watched.sizes, self.titles):
+            if 0 < done < size:
+                lines.append((done, size, title))
+        bars = (
+            f"<progress value='{done}' max='{size}'></progress> {escape(text)}<br>"
+            for done, size, text in lines
+        )
+        return "".join(bars)
+
+
+def _notebook(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
+    """Bars in the output of a notebook's cell; the last summary stays."""
+    if stop.wait(delay):
+        return
+    from IPython.display import display
+
+    bars, show = _Bars(board, titles), cast(Any, display)
+    shown = show(bars, display_id=True)
+    while not stop.wait(POLL_SECONDS):
+        shown.update(bars)
+    shown.update(bars)
 
 
 def _log(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:

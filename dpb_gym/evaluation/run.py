@@ -20,7 +20,7 @@ from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterErr
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, check_plans, make_jobs
-from dpb_gym.evaluation.progress import Heartbeat, board
+from dpb_gym.evaluation.progress import Heartbeat, Show, board
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
@@ -28,7 +28,6 @@ from dpb_gym.evaluation.suite import Suite
 BACKENDS = ("loky", "dask")
 WATCH_SECONDS = 0.5
 _watched = False
-Show = bool | Callable[[int, int], Any]
 
 
 class WorkerError(DPBError, RuntimeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.leaderboard import collect
 from dpb_gym.evaluation.plan import make_jobs, plan_suite
+from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.spec import plain
 from dpb_gym.evaluation.store import Store
@@ -109,7 +109,7 @@ def reproduce(
     figures = load_figures(target)
     paper = figures[0].paper
     folder = Path(f"reproductions/{paper}" if out is None else out)
-    show = sys.stderr.isatty() if progress is None else progress
+    show = show_by_default(progress)
     changes = plain(dict(env_kwargs or {}), "env_kwargs")
     results = []
     for figure in figures:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
 from dpb_gym.evaluation.leaderboard import Series, collect
 from dpb_gym.evaluation.plan import make_jobs, plan_runs
+from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.spec import AgentRun, canonical, plain
@@ -111,7 +111,7 @@ def tune(
     folder = Path(
         f"results/tune-{suite.tasks[0].name}-{suite.protocol[:8]}" if out is None else out
     )
-    show = sys.stderr.isatty() if progress is None else progress
+    show = show_by_default(progress)
     report = run_plan(suite, plans, folder, workers=workers, show=show)
     wanted = {cell.key for job in make_jobs(suite, plans) for cell in job.cells}
     stored = Store.open(folder).results()
