@@ -57,10 +57,12 @@ def _environment(name: str, as_json: bool) -> None:
     except DPBError as error:
         info, fitted = {"unavailable": str(error)}, {}
     parameters = found.parameters()
+    reveals = found.reveals or "not said"
     record = {
         "id": found.id,
         "problem": found.kind,
         "summary": found.summary,
+        "reveals": reveals,
         "parameters": parameters,
         "interface": list(found.interface),
         "info": info,
@@ -69,7 +71,8 @@ def _environment(name: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    print_fields(found.id, {"problem": found.kind, "summary": found.summary})
+    about = {"problem": found.kind, "summary": found.summary, "reveals of people's data": reveals}
+    print_fields(found.id, about)
     _parameters(parameters, found.factory())
     print_fields("Of the Gymnasium interface alone", dict.fromkeys(found.interface, ""))
     print_fields("What agents know before the first round", info)

@@ -25,6 +25,8 @@ class Environment:
         problem: What makes the problem: ``"module:callable"``, or the callable itself.
         defaults: Keyword arguments of the problem under this id.
         summary: One line.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
+            whatever the agent guarantees; empty if nobody has said.
     """
 
     id: str
@@ -32,6 +34,7 @@ class Environment:
     problem: str | Callable[..., Problem]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     summary: str = ""
+    reveals: str = ""
 
     @property
     def interface(self) -> tuple[str, ...]:
@@ -89,6 +92,18 @@ _RECOMMENDATION = "dpb_gym.problems.recommendation:RecommendationProblem"
 _REPLAY = "dpb_gym.envs.replay:replay_problem"
 _EXPEDIA = "dpb_gym.envs.expedia:expedia_problem"
 
+_SIMULATED = "nothing: customers are simulated, and contexts do not depend on responses"
+RATINGS = (
+    "item features are an SVD of the training users' ratings (private with feature_epsilon); "
+    "candidates are items that the person has rated; n_arms, rating_uses and person_uses count "
+    "ratings; expected_reward and oracle_reward in info are ratings of the person"
+)
+_SEARCHES = (
+    "contexts are searches of the log; items, their features, scaling and prices are the log's; "
+    "expected_reward, oracle_reward and regret in info follow from parameters that were fitted to "
+    "its choices without noise"
+)
+
 ENVIRONMENTS: dict[str, Environment] = {
     e.id: e
     for e in (
@@ -97,18 +112,21 @@ ENVIRONMENTS: dict[str, Environment] = {
             "assortment",
             _ASSORTMENT,
             summary="MNL assortment of at most K of N items (Cho & Sun)",
+            reveals=_SIMULATED,
         ),
         Environment(
             "DPB/ExpediaAssortment-v0",
             "assortment",
             _EXPEDIA,
             summary="Assortment of hotels for searches from Expedia's log (data=NAME or path)",
+            reveals=_SEARCHES,
         ),
         Environment(
             "DPB/Pricing-v0",
             "pricing",
             _PRICING,
             summary="Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
+            reveals=_SIMULATED,
         ),
         Environment(
             "DPB/PricingTwoType-v0",
@@ -116,12 +134,14 @@ ENVIRONMENTS: dict[str, Environment] = {
             _PRICING,
             defaults={"dim": 2, "customers": "two-type"},
             summary="Two customer types: plain DP forces linear regret (Proposition 1)",
+            reveals=_SIMULATED,
         ),
         Environment(
             "DPB/Recommendation-v0",
             "recommendation",
             _RECOMMENDATION,
             summary="Linear contextual recommendation, 5 of 100 arms (Riyazat & Ukwatta)",
+            reveals=_SIMULATED,
         ),
         Environment(
             "DPB/RecommendationRankDeficient-v0",
@@ -129,6 +149,7 @@ ENVIRONMENTS: dict[str, Environment] = {
             _RECOMMENDATION,
             defaults={"design": "blocks", "rank": 5},
             summary="Candidates confined to one rank-5 subspace for 500 rounds at a time",
+            reveals=_SIMULATED,
         ),
         Environment(
             "DPB/RecommendationHighDim-v0",
@@ -136,6 +157,7 @@ ENVIRONMENTS: dict[str, Environment] = {
             _RECOMMENDATION,
             defaults={"dim": 50},
             summary="Linear contextual recommendation with d = 50",
+            reveals=_SIMULATED,
         ),
         Environment(
             "DPB/MovieLensReplay-v0",
@@ -143,6 +165,7 @@ ENVIRONMENTS: dict[str, Environment] = {
             _REPLAY,
             defaults={"data": "synthetic-movielens", "dim": 50},
             summary="Recommendation replayed from MovieLens ratings (data=NAME or path)",
+            reveals=RATINGS,
         ),
         Environment(
             "DPB/JesterReplay-v0",
@@ -150,6 +173,7 @@ ENVIRONMENTS: dict[str, Environment] = {
             _REPLAY,
             defaults={"data": "synthetic-jester", "dim": 50},
             summary="Recommendation replayed from Jester ratings (data=NAME or path)",
+            reveals=RATINGS,
         ),
     )
 }

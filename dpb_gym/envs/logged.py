@@ -9,13 +9,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from dpb_gym.envs.catalogue import ENVIRONMENTS, make_problem
+from dpb_gym.envs.catalogue import ENVIRONMENTS, RATINGS, make_problem
 from dpb_gym.envs.registration import register_environment
 from dpb_gym.envs.replay import replay_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing
 
 PROBLEMS = ("pricing", "assortment", "recommendation")
+_FITTED = (
+    "contexts are customers of the log, person_uses counts their rows; bounds that were not "
+    "declared are the log's; expected_reward, oracle_reward and regret in info follow from "
+    "parameters that were fitted to it without noise"
+)
 
 
 class LogEnvironment(str):
@@ -128,7 +133,10 @@ def from_log(
         maker(data=table, **settings)  # so that a log that cannot tell is refused now
         what = f"{problem.capitalize()} on the log {table.name!r}"
         # The callable, not its name: workers get the problem, for they do not know the id.
-        register_environment(env_id, maker, kind=problem, summary=what, data=table, **settings)
+        reveals = RATINGS if problem == "recommendation" else _FITTED
+        register_environment(
+            env_id, maker, kind=problem, summary=what, reveals=reveals, data=table, **settings
+        )
     return LogEnvironment(env_id)
 
 

@@ -39,6 +39,7 @@ def register_environment(
     *,
     kind: str,
     summary: str = "",
+    reveals: str = "",
     **defaults: Any,
 ) -> None:
     """Registers an environment of your own, for Gymnasium and for the harness.
@@ -53,6 +54,8 @@ def register_environment(
             one of `register_kind`): what actions and feedback look like, and hence which agents
             can play.
         summary: One line for listings.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
+            whatever an agent guarantees; ``dpb show`` prints it.
         **defaults: Keyword arguments of the problem under this id.
 
     Raises:
@@ -70,7 +73,7 @@ def register_environment(
             "problem must be a Problem class, a function, 'module:callable' or None, "
             f"got {shown(problem)}"
         )
-    entry = Environment(env_id, kind, problem, defaults, summary)
+    entry = Environment(env_id, kind, problem, defaults, summary, reveals)
     taken = ENVIRONMENTS.get(env_id)
     theirs = taken is None and env_id in gymnasium.registry and not adapted
     if taken not in (None, entry) or theirs:

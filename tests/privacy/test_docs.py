@@ -6,14 +6,19 @@ import contextlib
 import doctest
 import importlib
 import io
+import json
 import pkgutil
 import re
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import dpb_gym.privacy
+from dpb_gym.cli.showing import show
+from dpb_gym.envs.catalogue import ENVIRONMENTS
 
+GUARANTEES = Path(__file__).parents[2] / "docs" / "guarantees.md"
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 MODULES = [
@@ -52,3 +57,30 @@ def test_some_docstrings_have_examples() -> None:
         if test.examples
     ]
     assert len(examples) >= 5
+
+
+OURS = [entry for entry in ENVIRONMENTS.values() if entry.id.startswith("DPB/")]
+
+
+@pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.id)
+def test_every_environment_says_what_it_reveals(entry, capsys) -> None:
+    assert entry.reveals, f"{entry.id}: say in its catalogue entry what it tells of people's data"
+    assert f"| `{entry.id}` | {entry.reveals} |" in GUARANTEES.read_text()
+    show(entry.id, as_json=True)
+    assert json.loads(capsys.readouterr().out)["reveals"] == entry.reveals
+
+
+def test_what_the_replays_reveal_is_there_to_be_seen() -> None:
+    env = gymnasium.make("DPB/MovieLensReplay-v0", horizon=20)
+    problem = env.unwrapped.core.problem
+    env.reset(seed=0)
+    info = env.step(0)[4]
+    ratings = set(problem._rewards.ravel().tolist())
+    assert {info["expected_reward"], info["oracle_reward"]} <= ratings
+    assert problem.info.person_uses and problem.info.rating_uses and problem.info.n_arms
+
+
+def test_logs_and_strangers_say_it_too() -> None:
+    made = dpb_gym.from_log("synthetic-loans", "pricing", features=["term", "score"])
+    assert "fitted" in ENVIRONMENTS[made].reveals
+    assert ENVIRONMENTS[made].reveals in GUARANTEES.read_text()

@@ -84,6 +84,7 @@ def environment_page(entry: Environment) -> list[str]:
         table(["key", "meaning"], [[f"`{k}`", INFO.get(k, "")] for k in _info_keys(entry)]),
         "## What agents know before the first round",
         known,
+        f"What it reveals of people's data, whatever an agent guarantees: {entry.reveals}.",
         "## Agents that play it",
         _players(entry),
         "## Source",
