@@ -190,7 +190,6 @@ class Mailbox:
         self._tails = delay.tails(horizon)[::-1].copy()
         self._put, self._take = np.full(B, _WASTE), np.full(B, _NOTHING)
         self.origin = np.zeros(B, np.int64)
-        self._lanes = np.arange(B)
         self._queues: list[_Queue] = [None] * B  # type: ignore[list-item]
         for i, (seed, episode) in enumerate(zip(seeds, episodes or [0] * B)):
             self.restart(i, seed, episode)
@@ -230,12 +229,13 @@ class Mailbox:
 
     def swap(self, tray: Tray, rows: dict[str, Array]) -> dict[str, Array]:
         """Keeps this round's rows ``(B, ...)`` in a tray; returns copies of those that arrive."""
-        return tray.swap(rows, self._put, self._take, self._lanes)
+        return tray.swap(rows, self._put, self._take)
 
     def exchange(self, tray: Tray, feedback: Feedback) -> Feedback:
         """Keeps this round's feedback; returns what arrives, not observed where nothing does."""
         found = self.swap(tray, _arrays(feedback))
-        found["observed"] = self.arrived & found.get("observed", True)
+        seen = found.get("observed", np.ones(len(feedback.reward), bool))
+        found["observed"] = self.arrived & seen
         return feedback._replace(**found)
 
 
@@ -254,12 +254,11 @@ class Tray:
         self._nothing = {"action": action, "choice": -1, "arms": -1}
         self._kept: dict[str, Array] = {}
 
-    def swap(
-        self, rows: dict[str, Array], put: Array, take: Array, lanes: Array
-    ) -> dict[str, Array]:
+    def swap(self, rows: dict[str, Array], put: Array, take: Array) -> dict[str, Array]:
         """Puts rows in their places and takes those that are due; see `Mailbox.swap`."""
         last, found = int(put.max()), {}
         for name, value in rows.items():
+            lanes = np.arange(len(value))
             kept = self._kept.get(name, value[:0, None])
             if last >= len(kept):
                 grown = np.zeros((2 * (last + 1), *value.shape), value.dtype)
@@ -276,7 +275,7 @@ class Post:
 
     Args:
         problem: The problem.
-        seeds: Seeds of the replicates.
+        seeds: Seeds of the replicates; a single one is that of all of them.
     """
 
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
+from dpb_gym.problems.delay import Post
 from dpb_gym.streams import AgentStreams
 
 REPLICATES = 8
@@ -59,6 +60,7 @@ def _play(
                 _hold(releaser, method, record, fixed, (number, method))
     protects_contexts = agent.curator.unit in ("user-round", "user")
     instance = problem.instance(list(seeds))
+    post, tray = Post(problem, list(seeds)), Post.tray(problem.kind)
     for t in range(1, problem.horizon + 1):
         context = instance.context()
         action = agent.act(context)
@@ -71,7 +73,8 @@ def _play(
                     feedback = feedback._replace(observed=~feedback.observed)
                 order = scramble.permutation(len(seeds))
                 context = context._replace(features=context.features[order])
-        agent.observe(context, action, feedback)
+        post.open(context)
+        agent.observe(*post.deliver(tray, action, feedback))
         if t < problem.horizon:
             instance.advance()
     return record

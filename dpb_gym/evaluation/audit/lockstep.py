@@ -18,10 +18,12 @@ from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
+from dpb_gym.problems.delay import Post
 from dpb_gym.streams import AgentStreams
 
 MOST_ACTIONS = 16
 Worlds = tuple[World, World]
+Told = tuple[Context, Array, Feedback]
 Batch = TypeVar("Batch", Context, Feedback)
 
 
@@ -34,7 +36,7 @@ class Observed:
         scores: Log-likelihood ratio of all releases ``(2 runs,)``; None if some releaser's law
             is not known here, or the claim is local.
         views: Numbers of the actions and of messages ``(2 runs, q)``, by name.
-        quiet: Releasers that never released.
+        quiet: Releasers that never released, and rounds of the target whose response never came.
         boundary: What was released, in words.
         power: Squared distance of the two worlds in units of the noise, over all releases; of
             messages only whether one world's are empty, which is infinite.
@@ -86,15 +88,15 @@ def play(
     central = agent.curator.ledger.notion == "central"
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
+    post, tray = Post(problem, [customers]), Post.tray(problem.kind)
+    elsewhere: dict[int, tuple[Agent, Told]] = {}
     for t in range(1, problem.horizon + 1):
         drawn = _tiled(instance.round(), 2 * runs)
         target = t in targets
         if target and flat:
-            _elsewhere(agent, flat, problem, pair, drawn, runs)
+            elsewhere[t] = _elsewhere(agent, flat, problem, pair, drawn, runs)
         worlds = (pair.first, pair.second) if target else _others(pair, t)
         round_ = _exchanged(drawn, worlds, runs) if worlds else drawn
-        for message in messages:
-            message.target = target
         context = round_.context
         action = agent.act(context)
         checked = problem.check_action(action, 2 * runs)
@@ -104,7 +106,15 @@ def play(
             feedback, _ = problem.respond(hidden, round_, checked)
         if not target or central:
             seen.append(_numbers(problem.info.kind, context, checked))
-        agent.observe(context, action, feedback)
+        post.open(context)
+        told = post.deliver(tray, action, feedback)
+        origin = t if post.mailbox is None else int(post.mailbox.origin[0])
+        for message in messages:
+            message.target = origin in targets
+        if origin in elsewhere:
+            double, other = elsewhere.pop(origin)
+            _tell(flat, double if origin == t else copy.deepcopy(agent), other)
+        agent.observe(*told)
         if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)
         if t < problem.horizon:
@@ -122,7 +132,7 @@ def play(
         agent.curator.guarantee,
         np.concatenate([np.sum([r for r, _ in lane], axis=0) for lane in laws]) if known else None,
         views,
-        sum(not tap.releases for tap in first),
+        sum(not tap.releases for tap in first) + len(elsewhere),
         _boundary(first, mus, messages),
         sum(mu**2 for mu in mus) if known else _silence(found, runs),
     )
@@ -149,16 +159,26 @@ def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list
 
 def _elsewhere(
     agent: Agent, taps: list[Tap], problem: Problem, pair: Pair, drawn: Round, runs: int
-) -> None:
-    """Lets every releaser know the target's record in the other world of each run."""
+) -> tuple[Agent, Told]:
+    """A double of the agent that met the target in the other world of each run, and what came of
+    it."""
     worlds = (pair.second, pair.first)
     round_ = _exchanged(drawn, worlds, runs)
-    for tap in taps:
-        tap.capturing = True
     double = copy.deepcopy(agent)
     action = double.act(round_.context)
     checked = problem.check_action(action, 2 * runs)
-    double.observe(round_.context, action, _answers(worlds, problem, round_.context, checked, runs))
+    return double, (
+        round_.context,
+        action,
+        _answers(worlds, problem, round_.context, checked, runs),
+    )
+
+
+def _tell(taps: list[Tap], double: Agent, other: Told) -> None:
+    """Lets every releaser know the target's record in the other world of each run."""
+    for tap in taps:
+        tap.capturing = True
+    double.observe(*other)
     for tap in taps:
         tap.capturing = False
 
