@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import inspect
+import os
 import re
-from collections.abc import Mapping
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dpb_gym import report
 from dpb_gym.envs.catalogue import ENVIRONMENTS, RATINGS, make_problem
 from dpb_gym.envs.registration import register_environment
 from dpb_gym.envs.replay import replay_problem
 from dpb_gym.errors import ParameterError
+from dpb_gym.problems.base import Problem
+from dpb_gym.problems.fitting import LISTENER, step
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing
+from dpb_gym.problems.logged_clicks import LoggedRecommendation
+from dpb_gym.report.notebook import grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PROBLEMS = ("pricing", "assortment", "recommendation")
 _FITTED = (
@@ -24,7 +37,7 @@ _FITTED = (
 
 
 class LogEnvironment(str):
-    """The id of an environment that was made of a log; `print` its `report`."""
+    """The id of an environment that was made of a log; a notebook shows its `report`."""
 
     __slots__ = ()
 
@@ -35,20 +48,68 @@ class LogEnvironment(str):
     @property
     def report(self) -> str:
         """The summary as text, calibration as predicted and observed chances."""
-        lines = [str(self)]
+        return "\n".join([str(self), *(f"  {key}: {text}" for key, text in self._told())])
+
+    def _told(self) -> list[tuple[str, str]]:
+        rows: list[tuple[str, str]] = []
         for key, value in self.summary().items():
+            name = key.replace("_", " ")
             if key == "calibration":
                 pairs = ", ".join(f"{predicted:.2f}: {seen:.2f}" for predicted, seen, _ in value)
-                lines.append(f"  calibration (predicted: observed): {pairs}")
+                rows.append(("calibration (predicted: observed)", pairs))
             elif key == "notes":
-                lines += [f"  note: {note}" for note in value]
+                rows += [("note", note) for note in value]
             elif isinstance(value, Mapping):
-                inside = ", ".join(f"{name} {number:.4g}" for name, number in value.items())
-                lines.append(f"  {key.replace('_', ' ')}: {inside}")
+                rows.append((name, ", ".join(f"{k} {_number(v)}" for k, v in value.items())))
             else:
-                shown = f"{value:.4g}" if isinstance(value, float) else value
-                lines.append(f"  {key.replace('_', ' ')}: {shown}")
-        return "\n".join(lines)
+                rows.append((name, _number(value)))
+        return rows
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws predicted against observed chances of held-out customers, with 95% intervals.
+
+        Args:
+            path: File to write, as for `dpb_gym.report.plot`.
+
+        Raises:
+            ParameterError: If no model was fitted: replayed ratings answer for themselves.
+        """
+        figures = self.summary()
+        if "calibration" not in figures:
+            raise ParameterError(f"{self} replays ratings: there is no model to calibrate")
+        return report.plot_calibration(figures["data"], figures["calibration"], path)
+
+    def _repr_html_(self) -> str:
+        table = grid(["", ""], self._told(), str(self))
+        if "calibration" not in self.summary():
+            return table
+        drawn = base64.b64encode(self.plot()._repr_png_()).decode()  # type: ignore[attr-defined]
+        return f"{table}<img alt='calibration' src='data:image/png;base64,{drawn}'>"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_number, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class _Line:
+    """Says on the standard error what is being done, once it takes longer than 2 seconds."""
+
+    def __init__(self) -> None:
+        self.start, self.what = time.monotonic(), "reading"
+        self.timer = threading.Timer(2.0, self.show)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def __call__(self, what: str) -> None:
+        self.what = what
+        if time.monotonic() - self.start > 2.0:
+            self.show()
+
+    def show(self) -> None:
+        seconds = time.monotonic() - self.start
+        print(f"from_log: {self.what} ({seconds:.0f} s so far)", file=sys.stderr, flush=True)
 
 
 def from_log(
@@ -61,6 +122,7 @@ def from_log(
     outside: Any = None,
     revenue: str | None = None,
     capacity: int | None = None,
+    progress: bool | Callable[[str], Any] | None = None,
     **columns: Any,
 ) -> LogEnvironment:
     """Makes an environment of a log: its customers arrive, a model fitted to it responds.
@@ -72,7 +134,9 @@ def from_log(
         source: A frame (pandas, polars, pyarrow), a mapping of arrays, the path of a CSV or
             Parquet file, or a table that `dpb_data` has read.
         problem: ``"pricing"`` (`dpb_gym.problems.logged.LoggedPricing`), ``"assortment"``
-            (`LoggedAssortment`) or ``"recommendation"`` (replay of ratings).
+            (`LoggedAssortment`) or ``"recommendation"``: a recommender's log if a column
+            `propensity` is named (`dpb_gym.problems.logged_clicks.LoggedRecommendation`), else
+            replay of ratings.
         horizon: Rounds T of the environment, by default.
         ridge: Penalty of the fit, positive.
         bounds: Public lowest and highest value of features, by name; for pricing also of
@@ -80,8 +144,10 @@ def from_log(
         outside: Assortment: the item that stands for buying nothing.
         revenue: Assortment: the attribute that an item earns.
         capacity: Assortment: items offered at most; half of them, at most 10, by default.
-        **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices` and
-            `dpb_data.ratings`.
+        progress: Whether to say on the standard error what is being done, or who is told; by
+            default on a terminal, after two seconds.
+        **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices`,
+            `dpb_data.clicks` and `dpb_data.ratings`.
 
     Returns:
         The environment's id, for `gym.make`, `evaluate` and `make_problem`. The same log and
@@ -99,12 +165,10 @@ def from_log(
         >>> round(loans.summary()["price_elasticity"], 2)
         -2.85
     """
-    import dpb_data
-
     if problem not in PROBLEMS:
         raise ParameterError(f"problem must be one of {', '.join(PROBLEMS)}, got {problem!r}")
     settings: dict[str, Any] = {"horizon": horizon}
-    if problem != "recommendation":
+    if problem != "recommendation" or "propensity" in columns or hasattr(source, "propensity"):
         settings |= {"ridge": ridge, "bounds": tuple(sorted((bounds or {}).items()))}
     elif bounds is not None:
         raise ParameterError("ratings have no bounds: declare rating_range=(lowest, highest)")
@@ -112,32 +176,61 @@ def from_log(
         settings |= {"outside": outside, "revenue": revenue, "capacity": capacity}
     elif (outside, revenue, capacity) != (None, None, None):
         raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
-    readers = {
+    show = sys.stderr.isatty() if progress is None else progress
+    line = _Line() if show is True else None
+    told = LISTENER.set(line or (show if callable(show) else None))
+    try:
+        table = _table(source, problem, columns)
+        return LogEnvironment(_registered(problem, table, settings))
+    finally:
+        LISTENER.reset(told)
+        if line is not None:
+            line.timer.cancel()
+
+
+def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
+    import dpb_data
+
+    step("reading")
+    tables = {
+        "pricing": (dpb_data.PriceTable,),
+        "assortment": (dpb_data.ChoiceTable,),
+        "recommendation": (dpb_data.RatingTable, dpb_data.ClickTable),
+    }
+    if isinstance(source, tables[problem]):
+        return source
+    readers: dict[str, Callable[..., Any]] = {
         "pricing": dpb_data.prices,
         "assortment": dpb_data.choices if columns else dpb_data.load_choices,
-        "recommendation": dpb_data.ratings,
+        "recommendation": dpb_data.clicks if "propensity" in columns else dpb_data.ratings,
     }
-    table: Any = source
-    if not isinstance(source, (dpb_data.PriceTable, dpb_data.ChoiceTable, dpb_data.RatingTable)):
-        try:
-            inspect.signature(readers[problem]).bind(source, **columns)
-        except TypeError as error:
-            raise ParameterError(f"columns of a {problem} log: {error}") from None
-        table = readers[problem](source, **columns)
+    reader = readers[problem]
+    try:
+        inspect.signature(reader).bind(source, **columns)
+    except TypeError as error:
+        raise ParameterError(f"columns of a {problem} log: {error}") from None
+    return reader(source, **columns)
+
+
+def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
     key = hashlib.sha256(f"{problem} {table.digest()} {settings}".encode()).hexdigest()[:8]
     label = "".join(part.capitalize() for part in re.findall("[a-zA-Z0-9]+", table.name))
     env_id = f"Log/{problem.capitalize()}-{label or 'Log'}-{key}-v0"
     if env_id not in ENVIRONMENTS:
-        makers = {"pricing": pricing_problem, "assortment": assortment_problem}
-        maker = makers.get(problem, replay_problem)
+        makers: dict[str, Callable[..., Problem]] = {
+            "pricing": pricing_problem,
+            "assortment": assortment_problem,
+            "recommendation": replay_problem if hasattr(table, "ratings") else clicks_problem,
+        }
+        maker = makers[problem]
         maker(data=table, **settings)  # so that a log that cannot tell is refused now
         what = f"{problem.capitalize()} on the log {table.name!r}"
         # The callable, not its name: workers get the problem, for they do not know the id.
-        reveals = RATINGS if problem == "recommendation" else _FITTED
+        reveals = RATINGS if maker is replay_problem else _FITTED
         register_environment(
             env_id, maker, kind=problem, summary=what, reveals=reveals, data=table, **settings
         )
-    return LogEnvironment(env_id)
+    return env_id
 
 
 @lru_cache(maxsize=8)
@@ -155,3 +248,11 @@ def assortment_problem(
 ) -> LoggedAssortment:  # fmt: skip
     """Makes a `LoggedAssortment`; fits of recently used settings are kept."""
     return LoggedAssortment(data, horizon, ridge, dict(bounds), outside, revenue, capacity)
+
+
+@lru_cache(maxsize=8)
+def clicks_problem(
+    data: Any, horizon: int = 10_000, ridge: float = 1.0, bounds: Any = ()
+) -> LoggedRecommendation:
+    """Makes a `LoggedRecommendation`; fits of recently used settings are kept."""
+    return LoggedRecommendation(data, horizon, ridge, dict(bounds))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from dpb_gym.problems.base import Array
 
 Bounds = Mapping[str, tuple[float, float]]
 FEWEST_ROWS = 50
+LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", default=None)
+"""Is told what is being done with a log, see `step`."""
 _HELD_OUT = 5  # every fifth customer, at random, is not fitted to
 
 
@@ -29,12 +32,23 @@ class Fit:
             equal chances): ``held_out_log_likelihood``, ``held_out_null``; ``calibration``: per
             tenth of the predicted chances (predicted, observed, count).
         notes: Remarks, each a sentence.
+        held: ``(n,)``, who was held out.
+        trained: ``(d,)``, fitted to the others.
     """
 
     coefficients: Array
     names: tuple[str, ...]
     figures: dict[str, Any]
     notes: tuple[str, ...]
+    held: Array
+    trained: Array
+
+
+def step(what: str) -> None:
+    """Tells whoever listens what is done next."""
+    listener = LISTENER.get()
+    if listener is not None:
+        listener(what)
 
 
 def fit_mnl(rows: Array, starts: Array, choice: Array, ridge: float, name: str) -> Array:
@@ -98,6 +112,7 @@ def fit_log(
         )
     who = np.arange(n) if people is None else people
     held = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _HELD_OUT == 0)[who]
+    step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
     theta = fit_mnl(*_sets(rows, starts, choice, ~held), ridge, name)
     kept, begin, taken = _sets(rows, starts, choice, held)
     inside, outside = chances(kept, begin, theta)
@@ -123,7 +138,9 @@ def fit_log(
     remarks = list(notes)
     if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
         remarks.append("on held-out customers the model knows no more than the mean does")
-    return Fit(fit_mnl(rows, starts, choice, ridge, name), names, figures, tuple(remarks))
+    step(f"fitting to all {n:,} customers")
+    fitted = fit_mnl(rows, starts, choice, ridge, name)
+    return Fit(fitted, names, figures, tuple(remarks), held, theta)
 
 
 def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array, Array, Array]:
@@ -134,7 +151,7 @@ def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array
 
 def scale(
     features: Array, names: Sequence[str], bounds: Bounds, name: str
-) -> tuple[Array, list[str]]:
+) -> tuple[Array, dict[str, tuple[float, float]], list[str]]:
     """Maps features onto [-1, 1] by public bounds where they are declared.
 
     Args:
@@ -144,7 +161,7 @@ def scale(
         name: For messages.
 
     Returns:
-        Scaled features ``(n, k)``, and notes.
+        Scaled features ``(n, k)``, the bounds used, and notes.
 
     Raises:
         ParameterError: If a bound is unknown or no interval.
@@ -152,7 +169,8 @@ def scale(
     unknown = set(bounds) - set(names)
     if unknown:
         raise ParameterError(f"bounds of {sorted(unknown)}: the features are {', '.join(names)}")
-    scaled, read = np.empty_like(features), []
+    step("scaling the features")
+    scaled, read, used = np.empty(features.shape, np.float32), [], {}
     for k, feature in enumerate(names):
         column = features[:, k]
         levels = "=" in feature
@@ -164,6 +182,7 @@ def scale(
             )
         if feature not in bounds and not levels:
             read.append(feature)
+        used[feature] = (float(low), float(high))
         scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
     notes = []
     if read:
@@ -171,4 +190,4 @@ def scale(
             f"the bounds of {', '.join(read)} were read off the log, which no guarantee covers: "
             "declare bounds={name: (lowest, highest)}"
         )
-    return scaled, notes
+    return scaled, used, notes

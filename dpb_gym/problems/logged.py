@@ -42,7 +42,7 @@ class Choices(Protocol):
     notes: tuple[str, ...]
 
 
-class _Arrivals:
+class Arrivals:
     """Customers of a log in random order, all of them before anybody comes again."""
 
     def __init__(self, customers: int, horizon: int) -> None:
@@ -134,7 +134,7 @@ class LoggedPricing(PricingProblem):
         if data.bought.min() == data.bought.max():
             what = "everybody" if data.bought[0] else "nobody"
             raise DataError(f"{data.name}: {what} bought: there is no variation to learn from")
-        scaled, notes = scale(data.features, data.feature_names, declared, data.name)
+        scaled, self.bounds, notes = scale(data.features, data.feature_names, declared, data.name)
         n = len(data.price)
         customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
         relative = np.minimum(data.price / highest, 1.0)
@@ -159,7 +159,7 @@ class LoggedPricing(PricingProblem):
         self.earned = float(np.mean(relative * data.bought))
         chance, _ = chances(rows, np.arange(n + 1), self.fit.coefficients)
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
-        self._contexts, self._arrivals = customers, _Arrivals(n, self.horizon)
+        self._contexts, self._arrivals = customers, Arrivals(n, self.horizon)
         self.info = self._arrivals.info(self.info, data.people)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
@@ -180,6 +180,7 @@ class LoggedPricing(PricingProblem):
             "link_scale_zeta": self.zeta,
             "price_elasticity": self.elasticity,
             "price_unit": self.highest_price,
+            "bounds": self.bounds,
             "revenue_per_customer_in_the_log": self.earned * self.highest_price,
             "revenue_per_customer_at_the_models_best": float(best.mean()) * self.highest_price,
             "notes": list(self.fit.notes),
@@ -216,17 +217,19 @@ class LoggedAssortment(AssortmentProblem):
             raise ParameterError(
                 f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
             )
-        scaled, notes = scale(data.features, data.feature_names, dict(bounds or {}), data.name)
+        scaled, self.bounds, notes = scale(
+            data.features, data.feature_names, dict(bounds or {}), data.name
+        )
         sets = _Sets(data.starts, data.items, scaled, data.chosen, data.people, None)
         inside = np.arange(len(data.item_ids))
         if outside is not None:
-            at = np.flatnonzero(data.item_ids.astype(str) == str(outside))
-            if len(at) == 0:
+            found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
+            if len(found) == 0:
                 raise ParameterError(
                     f"outside must be one of {data.item_ids.tolist()}, got {outside!r}"
                 )
-            inside = np.delete(inside, at[0])
-            sets = _relative(sets, int(at[0]))
+            inside = np.delete(inside, found[0])
+            sets = _relative(sets, int(found[0]))
             lost = len(data.chosen) - len(sets.choice)
             if lost:
                 notes.append(f"left out {lost:,} sets without {outside} or without another")
@@ -251,10 +254,19 @@ class LoggedAssortment(AssortmentProblem):
         np.add.at(mean, items, rows)
         mean /= counts[:, None]
         earned: Any = "equal"
+        self.elasticities: dict[str, float] = {}
         if revenue is not None:
-            column = data.features[:, data.feature_names.index(revenue)]
-            totals = np.bincount(items, column if kept is None else column[kept], minlength=N)
-            earned = totals / counts
+            at = data.feature_names.index(revenue)
+            column = data.features[:, at] if kept is None else data.features[kept, at]
+            earned = np.bincount(items, column, minlength=N) / counts
+            # Attributes relative to the outside option are halved.
+            per_unit = (2.0 if kept is None else 1.0) / np.subtract(*self.bounds[revenue][::-1])
+            chance, _ = chances(rows, starts, self.fit.coefficients)
+            own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
+            means = np.bincount(items, own, minlength=N) / counts
+            self.elasticities = dict(
+                zip(data.item_ids[inside].astype(str).tolist(), means.tolist())
+            )
             if not (earned >= 0.0).all() or earned.max() <= 0.0:
                 raise DataError(f"{data.name}: {revenue} is negative or 0: no revenue")
             earned = earned / earned.max()
@@ -268,7 +280,7 @@ class LoggedAssortment(AssortmentProblem):
         )  # fmt: skip
         self.feature_bound = float(np.abs(contexts).max())
         self.data_name, self.item_ids = data.name, data.item_ids[inside]
-        self._contexts, self._arrivals = contexts, _Arrivals(n, self.horizon)
+        self._contexts, self._arrivals = contexts, Arrivals(n, self.horizon)
         self.info = self._arrivals.info(self.info, None if sets.people is None else sets.people[:n])
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
@@ -286,5 +298,7 @@ class LoggedAssortment(AssortmentProblem):
             "items": self.item_ids.tolist(),
             "utilities": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             "norm_of_theta": float(np.sqrt(np.sum(self.fit.coefficients**2))),
+            "bounds": self.bounds,
+            **({"price_elasticities": self.elasticities} if self.elasticities else {}),
             "notes": list(self.fit.notes),
         }

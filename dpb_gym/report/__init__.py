@@ -4,7 +4,14 @@
 """
 
 from dpb_gym.report.exports import records, to_csv, to_frame, to_json, to_latex
-from dpb_gym.report.figures import Difference, plot, plot_frontier, plot_kept, plot_paired
+from dpb_gym.report.figures import (
+    Difference,
+    plot,
+    plot_calibration,
+    plot_frontier,
+    plot_kept,
+    plot_paired,
+)
 from dpb_gym.report.model import (
     Audit,
     Interval,
@@ -32,6 +39,7 @@ __all__ = [
     "html",
     "html_table",
     "plot",
+    "plot_calibration",
     "plot_frontier",
     "plot_kept",
     "plot_paired",

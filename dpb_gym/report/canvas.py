@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
@@ -75,8 +75,19 @@ _WIDTH, _HEIGHT, _LINE, _TITLE = 3.45, 2.75, 0.16, 0.3
 _LETTERS = 52
 
 
+class Blank:
+    """A panel without a legend."""
+
+    def handles(self) -> tuple[list[Any], list[str]]:
+        """Nothing to explain."""
+        return [], []
+
+
+P = TypeVar("P", bound=Blank)
+
+
 @dataclass(frozen=True)
-class Panel:
+class Panel(Blank):
     table: Table
     lines: list[Line]
     scale: str = ""
@@ -124,8 +135,8 @@ class Panel:
 
 def finish(
     title: str,
-    panels: Sequence[Panel],
-    draw: Callable[[Axes, Panel], None],
+    panels: Sequence[P],
+    draw: Callable[[Axes, P], None],
     path: str | os.PathLike[str] | None,
     ax: Axes | None,
     *,
@@ -165,7 +176,7 @@ def finish(
 
 
 def _figure(
-    title: str, panels: Sequence[Panel], draw: Callable[[Axes, Panel], None], height: float
+    title: str, panels: Sequence[P], draw: Callable[[Axes, P], None], height: float
 ) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -207,7 +218,7 @@ def _figure(
     return figure
 
 
-def _legend(axes: Any, panel: Panel, loc: str) -> None:
+def _legend(axes: Any, panel: Blank, loc: str) -> None:
     # Labels are set afterwards: matplotlib drops those that begin with an underscore.
     handles, labels = panel.handles()
     legend = axes.legend(handles, ["x"] * len(handles), loc=loc, ncols=_columns(labels))

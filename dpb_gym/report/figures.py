@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.report.canvas import DASHES, MUTED, Panel, finish, look, scale_axes, shorten
+from dpb_gym.report.canvas import DASHES, MUTED, Blank, Panel, finish, look, scale_axes, shorten
 from dpb_gym.report.groups import budget_order, scale_of, short
 from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.palette import shade
 from dpb_gym.report.views import Board, Line, board
 
 if TYPE_CHECKING:
@@ -194,6 +195,34 @@ def plot_kept(
         _name(axes, panel, panel.scale, y)
 
     return finish("", panels, draw, path, None)
+
+
+def plot_calibration(
+    name: str,
+    bins: Sequence[tuple[float, float, int]],
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draws observed against predicted chances; on the diagonal a model is right.
+
+    Args:
+        name: Of the data.
+        bins: Predicted and observed chance, and count. Lines are 95% intervals of the observed
+            shares (Wilson).
+        path: File to write, as for `plot`.
+    """
+
+    def draw(axes: Axes, _: Blank) -> None:
+        axes.plot([0, 1], [0, 1], color=MUTED, linestyle=DASHES["dashed"])
+        for predicted, seen, n in bins:
+            middle = (seen * n + 1.92) / (n + 3.84)
+            half = 1.96 * (seen * (1 - seen) * n + 0.96) ** 0.5 / (n + 3.84)
+            axes.plot([predicted] * 2, [middle - half, middle + half], color=shade(0)[0])
+            axes.plot([predicted], [seen], "o", color=shade(0)[0])
+        most = 1.05 * max(max(predicted, seen) for predicted, seen, _ in bins)
+        axes.set(xlim=(0, most), ylim=(0, most), xlabel="predicted", ylabel="observed")
+        axes.set_title(shorten(f"{name}: held-out customers", 40), loc="left", parse_math=False)
+
+    return finish("", [Blank()], draw, path, None, height=2.8)
 
 
 def _chosen(

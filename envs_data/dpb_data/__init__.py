@@ -15,7 +15,7 @@ from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture
 from dpb_data.formats import FORMATS, RatingFormat
 from dpb_data.loading import load_ratings, ratings
-from dpb_data.logs import BanditLog, PriceTable, load_open_bandit, prices
+from dpb_data.logs import BanditLog, ClickTable, PriceTable, clicks, load_open_bandit, prices
 from dpb_data.places import cache_dir, find, path
 from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.table import RatingTable
@@ -26,6 +26,7 @@ __all__ = [
     "BanditLog",
     "CheckReport",
     "ChoiceTable",
+    "ClickTable",
     "Counts",
     "DataError",
     "DataSet",
@@ -38,6 +39,7 @@ __all__ = [
     "cache_dir",
     "check",
     "choices",
+    "clicks",
     "dataset",
     "datasets",
     "encode_searches",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpb_data import synthetic
 from dpb_data.frames import encode_features, take_columns
 from dpb_data.places import existing_path, of_kind
-from dpb_data.reading import Column
+from dpb_data.reading import POSITIVE, Column
 from dpb_data.table import digest_of, renumber
 from dpb_gym.errors import DataError
 
@@ -144,7 +144,7 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
          Column("item_id", 0.0, n_items - 1.0, kind="integer"),
          Column("position", 1.0, 100.0, kind="integer"),
          Column("click", kind="flag"),
-         Column("propensity_score", np.nextafter(0.0, 1.0), 1.0),
+         Column("propensity_score", POSITIVE, 1.0),
          *(Column(feature, kind="id") for feature in _USER_FEATURES),
          *(Column(feature, required=False) for feature in affinities)],
     )  # fmt: skip
@@ -174,38 +174,71 @@ def _seconds(texts: Array, where: str) -> Array:
         raise DataError(f"{where}: expected dates as timestamps ({error})") from error
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PriceTable:
-    """Customers who were quoted a price, and whether they bought.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Answers:
+    """What tables of customers' answers share.
 
     Attributes:
         name: Name of the file.
-        price: float64 ``(n,)``, positive.
-        bought: int64 ``(n,)``, 0 or 1.
         features: float64 ``(n, d)``, finite; text as one feature per level but the first.
         feature_names: d names.
         people: int64 ``(n,)``, who it was, or None.
     """
 
     name: str
-    price: Array
-    bought: Array
     features: Array
     feature_names: tuple[str, ...]
     people: Array | None = None
 
     def digest(self) -> str:
         """Hexadecimal digest of the contents; the table's name does not count."""
-        return digest_of(self.price, self.bought, self.features, self.feature_names, self.people)
+        own = (getattr(self, f.name) for f in fields(self)[4:])
+        return digest_of(*own, self.features, self.feature_names, self.people)
 
     def __len__(self) -> int:
-        return len(self.price)
+        return len(self.features)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PriceTable(_Answers):
+    """Customers who were quoted a price, and whether they bought.
+
+    Attributes:
+        price: float64 ``(n,)``, positive.
+        bought: int64 ``(n,)``, 0 or 1.
+    """
+
+    price: Array
+    bought: Array
 
     def __repr__(self) -> str:
         return (
             f"PriceTable({self.name!r}: {len(self):,} quotes from {self.price.min():g} to "
             f"{self.price.max():g}, {int(self.bought.sum()):,} bought, "
             f"{len(self.feature_names)} features)"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ClickTable(_Answers):
+    """Customers who were shown one of several items at random, and whether they took it.
+
+    Attributes:
+        items: int64 ``(n,)``, index of the item in `item_ids`.
+        item_ids: Original names or numbers of the items, ascending.
+        clicked: int64 ``(n,)``, 0 or 1.
+        propensity: float64 ``(n,)`` in (0, 1]: how likely this item was to be shown.
+    """
+
+    items: Array
+    item_ids: Array
+    clicked: Array
+    propensity: Array
+
+    def __repr__(self) -> str:
+        return (
+            f"ClickTable({self.name!r}: {len(self):,} rounds, {len(self.item_ids)} items, "
+            f"{int(self.clicked.sum()):,} taken, {len(self.feature_names)} features)"
         )
 
 
@@ -237,16 +270,61 @@ def prices(
         PriceTable('synthetic-loans': 4,000 quotes from 2.5 to 12, 1,092 bought, 2 features)
     """
     known = of_kind(source, "prices")
-    frame = known.generate() if known is not None and known.generate is not None else source
-    label, read = take_columns(
-        frame,
-        [Column(price, float(np.nextafter(0.0, 1.0))), Column(bought, kind="flag"),
-         *(Column(feature, kind="any") for feature in features),
-         *([Column(person, kind="id")] if person else [])],
-    )  # fmt: skip
-    label = name or (label if known is None else known.name)
-    matrix, names = np.empty((len(read[price]), 0)), ()
+    if known is not None and known.generate is not None:
+        source, name = known.generate(), name or known.name
+    own = [Column(price, POSITIVE), Column(bought, kind="flag")]
+    read, shared = _answers(source, own, features, person, name)
+    return PriceTable(price=read[price], bought=read[bought], **shared)
+
+
+def clicks(
+    source: Any,
+    *,
+    item: str,
+    reward: str,
+    propensity: str,
+    features: Sequence[str] = (),
+    person: str | None = None,
+    name: str | None = None,
+) -> ClickTable:
+    """Makes a table of a recommender's log, one row per round, by its columns' names.
+
+    Args:
+        source: What `dpb_data.frames.take_columns` takes.
+        item: Column of the item that was shown.
+        reward: Column of the response: 0 or 1, true or false.
+        propensity: Column of the probability with which the item was chosen, in (0, 1].
+        features: Columns of what was known of the customer.
+        person: Column of who the customer was.
+        name: Name of the table, the file's by default.
+
+    Raises:
+        DataError: A column is missing or a value not allowed.
+
+    Example:
+        >>> import dpb_data
+        >>> shown = {"ad": ["a", "b", "a"], "click": [0, 1, 0], "p": [0.5, 0.5, 0.5]}
+        >>> dpb_data.clicks(shown, item="ad", reward="click", propensity="p")
+        ClickTable('frame': 3 rounds, 2 items, 1 taken, 0 features)
+    """
+    own = [Column(item, kind="id"), Column(reward, kind="flag"), Column(propensity, POSITIVE, 1.0)]
+    read, shared = _answers(source, own, features, person, name)
+    items, ids = renumber(item, read[item])
+    return ClickTable(
+        items=items, item_ids=ids, clicked=read[reward], propensity=read[propensity], **shared
+    )
+
+
+def _answers(
+    source: Any, own: list[Column], features: Sequence[str], person: str | None, name: str | None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Reads columns of a table's own, and the fields of `_Answers`."""
+    about = [Column(feature, kind="any") for feature in features]
+    about += [Column(person, kind="id")] if person else []
+    label, read = take_columns(source, [*own, *about])
+    matrix, names = np.empty((len(read[own[0].name]), 0)), ()
     if features:
-        matrix, names = encode_features({f: read[f] for f in features}, label)
+        matrix, names = encode_features({f: read[f] for f in features}, name or label)
     people = renumber(person, read[person])[0] if person else None
-    return PriceTable(label, read[price], read[bought], matrix, names, people)
+    shared = {"features": matrix, "feature_names": names, "people": people}
+    return read, {"name": name or label, **shared}

@@ -17,6 +17,8 @@ from dpb_gym.errors import DataError
 Array = NDArray[Any]
 
 BLOCK = 1 << 24
+POSITIVE = math.nextafter(0.0, 1.0)
+"""The least value of a column of positive numbers."""
 UNIT = b"\x1f"  # stands for a separator of several characters inside the reader
 _INTEGER = r"^[ \t]*-?[0-9]{1,18}[ \t]*$"
 _NUMBER = r"^[ \t]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
@@ -60,7 +62,7 @@ class Column:
         other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value"}
         text = other.get(self.kind) or text or "a number"
         if self.low > -math.inf:
-            text += f" from {self.low:.16g}"
+            text += f" from {self.low:.16g}" if self.low != POSITIVE else " above 0"
         if self.high < math.inf:
             text += f" to {self.high:.16g}"
         if self.also is not None:

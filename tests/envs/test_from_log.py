@@ -17,6 +17,7 @@ from dpb_gym.envs.catalogue import ENVIRONMENTS
 from dpb_gym.errors import DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import chances, fit_mnl, scale
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, _relative, _Sets
+from dpb_gym.problems.logged_clicks import LoggedRecommendation
 
 
 @pytest.fixture(autouse=True)
@@ -73,10 +74,12 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
 
 def test_bounds_are_public_where_they_are_declared() -> None:
     x = np.array([[20.0, 1.0], [60.0, 0.0], [95.0, 1.0]])
-    scaled, notes = scale(x, ("age", "tier=gold"), {"age": (20.0, 80.0)}, "t")
+    scaled, used, notes = scale(x, ("age", "tier=gold"), {"age": (20.0, 80.0)}, "t")
+    assert used == {"age": (20.0, 80.0), "tier=gold": (0.0, 1.0)}
     assert scaled[:, 0] == pytest.approx([-1.0, 1 / 3, 1.0]) and notes == []
     assert scaled[:, 1].tolist() == [1.0, -1.0, 1.0]
-    scaled, notes = scale(x, ("age", "tier=gold"), {}, "t")
+    scaled, used, notes = scale(x, ("age", "tier=gold"), {}, "t")
+    assert used["age"] == (20.0, 95.0)
     assert scaled[:, 0].tolist() == pytest.approx([-1.0, 1 / 15, 1.0])
     assert "bounds of age were read off the log" in notes[0] and "tier" not in notes[0]
     with pytest.raises(ParameterError, match=r"bounds of \['agee'\]: the features are age"):
@@ -285,6 +288,137 @@ def test_one_call_from_a_frame_to_results() -> None:
         assert here.final_regret(agent).tolist() == far.final_regret(agent).tolist()
     table = dpb_data.prices(frame, features=["score"])
     assert {c.cell.data for c in here.cells} == {table.digest()}
+
+
+def banners(n: int = 4000, **changes: Any) -> dict[str, Any]:
+    """A recommender's log: item b suits the old, a the young; c is never good."""
+    rng = np.random.default_rng(8)
+    age = rng.uniform(20, 80, n)
+    shares = np.array([0.5, 0.3, 0.2])
+    item = rng.choice(3, n, p=shares)
+    utility = np.choose(item, [1.0 - (age - 20) / 20, -2.0 + (age - 20) / 20, -2.5 + 0 * age])
+    return {
+        "age": age, "ad": np.array(["a", "b", "c"])[item], "p": shares[item],
+        "click": (rng.random(n) < 1 / (1 + np.exp(-utility))).astype(int), **changes,
+    }  # fmt: skip
+
+
+BANNERS = {"item": "ad", "reward": "click", "propensity": "p", "features": ["age"]}
+
+
+def test_a_recommenders_log_with_propensities() -> None:
+    env_id = dpb_gym.from_log(
+        banners(), "recommendation", horizon=200, bounds={"age": (20, 80)}, **BANNERS
+    )
+    assert env_id.startswith("Log/Recommendation-Frame-")
+    problem = dpb_gym.make_problem(env_id)
+    assert problem.info.n_candidates == 3 and problem.info.dim == 6
+    instance = problem.instance([0, 1])
+    x = instance.context().features.astype(float)
+    scaled = x[:, 0, 1] / x[:, 0, 0]
+    assert np.allclose(x[:, 0, 0], np.sqrt(0.5)) and (np.abs(scaled) <= 1).all()
+    for item in range(3):
+        own = x[:, item, 2 * item : 2 * item + 2]
+        np.testing.assert_array_equal(own, x[:, 0, :2])
+        assert np.count_nonzero(x[:, item]) == 4, "nothing outside its own block"
+    # What generated the log is found again: utility of a over [20, 80] is 1 to -2.
+    age = 20 + 30 * (scaled + 1)
+    expected = 1 / (1 + np.exp(-(1.0 - (age - 20) / 20)))
+    np.testing.assert_allclose(instance.respond(np.array([0, 0])).expected, expected, atol=0.06)
+    figures = env_id.summary()
+    check = figures["held_out_responses_to_the_models_best"]
+    assert abs(check["model"] - check["log"]) < 3 * check["log_standard_error"] < 0.15
+    assert check["log"] > figures["responses_in_the_log"] + 0.1
+    assert figures["bounds"] == {"age": (20.0, 80.0)} and figures["notes"] == []
+    result = dpb_gym.evaluate(env_id, ["random", "oracle", "lin-ucb"], replicates=2)
+    assert result.final_regret("oracle").tolist() == [0.0, 0.0]
+    assert result.final_regret("lin-ucb").mean() < result.final_regret("random").mean()
+
+
+def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
+    """The check reads the propensities: a log that says otherwise is heard."""
+    frame = banners()
+    table = dpb_data.clicks(frame, **BANNERS)
+    plain = LoggedRecommendation(table).check
+    weighted = dpb_data.clicks({**frame, "p": np.where(frame["click"], 1.0, 0.1)}, **BANNERS)
+    assert LoggedRecommendation(weighted).check["log"] < plain["log"] - 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ad": ["a"] * 4000}, "only a was shown"),
+        ({"click": [1] * 4000}, "everybody responded"),
+        ({"p": [0.0] * 4000}, "expected p to be a number above 0 to 1, found '0.0'"),
+        ({"ad": [str(k % 900) for k in range(4000)]}, "900 items with 2 coefficients each"),
+    ],
+)
+def test_recommenders_logs_that_cannot_tell(changes: Any, message: str) -> None:
+    with pytest.raises(DPBError, match=message):
+        dpb_gym.from_log(banners(**changes), "recommendation", **BANNERS)
+    few = {k: v[:20] for k, v in banners().items()}
+    with pytest.raises(DataError, match="20 customers are too few for 6 coefficients"):
+        dpb_gym.from_log(few, "recommendation", **BANNERS)
+
+
+def test_a_fit_is_drawn_and_shown(tmp_path: Any) -> None:
+    env_id = dpb_gym.from_log(synthetic.loans(500), "pricing", features=["score"])
+    bins = env_id.summary()["calibration"]
+    figure = env_id.plot(tmp_path / "fit.svg")
+    assert "<svg" in (tmp_path / "fit.svg").read_text()
+    (axes,) = [a for a in figure.axes if a.get_xlabel() == "predicted"]
+    dots = [
+        tuple(map(float, line.get_xydata()[0]))
+        for line in axes.lines
+        if len(line.get_xydata()) == 1
+    ]
+    assert dots == [(predicted, seen) for predicted, seen, _ in bins]
+    spans = [line.get_xydata() for line in axes.lines[1:] if len(line.get_xydata()) == 2]
+    for (predicted, seen, _), span in zip(bins, spans):
+        assert span[0, 1] < seen < span[1, 1] or seen in (0.0, 1.0)
+        assert span[0, 0] == predicted
+    page = env_id._repr_html_()
+    assert "held out log likelihood" in page and "data:image/png;base64," in page
+    assert "[500, 850]" in page or "bounds" in page
+    table = dpb_data.load_ratings("synthetic-jester")
+    ratings = dpb_gym.from_log(table, "recommendation", horizon=50)
+    assert "<img" not in ratings._repr_html_()
+    with pytest.raises(ParameterError, match="no model to calibrate"):
+        ratings.plot()
+
+
+def test_own_price_elasticities_of_items(trips: Any) -> None:
+    """Against a finite difference of the fitted chances."""
+    problem = LoggedAssortment(trips, horizon=50, outside="car", revenue="cost")
+    found = problem.summary()["price_elasticities"]
+    assert list(found) == ["air", "bus", "train"] and all(v < 0 for v in found.values())
+    low, high = problem.bounds["cost"]
+    slope = problem.fit.coefficients[0] / (high - low)
+    sets = np.repeat(np.arange(trips.n_sets), np.diff(trips.starts))
+    scaled = 2 * (trips.features - trips.features.min(0)) / np.ptp(trips.features, axis=0) - 1
+    ids = trips.item_ids[trips.items]
+    utility = 0.5 * scaled @ problem.fit.coefficients[:4]
+    for k, item in enumerate(found):
+        utility += (ids == item) * problem.fit.coefficients[4 + k]
+    weight = np.exp(utility)
+    usable = np.array([(ids[sets == s] == "car").any() for s in range(trips.n_sets)])
+    chance = weight / np.bincount(sets, weight)[sets]
+    for item, value in found.items():
+        rows = (ids == item) & usable[sets]
+        expected = np.mean(slope * trips.features[rows, 0] * (1 - chance[rows]))
+        assert value == pytest.approx(expected, rel=1e-3)
+
+
+def test_slow_steps_are_told(capsys: Any, monkeypatch: Any) -> None:
+    said: list[str] = []
+    dpb_gym.from_log(synthetic.loans(300), "pricing", features=["term"], progress=said.append)
+    assert said[0] == "reading" and said[1] == "scaling the features"
+    assert said[2].startswith("fitting to 2") and said[3] == "fitting to all 300 customers"
+    dpb_gym.from_log(synthetic.loans(310), "pricing", features=["term"], progress=True)
+    assert capsys.readouterr().err == "", "it took less than two seconds"
+    monkeypatch.setattr("time.monotonic", iter(range(0, 99, 3)).__next__)
+    dpb_gym.from_log(synthetic.loans(320), "pricing", features=["term"], progress=True)
+    assert "from_log: fitting to all 320 customers (" in capsys.readouterr().err
 
 
 def test_results_are_shown_where_the_log_is_not(tmp_path: Any) -> None:

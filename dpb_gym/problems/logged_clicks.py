@@ -1,0 +1,125 @@
+"""Recommendation on a log with propensities: its customers arrive, a fitted model responds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.problems.base import Array, Hidden
+from dpb_gym.problems.fitting import Bounds, fit_log, scale
+from dpb_gym.problems.logged import Arrivals
+from dpb_gym.problems.recommendation import RecommendationProblem
+
+
+class Clicks(Protocol):
+    """What is needed of a recommender's log (`dpb_data.ClickTable` has it)."""
+
+    name: str
+    items: Array
+    item_ids: Array
+    clicked: Array
+    propensity: Array
+    features: Array
+    feature_names: tuple[str, ...]
+    people: Array | None
+
+
+class LoggedRecommendation(RecommendationProblem):
+    """Customers of a recommender's log; responses are the logistic model that was fitted to it.
+
+    Every item has a model of its own: its candidate's features are an intercept and the
+    customer's features, scaled to [-1, 1] and to norm at most 1, in the item's block, and 0
+    elsewhere. The propensities check the model: `summary` compares what it says of its own best
+    recommendations with what the held-out log says of them.
+
+    Args:
+        data: The log.
+        horizon: Rounds T, at least 2.
+        ridge: Penalty of the fit, positive.
+        bounds: Public lowest and highest value of features.
+
+    Raises:
+        DataError: If the log cannot tell: one item only, too few rows, or nobody or everybody
+            responded.
+        ParameterError: If items times features exceed `MOST_COEFFICIENTS`.
+    """
+
+    MOST_COEFFICIENTS = 1000
+
+    def __init__(
+        self, data: Clicks, horizon: int = 10_000, ridge: float = 1.0, bounds: Bounds | None = None
+    ) -> None:
+        m, n = len(data.item_ids), len(data.items)
+        if m < 2:
+            raise DataError(f"{data.name}: only {data.item_ids[0]} was shown: nothing to choose")
+        if data.clicked.min() == data.clicked.max():
+            what = "everybody" if data.clicked[0] else "nobody"
+            raise DataError(f"{data.name}: {what} responded: there is no variation to learn from")
+        scaled, self.bounds, notes = scale(
+            data.features, data.feature_names, dict(bounds or {}), data.name
+        )
+        customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
+        customers /= np.float32(np.sqrt(customers.shape[1]))
+        width = customers.shape[1]
+        if m * width > self.MOST_COEFFICIENTS:
+            raise ParameterError(
+                f"{data.name}: {m} items with {width} coefficients each are more than "
+                f"{self.MOST_COEFFICIENTS}: group items, or give fewer features"
+            )
+        names = tuple(f"{item}: {f}" for item in data.item_ids for f in ("intercept",
+                      *data.feature_names))  # fmt: skip
+        rows = np.zeros((n, m, width), np.float32)
+        rows[np.arange(n), data.items] = customers
+        self.fit = fit_log(
+            rows.reshape(n, -1), np.arange(n + 1), data.clicked - 1, data.people, ridge, names,
+            notes, data.name,
+        )  # fmt: skip
+        super().__init__(
+            horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients
+        )  # fmt: skip
+        self.data_name, self.item_ids = data.name, data.item_ids
+        self._contexts, self._arrivals = customers, Arrivals(n, self.horizon)
+        self.info = self._arrivals.info(self.info, data.people)
+        self.earned = float(data.clicked.mean())
+        self.check = self._held_out_value(data)
+
+    def _held_out_value(self, data: Clicks) -> dict[str, float]:
+        """What the model fitted to the others says of its best recommendations, and the log."""
+        held = self.fit.held
+        theta = self.fit.trained.reshape(len(self.item_ids), -1)
+        utility = self._contexts[held].astype(np.float64) @ theta.T
+        weight = (utility.argmax(axis=1) == data.items[held]) / data.propensity[held]
+        found = {"model": float(np.mean(1.0 / (1.0 + np.exp(-utility.max(axis=1)))))}
+        if weight.any():
+            value = float(np.sum(weight * data.clicked[held]) / np.sum(weight))
+            spread = np.sqrt(np.sum((weight * (data.clicked[held] - value)) ** 2))
+            found |= {"log": value, "log_standard_error": float(spread / np.sum(weight))}
+        return found
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        return {"theta": self.fit.coefficients, "order": self._arrivals.order(rng)}
+
+    def draw_features(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        m, width = self.n_candidates, self._contexts.shape[1]
+        now = np.empty((len(out), width), np.float32)
+        self._arrivals.fill(self._contexts, hidden, start, now)
+        out[:] = 0.0
+        for item in range(m):
+            out[:, item, item * width : (item + 1) * width] = now
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "data": self.data_name,
+            **self.fit.figures,
+            "items": self.item_ids.tolist(),
+            "coefficients": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            "bounds": self.bounds,
+            "responses_in_the_log": self.earned,
+            "held_out_responses_to_the_models_best": self.check,
+            "notes": list(self.fit.notes),
+        }
