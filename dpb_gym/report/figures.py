@@ -212,14 +212,17 @@ def plot_calibration(
     """
 
     def draw(axes: Axes, _: Blank) -> None:
+        most = 0.0
         axes.plot([0, 1], [0, 1], color=MUTED, linestyle=DASHES["dashed"])
         for predicted, seen, n in bins:
             middle = (seen * n + 1.92) / (n + 3.84)
             half = 1.96 * (seen * (1 - seen) * n + 0.96) ** 0.5 / (n + 3.84)
             axes.plot([predicted] * 2, [middle - half, middle + half], color=shade(0)[0])
             axes.plot([predicted], [seen], "o", color=shade(0)[0])
-        most = 1.05 * max(max(predicted, seen) for predicted, seen, _ in bins)
-        axes.set(xlim=(0, most), ylim=(0, most), xlabel="predicted", ylabel="observed")
+            most = max(most, predicted, middle + half)
+        axes.set(
+            xlim=(0, 1.05 * most), ylim=(0, 1.05 * most), xlabel="predicted", ylabel="observed"
+        )
         axes.set_title(shorten(f"{name}: held-out customers", 40), loc="left", parse_math=False)
 
     return finish("", [Blank()], draw, path, None, height=2.8)

@@ -12,7 +12,7 @@ from dpb_data.choices import ChoiceTable, choices, load_choices
 from dpb_data.expedia import SearchLog, load_searches
 from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
-from dpb_data.fixtures import write_fixture
+from dpb_data.fixtures import write_fixture, write_sample
 from dpb_data.formats import FORMATS, RatingFormat
 from dpb_data.loading import load_ratings, ratings
 from dpb_data.logs import BanditLog, ClickTable, PriceTable, clicks, load_open_bandit, prices
@@ -55,4 +55,5 @@ __all__ = [
     "register_dataset",
     "synthetic",
     "write_fixture",
+    "write_sample",
 ]

@@ -12,12 +12,16 @@ import io
 import os
 import struct
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data import synthetic
 from dpb_data.formats import RatingFormat, rating_format
+from dpb_data.registry import dataset
 from dpb_data.table import RatingTable
 from dpb_gym.errors import ParameterError
 
@@ -70,6 +74,40 @@ def write_fixture(
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (place / name).write_bytes(content)
+    return place
+
+
+def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
+    """Writes a generated table as the CSV file that somebody might bring.
+
+    Args:
+        name: ``"synthetic-loans"``, ``"synthetic-mode-canada"``, ``"synthetic-open-bandit"`` or
+            a generated data set of ratings (columns user, item, rating).
+        path: File to write; one that stands there is replaced.
+
+    Raises:
+        ParameterError: There are no such samples.
+        UnknownNameError: There is no such data set.
+    """
+    makers: dict[str, Callable[[], Mapping[str, Any]]] = {
+        "synthetic-loans": synthetic.loans,
+        "synthetic-mode-canada": synthetic.mode_canada,
+        "synthetic-open-bandit": lambda: synthetic.open_bandit()[0],
+    }
+    known = dataset(name)
+    if known.name in makers:
+        columns = makers[known.name]()
+    elif known.generate is not None and known.kind == "ratings":
+        table = known.generate()
+        users, items = table.user_ids[table.users], table.item_ids[table.items]
+        columns = {"user": users, "item": items, "rating": table.ratings}
+    else:
+        raise ParameterError(f"no sample is made of {name}; there are {', '.join(makers)}")
+    place = Path(path)
+    with place.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(np.asarray(column).tolist() for column in columns.values())))
     return place
 
 

@@ -62,7 +62,15 @@ def a_gallery_is_hung(out, folder):
     assert r"\begin{tabular}" in out
 
 
+def a_log_becomes_a_picture(out, folder):
+    assert "you lose" in out and "nobody in it is protected" in out
+    assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
+
+
 CHECKS = {
+    "my_assortment.py": a_log_becomes_a_picture,
+    "my_prices.py": a_log_becomes_a_picture,
+    "my_ratings.py": a_log_becomes_a_picture,
     "gallery.py": a_gallery_is_hung,
     "audit_your_agent.py": the_faulty_agents_are_found,
     "local_privacy.py": the_agent_sees_no_truth,
@@ -79,6 +87,11 @@ def lines_of(script, name):
 
 def test_a_new_agent_takes_at_most_15_lines():
     assert len(lines_of("new_agent.py", "EpsilonGreedy")) <= 15
+
+
+@pytest.mark.parametrize("script", ["my_prices.py", "my_assortment.py", "my_ratings.py"])
+def test_from_raw_file_to_picture_in_at_most_12_lines(script):
+    assert len((EXAMPLES / script).read_text().splitlines()) <= 12
 
 
 def test_a_new_environment_takes_at_most_60_lines():
