@@ -133,6 +133,13 @@ def run(
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds T, with --env.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of replicate 0, with --env.")] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
+            help="Log every checkpoint; may be repeated.",
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -159,8 +166,8 @@ def run(
         "set": tuple(set_ or ()),
     }
     status = running.run(
-        suite, env, ad_hoc, agents, tasks, html, out, json, replicates=replicates, workers=workers,
-        backend=backend, scheduler=scheduler, show=not quiet,
+        suite, env, ad_hoc, agents, tasks, html, out, json, log or (), replicates=replicates,
+        workers=workers, backend=backend, scheduler=scheduler, show=not quiet,
     )  # fmt: skip
     if status:
         raise typer.Exit(status)

@@ -11,6 +11,7 @@ from dpb_gym.cli.options import names, new_folder, read_budgets, settings_of
 from dpb_gym.cli.output import console, print_json
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.api import one_task_suite
+from dpb_gym.evaluation.callbacks import logger
 from dpb_gym.evaluation.plan import TaskPlan, plan_runs, plan_suite, read_agents
 from dpb_gym.evaluation.progress import duration
 from dpb_gym.evaluation.run import RunReport, run_plan
@@ -29,6 +30,7 @@ def run(
     html: str | None,
     out: str | None,
     as_json: bool,
+    log: Sequence[str],
     **options: Any,
 ) -> int:
     """Runs a suite, or agents on one environment, and returns the exit status.
@@ -42,6 +44,7 @@ def run(
         html: Where to write the page.
         out: Result directory.
         as_json: Print JSON instead of the table.
+        log: Loggers as typed.
         options: Those of `run_plan`.
 
     Raises:
@@ -77,6 +80,7 @@ def run(
         out or f"results/{suite.name if env is None else _place(suite)}",
         suite_text=text,
         delay=PROGRESS_DELAY,
+        callbacks=[logger(text) for text in log],
         **options,
     )
     _say(suite, done, html, as_json)

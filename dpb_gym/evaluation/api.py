@@ -12,6 +12,7 @@ from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation.callbacks import Callback
 from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
 from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents, slug
 from dpb_gym.evaluation.progress import show_by_default
@@ -41,6 +42,7 @@ def evaluate(
     progress: bool | Callable[[int, int], Any] | None = None,
     backend: str = "loky",
     scheduler: str | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Runs agents on one environment, all on the same customers, and compares them.
 
@@ -64,6 +66,8 @@ def evaluate(
         backend: ``"loky"`` for this machine, ``"dask"`` for a cluster; then `workers` says
             into how many blocks the replicates are divided at least.
         scheduler: Address of the dask scheduler.
+        callbacks: Functions of a `dpb_gym.evaluation.callbacks.Checkpoint`, told where every agent
+            stands; `TensorBoard`, `WandB` and `MLflow` of that module among them.
 
     Returns:
         The results. An agent that breaks down costs its companions nothing: it is left
@@ -101,7 +105,10 @@ def evaluate(
     runs = read_agents(agents, problem.info.kind, budgets)
     jobs = make_jobs(suite, [plan_runs(task, runs, problem)])
     show = show_by_default(progress)
-    outcomes = execute(jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show)
+    outcomes = execute(
+        jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show,
+        callbacks=callbacks,
+    )  # fmt: skip
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterError
+from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, check_plans, make_jobs
@@ -40,7 +41,7 @@ class JobOutcome:
 
     Attributes:
         index: Number of the job.
-        results: Its cells' results; empty if they were written to a sink.
+        results: Its cells' results; empty if they were written to a sink and nobody listens.
         failures: Its failures.
         cells: Number of cells that are finished.
     """
@@ -89,6 +90,7 @@ def run_plan(
     scheduler: str | None = None,
     show: Show = False,
     delay: float = 2.0,
+    callbacks: Sequence[Callback] = (),
 ) -> RunReport:
     """Runs a plan into a result directory; what is there already is not computed again.
 
@@ -103,6 +105,7 @@ def run_plan(
         scheduler: Address of the dask scheduler.
         show: Progress; see `dpb_gym.evaluation.progress.board`.
         delay: Seconds before progress is shown.
+        callbacks: See `dpb_gym.evaluation.callbacks`; told of what is computed now.
 
     Raises:
         ResultError: If the directory belongs to another suite, is in use or not writable.
@@ -131,7 +134,7 @@ def run_plan(
         todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
         outcomes = execute(
             todo, store.sink, workers=workers, backend=backend, scheduler=scheduler, show=show,
-            delay=delay,
+            delay=delay, callbacks=callbacks,
         )  # fmt: skip
         failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
         report = RunReport(
@@ -161,6 +164,7 @@ def execute(
     scheduler: str | None = None,
     show: Show = False,
     delay: float = 2.0,
+    callbacks: Sequence[Callback] = (),
 ) -> list[JobOutcome]:
     """Runs jobs with progress and returns their outcomes in the order of the jobs.
 
@@ -173,6 +177,7 @@ def execute(
         scheduler: Address of the dask scheduler.
         show: Progress; see `dpb_gym.evaluation.progress.board`.
         delay: Seconds before progress is shown.
+        callbacks: See `dpb_gym.evaluation.callbacks`.
 
     Raises:
         WorkerError: If a worker dies.
@@ -182,30 +187,47 @@ def execute(
     elsewhere = backend == "dask" or (workers > 1 and len(jobs) > 1)
     outcomes = []
     watching = board(jobs, show, remote=elsewhere, delay=delay) if show else nullcontext()
-    with watching as watched, remembered_interrupt() as check_interrupt:
+    with (
+        watching as watched,
+        listening(callbacks) as tell,
+        remembered_interrupt() as check_interrupt,
+    ):
         beats = [None if watched is None else watched.heartbeat(i) for i in range(len(jobs))]
-        calls = [(i, job, sink, beat) for i, (job, beat) in enumerate(zip(jobs, beats))]
+        keep = sink is None or (tell is not None and elsewhere)
+        calls = [(i, job, sink, beat, keep) for i, (job, beat) in enumerate(zip(jobs, beats))]
         if backend == "dask":
             source = _dask(calls, scheduler)
         else:
-            source = _loky(calls, workers) if elsewhere else (run_job(*call) for call in calls)
+            source = (
+                _loky(calls, workers) if elsewhere else (run_job(*call, tell) for call in calls)
+            )
         for outcome in source:
             if watched is not None:
                 watched.finish(outcome.index)
+            if tell is not None and elsewhere:
+                replay(outcome.results, tell)
             outcomes.append(outcome)
             check_interrupt()
     return sorted(outcomes, key=lambda outcome: outcome.index)
 
 
-def run_job(index: int, job: Job, sink: Sink | None, heartbeat: Heartbeat | None) -> JobOutcome:
-    """Runs a job's cells in lockstep, and writes their results if there is a sink."""
+def run_job(
+    index: int,
+    job: Job,
+    sink: Sink | None,
+    heartbeat: Heartbeat | None,
+    keep: bool,
+    tell: Callback | None = None,
+) -> JobOutcome:
+    """Runs a job's cells in lockstep, writes their results if there is a sink, and returns them
+    if they are to be kept in memory."""
     problem = job.task.problem() if job.problem is None else job.problem
-    outcomes = run_block(problem, job.cells, heartbeat)
+    outcomes = run_block(problem, job.cells, heartbeat, tell)
     results = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
     for result in results if sink is not None else ():
         sink.write(result)  # type: ignore[union-attr]
-    return JobOutcome(index, () if sink else tuple(results), failures, len(results))
+    return JobOutcome(index, tuple(results) if keep else (), failures, len(results))
 
 
 def _job_of(parent: int, *call: Any) -> JobOutcome:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.evaluation.callbacks import Callback, Checkpoint
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem, ProblemInfo
@@ -48,6 +49,7 @@ def run_block(
     problem: Problem,
     cells: Sequence[Cell],
     progress: Callable[[int], None] | None = None,
+    tell: Callback | None = None,
 ) -> list[CellResult | Failure]:
     """Runs cells of one task and one block of replicates in lockstep, to the horizon.
 
@@ -58,6 +60,7 @@ def run_block(
         problem: The problem of their task.
         cells: Who takes part; they share task, seeds and checkpoints.
         progress: Called now and then with the agent rounds done so far.
+        tell: Called with the `Checkpoint` of every cell; it must not raise.
 
     Returns:
         One `CellResult` or `Failure` per cell, in order.
@@ -84,7 +87,7 @@ def run_block(
             live.append((i, runner))
         except Exception as error:
             results[i] = _failure(runner, error, 0)
-    environment_seconds = _rounds(instance, live, results, rounds, len(cells), progress)
+    environment_seconds = _rounds(instance, live, results, rounds, len(cells), progress, tell)
     for i, runner in live:
         try:
             results[i] = _finish(runner, problem.info, environment_seconds, len(cells))
@@ -110,6 +113,7 @@ def _rounds(
     checkpoints: list[int],
     companions: int,
     progress: Callable[[int], None] | None,
+    tell: Callback | None,
 ) -> float:
     """Plays all rounds; removes cells that fail from `live`. Returns the shared seconds."""
     clock = time.perf_counter
@@ -158,11 +162,18 @@ def _rounds(
             for _, runner in live:
                 runner.regrets[at] = runner.regret
                 runner.rewards[at] = runner.reward
+                if tell is not None:
+                    tell(_checkpoint(runner, t))
             at += 1
         if progress is not None and start - last_report > PROGRESS_SECONDS:
             last_report = start
             progress(t * instance.replicates * companions)
     return shared
+
+
+def _checkpoint(runner: _Runner, t: int) -> Checkpoint:
+    guarantee = runner.agent.curator.guarantee
+    return Checkpoint.of(runner.cell, t, runner.regret, runner.reward, guarantee)
 
 
 def _read_only(context: Context) -> Context:

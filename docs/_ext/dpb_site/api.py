@@ -15,6 +15,7 @@ MODULES = (
     "dpb_gym.registry",
     "dpb_gym.evaluation",
     "dpb_gym.evaluation.audit",
+    "dpb_gym.evaluation.callbacks",
     "dpb_gym.offline",
     "dpb_gym.papers",
     "dpb_gym.privacy",
