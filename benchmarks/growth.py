@@ -1,0 +1,161 @@
+"""How what privacy costs grows with the horizon, the budget and the dimension.
+
+``python benchmarks/growth.py`` prints the tables of docs/growth.md in Markdown; ``--plot FILE``
+draws them; ``--replicates N`` and ``--only AGENT`` for less. The excess of an agent is the paired
+difference between its regret and that of its exact twin, on the same customers. An exponent is the
+slope of log mean excess on the log of what varies, by least squares, with a 95% t-interval from the
+jackknife over replicates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+import dpb_gym
+
+HORIZONS = (2_500, 5_000, 10_000, 20_000, 40_000)
+RHOS = (0.0125, 0.05, 0.2, 0.8)
+MIDDLE_T, MIDDLE_RHO = 10_000, 0.05
+FIRST_SEED = 5_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """An agent, its exact twin, and what its paper's theorem has for the regret.
+
+    Attributes:
+        agent: Registered name.
+        twin: Agent without a budget: itself, or the same policy on exact releases.
+        env: Environment.
+        dims: Dimensions; the middle one is kept when something else varies.
+        theorem: Exponents in T, rho and d, as printed; logarithms count as 0.
+    """
+
+    agent: str
+    twin: str
+    env: str
+    dims: tuple[int, ...]
+    theorem: tuple[float, float, float]
+
+
+ASSORTMENT = ("DPB/Assortment-v0", (3, 5, 8, 12), (0.5, -1.0, 2.5))
+PRICING = ("DPB/Pricing-v0", (2, 3, 4, 6), (0.5, -0.5, 1.5))
+RECOMMENDATION = ("DPB/Recommendation-v0", (10, 20, 40), (0.0, -0.5, 0.5))
+CASES = (
+    Case("one-pass-mnl", "one-pass-mnl", *ASSORTMENT),
+    Case("dpmnl", "ucb-mnl", *ASSORTMENT),
+    Case("one-pass-pricing", "one-pass-pricing", *PRICING),
+    Case("private-pricing", "greedy-pricing", *PRICING),
+    Case("one-pass-linear", "one-pass-linear", *RECOMMENDATION),
+    Case("adaprivate-ts", "lin-ts", *RECOMMENDATION),
+)
+
+
+def excess(case: Case, horizon: int, rho: float, dim: int, replicates: int) -> NDArray[np.float64]:
+    """Regret of the agent minus that of its twin, per replicate ``(R,)``."""
+    result = dpb_gym.evaluate(
+        case.env,
+        {"private": (case.agent, f"rho={rho!r}"), "twin": (case.twin, None)},
+        horizon=horizon,
+        replicates=replicates,
+        seed=FIRST_SEED,
+        checkpoints=[horizon],
+        env_kwargs={"dim": dim},
+        progress=False,
+    )
+    return np.asarray(result.final_regret("private") - result.final_regret("twin"))
+
+
+def exponent(along: tuple[float, ...], found: list[NDArray[np.float64]]) -> tuple[float, float]:
+    """Slope of log mean excess on log `along`, and the half width of its interval; NaN where a
+    mean is not positive."""
+    table = np.array(found)
+    n = table.shape[1]
+    means = np.column_stack(
+        [table.mean(axis=1), (table.sum(axis=1, keepdims=True) - table) / (n - 1)]
+    )
+    if (means <= 0).any():
+        return float("nan"), float("nan")
+    x = np.log(along) - np.log(along).mean()
+    slopes = x @ np.log(means) / (x @ x)
+    pseudo = n * slopes[0] - (n - 1) * slopes[1:]
+    half = stdtrit(n - 1, 0.975) * pseudo.std(ddof=1) / np.sqrt(n)
+    return float(slopes[0]), float(half)
+
+
+def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], list[Any]]]:
+    """Excess along T, rho and d, the other two kept."""
+    middle = case.dims[len(case.dims) // 2 - (len(case.dims) % 2 == 0)]
+    points: dict[str, list[tuple[int, float, int]]] = {
+        "T": [(T, MIDDLE_RHO, middle) for T in HORIZONS],
+        "rho": [(MIDDLE_T, rho, middle) for rho in RHOS],
+        "d": [(MIDDLE_T, MIDDLE_RHO, d) for d in case.dims],
+    }
+    along = {"T": HORIZONS, "rho": RHOS, "d": case.dims}
+    found = {}
+    for name, places in points.items():
+        print(f"{case.agent}: {name}", file=sys.stderr, flush=True)
+        found[name] = (along[name], [excess(case, *place, replicates) for place in places])
+    return found
+
+
+def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
+    """Excess with 95% intervals, a panel per variable and environment."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 7.5), layout="constrained")
+    grid = figure.subplots(3, 3, squeeze=False)
+    for row in range(3):
+        for case in CASES[2 * row : 2 * row + 2]:
+            for axes, (name, (along, found)) in zip(
+                grid[row], all_found.get(case.agent, {}).items()
+            ):
+                table = np.array(found)
+                n = table.shape[1]
+                half = stdtrit(n - 1, 0.975) * table.std(axis=1, ddof=1) / np.sqrt(n)
+                axes.errorbar(along, table.mean(axis=1), half, marker="o", ms=3, label=case.agent)
+                axes.set(xscale="log", yscale="log", xlabel=name)
+        grid[row][0].set_ylabel(f"excess regret\n{CASES[2 * row].env}", fontsize=8)
+        grid[row][0].legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--replicates", type=int, default=20)
+    parser.add_argument("--only", choices=[case.agent for case in CASES])
+    parser.add_argument("--plot", metavar="FILE")
+    asked = parser.parse_args()
+    cases = [case for case in CASES if asked.only in (None, case.agent)]
+    found = {case.agent: measured(case, asked.replicates) for case in cases}
+    print("| agent | exponent in T | theorem | in rho | theorem | in d | theorem |")
+    print("|---|---|---|---|---|---|---|")
+    for case in cases:
+        cells = []
+        for (along, values), theorem in zip(found[case.agent].values(), case.theorem):
+            slope, half = exponent(along, values)
+            said = "-" if np.isnan(slope) else f"{slope:.2f} +- {half:.2f}"
+            cells += [said, f"{theorem:g}"]
+        print(f"| `{case.agent}` | {' | '.join(cells)} |")
+    for case in cases:
+        print(f"\n`{case.agent}` over `{case.twin}`, mean excess with standard error:\n")
+        for name, (along, values) in found[case.agent].items():
+            each = [
+                f"{v.mean():.3g} +- {v.std(ddof=1) / np.sqrt(len(v)):.2g} at {a:g}"
+                for a, v in zip(along, values)
+            ]
+            print(f"- {name}: {'; '.join(each)}")
+    if asked.plot:
+        draw(asked.plot, found)
+
+
+if __name__ == "__main__":
+    main()
