@@ -1,0 +1,70 @@
+"""Writes the tables of verdicts on the pages of docs/papers from reproductions.
+
+``python benchmarks/paper_pages.py reproductions/private-assortment ...``: one folder per paper, as
+``dpb reproduce PAPER`` leaves it. On the paper's page everything between ``<!-- verdicts -->`` and
+``<!-- end -->`` is replaced; figures without results here keep their rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+PAGES = Path(__file__).parents[1] / "docs" / "papers"
+BLOCK = re.compile(r"<!-- verdicts -->\n(.*?)<!-- end -->", re.DOTALL)
+HEAD = "| figure | claim | verdict | supports | contradicts | open |\n|---|---|---|---|---|---|\n"
+
+
+def rows(data: dict[str, Any]) -> list[str]:
+    """One row per claim of a figure's verdicts.json."""
+    name = data["target"].split("/")[1]
+    found = []
+    for claim in data["claims"]:
+        outcomes = [comparison["outcome"] for comparison in claim["comparisons"]]
+        counts = [outcomes.count(o) for o in ("supported", "contradicted", "undecided")]
+        own = "*control:* " if claim["by"] == "control" else ""
+        text = claim["text"].removesuffix(".")
+        cells = [name, own + text, claim["verdict"], *map(str, counts)]
+        found.append(f"| {' | '.join(cells)} |")
+    return found
+
+
+def rewritten(page: str, folder: Path) -> str:
+    """The page with the rows of every figure that the folder has."""
+    match = BLOCK.search(page)
+    if match is None:
+        raise SystemExit("the page has no <!-- verdicts --> block")
+    kept: dict[str, list[str]] = {}
+    for line in match[1].splitlines()[2:]:
+        if line.startswith("|"):
+            kept.setdefault(line.split("|")[1].strip(), []).append(line)
+    for file in sorted(folder.glob("*/verdicts.json")):
+        if not file.parent.name.endswith("-quick"):
+            kept[file.parent.name] = rows(json.loads(file.read_text(encoding="utf-8")))
+    lines = [line for name in sorted(kept, key=order) for line in kept[name]]
+    block = "<!-- verdicts -->\n" + HEAD + "\n".join(lines) + "\n<!-- end -->"
+    return page[: match.start()] + block + page[match.end() :]
+
+
+def order(name: str) -> tuple[bool, str]:
+    """Figures and tables by number, then the rest."""
+    return not name[-1].isdigit(), name
+
+
+def main() -> None:
+    """Rewrites the page of every folder named."""
+    for folder in map(Path, sys.argv[1:] or ["reproductions/private-assortment"]):
+        target = next(iter(sorted(folder.glob("*/verdicts.json"))), None)
+        if target is None:
+            raise SystemExit(f"{folder}: no figure/verdicts.json")
+        paper = json.loads(target.read_text(encoding="utf-8"))["target"].split("/")[0]
+        page = PAGES / f"{paper}.md"
+        page.write_text(rewritten(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
+        print(f"{page.name}: written")
+
+
+if __name__ == "__main__":
+    main()
