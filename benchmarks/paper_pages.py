@@ -1,8 +1,9 @@
-"""Writes the tables of verdicts on the pages of docs/papers from reproductions.
+"""Writes the tables on the pages of docs/papers from reproductions.
 
 ``python benchmarks/paper_pages.py reproductions/private-assortment ...``: one folder per paper, as
-``dpb reproduce PAPER`` leaves it. On the paper's page everything between ``<!-- verdicts -->`` and
-``<!-- end -->`` is replaced; figures without results here keep their rows.
+``dpb reproduce PAPER`` leaves it. Two kinds of blocks are written on the paper's page, each up to
+its ``<!-- end -->``: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID -->``,
+tables of a figure by their ids. Figures without results here keep what they have.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 PAGES = Path(__file__).parents[1] / "docs" / "papers"
-BLOCK = re.compile(r"<!-- verdicts -->\n(.*?)<!-- end -->", re.DOTALL)
+VERDICTS = re.compile(r"<!-- verdicts -->\n(.*?)<!-- end -->", re.DOTALL)
+TABLES = re.compile(r"<!-- tables ([\w-]+): ([\w, -]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 HEAD = "| figure | claim | verdict | supports | contradicts | open |\n|---|---|---|---|---|---|\n"
 
 
@@ -34,7 +36,7 @@ def rows(data: dict[str, Any]) -> list[str]:
 
 def rewritten(page: str, folder: Path) -> str:
     """The page with the rows of every figure that the folder has."""
-    match = BLOCK.search(page)
+    match = VERDICTS.search(page)
     if match is None:
         raise SystemExit("the page has no <!-- verdicts --> block")
     kept: dict[str, list[str]] = {}
@@ -47,6 +49,29 @@ def rewritten(page: str, folder: Path) -> str:
     lines = [line for name in sorted(kept, key=order) for line in kept[name]]
     block = "<!-- verdicts -->\n" + HEAD + "\n".join(lines) + "\n<!-- end -->"
     return page[: match.start()] + block + page[match.end() :]
+
+
+def with_tables(page: str, folder: Path) -> str:
+    """The page with every table whose figure the folder has."""
+
+    def block(match: re.Match[str]) -> str:
+        figure, ids = match[1], [name.strip() for name in match[2].split(",")]
+        source = folder / figure
+        if not (source / "figure.md").exists():
+            return match[0]
+        data = json.loads((source / "verdicts.json").read_text(encoding="utf-8"))
+        titles = {table["id"]: table["title"] for table in data["tables"]}
+        text = (source / "figure.md").read_text(encoding="utf-8")
+        parts = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+        made = [f"{titles[name]}:\n\n{grid(parts[titles[name]])}" for name in ids]
+        return f"<!-- tables {figure}: {match[2]} -->\n\n" + "\n\n".join(made) + "\n\n<!-- end -->"
+
+    return TABLES.sub(block, page)
+
+
+def grid(text: str) -> str:
+    """The lines of a table in a part of a page."""
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
 
 
 def order(name: str) -> tuple[bool, str]:
@@ -62,7 +87,8 @@ def main() -> None:
             raise SystemExit(f"{folder}: no figure/verdicts.json")
         paper = json.loads(target.read_text(encoding="utf-8"))["target"].split("/")[0]
         page = PAGES / f"{paper}.md"
-        page.write_text(rewritten(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
+        text = rewritten(page.read_text(encoding="utf-8"), folder)
+        page.write_text(with_tables(text, folder), encoding="utf-8")
         print(f"{page.name}: written")
 
 
