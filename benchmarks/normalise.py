@@ -15,7 +15,7 @@ import numpy as np
 
 from dpb_gym.errors import DPBError
 from dpb_gym.evaluation.api import one_task_suite
-from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents
+from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents
 from dpb_gym.evaluation.run import execute, raise_if_all_failed
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import load_suite
@@ -41,7 +41,7 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
     suite = one_task_suite(
         task.env, task.env_kwargs, task.horizon, replicates, first_seed, 1, block
     )
-    plan = plan_runs(suite.tasks[0], read_agents(REFERENCES, task.kind))
+    plan = TaskPlan(suite.tasks[0], read_agents(REFERENCES, task.kind))
     outcomes = execute(make_jobs(suite, [plan]), None, workers=1)
     raise_if_all_failed([f for o in outcomes for f in o.failures], 0)
     found = {}

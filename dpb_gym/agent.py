@@ -29,6 +29,8 @@ MOVED = (
     "make_agent", "register_agent",
 )  # fmt: skip
 
+NOISES = ("seeded", "system")
+
 
 def __getattr__(name: str) -> Any:
     if name in MOVED:
@@ -76,8 +78,9 @@ class Agent(Policy, ABC):
         """
         from dpb_gym.privacy import Curator, NoiseSource
 
-        if isinstance(noise, str):
-            validation.choice("noise", noise, ("seeded", "system"))
+        source: NoiseSource | str | None = noise
+        if isinstance(noise, str) and validation.choice("noise", noise, NOISES) == "seeded":
+            source = None if budget is None else NoiseSource(streams.noise)
         if budget is not None and self.protects is None:
             raise AgentError(
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
@@ -88,14 +91,15 @@ class Agent(Policy, ABC):
         self.curator = Curator(
             budget,
             self.protects or ("central", "reward"),
-            noise=NoiseSource(streams.noise) if noise == "seeded" else noise,
+            noise=source,
             replicates=streams.replicates,
             horizon=problem.horizon,
             copies=streams.replicates if shared else 1,
         )
         self.begin(problem, streams, self.curator)
         self.curator.seal()
-        self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
+        if budget is not None:
+            self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
 
     def attach(self, instance: Instance) -> None:
         """Receives the running environment, hidden state included, before `begin`.

@@ -22,7 +22,7 @@ from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent
-    from dpb_gym.privacy import Budget, Curator
+    from dpb_gym.privacy import Budget, Curator, Guarantee
 
 PLUGINS = "dpb_gym.agents"
 ANY = "any"
@@ -125,6 +125,27 @@ class AgentSpec:
             budget: What the agent may spend.
         """
         return agent_streams(self.name, self.load(), self.params, budget, seeds)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Every parameter that has a default, with the spec's own over them."""
+        signature = inspect.signature(self.load())
+        known = {
+            name: p.default
+            for name, p in signature.parameters.items()
+            if p.default is not inspect.Parameter.empty
+        }
+        return {**known, **self.params}
+
+    def guarantee(self, problem: ProblemInfo, budget: Budget | None) -> Guarantee | None:
+        """What the agent's curator promises on a problem before the first round.
+
+        Raises:
+            DPBError: If the agent cannot play the problem, or takes no such budget.
+        """
+        agent = self.make()
+        agent.set_up(problem, AgentStreams([0]), budget)
+        return agent.curator.guarantee
 
     def make(self, **params: Any) -> Agent:
         """Makes the agent with `params` over the spec's own.

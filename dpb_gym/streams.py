@@ -133,20 +133,17 @@ class AgentStreams:
 
     Attributes:
         seeds: Seeds of the B replicates.
+        replicates: B.
         agent: One generator per replicate for the agent's decisions.
         noise: One generator per replicate for privacy noise.
     """
 
     def __init__(self, seeds: Sequence[int], configuration: str = "", episode: int = 0) -> None:
         self.seeds = tuple(check_seed(s) for s in seeds)
+        self.replicates = len(self.seeds)
         self.configuration = configuration
         self.agent = tuple(generator(s, Stream.AGENT, episode, configuration) for s in self.seeds)
         self.noise = tuple(generator(s, Stream.PRIVACY, episode, configuration) for s in self.seeds)
-
-    @property
-    def replicates(self) -> int:
-        """Number of replicates B."""
-        return len(self.seeds)
 
     def uniforms(self, *shape: int) -> BlockDraws:
         """Per-round uniforms on [0, 1) from the agents' generators.

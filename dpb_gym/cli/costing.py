@@ -3,54 +3,64 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
-from dpb_gym.cli.options import read_budgets, read_settings
+import typer
+
+from dpb_gym.cli.options import (
+    BUDGET,
+    Directory,
+    Json,
+    Workers,
+    read_budgets,
+    read_settings,
+    setting,
+)
 from dpb_gym.cli.output import print_json, print_table, print_text
-from dpb_gym.evaluation import privacy_cost
-from dpb_gym.evaluation.costs import costs
-from dpb_gym.evaluation.progress import duration
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def cost(directory: str, rounds: float | None, cores: int, as_json: bool) -> None:
-    """Prints what a result directory cost, and what more rounds of the same would.
+def cost(
+    directory: Directory,
+    rounds: Annotated[
+        float | None, typer.Option(help="Agent rounds to extrapolate to, e.g. 1e9.")
+    ] = None,
+    cores: Annotated[int, typer.Option(help="Cores to spread them over.")] = 1,
+    json: Json = False,
+) -> None:
+    """Print what a result directory cost per agent, and what a larger run would.
 
-    Raises:
-        ResultError: If there are no results or no timings.
-        ParameterError: If an argument is out of range.
+    Example: dpb cost results/smoke --rounds 1e9 --cores 64
     """
+    from dpb_gym.evaluation.costs import costs
+    from dpb_gym.evaluation.progress import duration
+
     found = costs(directory)
-    seconds, size = found.at(rounds if rounds is not None else found.rounds, cores)
-    if as_json:
-        agents: list[dict[str, Any]] = [
-            dataclasses.asdict(row)
-            | {"rounds_per_second": row.rounds_per_second, "bytes_per_cell": row.bytes_per_cell}
+    rounds = rounds or found.rounds
+    seconds, size = found.at(rounds, cores)
+    if json:
+        rates = ("rounds_per_second", "bytes_per_cell")
+        agents = [
+            dataclasses.asdict(row) | {name: getattr(row, name) for name in rates}
             for row in found.agents
         ]
-        total = {"rounds": rounds or found.rounds, "cores": cores, "seconds": seconds}
-        print_json({"agents": agents, "total": total | {"bytes": size}})
+        total = {"rounds": rounds, "cores": cores, "seconds": seconds, "bytes": size}
+        print_json({"agents": agents, "total": total})
         return
     print_table(
         ("task", "agent", "rounds", "rounds/s/core", "seconds", "cells", "bytes/cell"),
         [
             (
-                row.task,
-                row.agent,
-                f"{row.rounds:,}",
-                f"{row.rounds_per_second:,.0f}",
-                f"{row.seconds:,.1f}",
-                row.cells,
-                f"{row.bytes_per_cell:,.0f}",
+                row.task, row.agent, f"{row.rounds:,}", f"{row.rounds_per_second:,.0f}",
+                f"{row.seconds:,.1f}", row.cells, f"{row.bytes_per_cell:,.0f}",
             )
             for row in found.agents
         ],
-    )
+    )  # fmt: skip
     many = "1 core" if cores == 1 else f"{cores} cores"
     print(
-        f"{rounds or found.rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
+        f"{rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
         f"{_size(size)} of tables"
     )
 
@@ -63,25 +73,45 @@ def _size(count: float) -> str:
 
 
 def cost_of_privacy(
-    source: str,
-    problem: str | None,
-    budgets: Sequence[str],
-    settings: Sequence[str],
-    html: str | None,
-    plot: str | None,
-    as_json: bool,
-    **options: Any,
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|ENV", help="A log, .csv or .parquet; or an environment.")
+    ],
+    problem: Annotated[
+        str | None,
+        typer.Option(metavar="pricing|assortment|recommendation", help="What the log is of."),
+    ] = None,
+    budget: Annotated[
+        list[str] | None, typer.Option(metavar=BUDGET, help="Budget; may be repeated.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        setting(
+            "A column of the log (price=rate, features=[term,score]), or a parameter of the "
+            "environment; may be repeated."
+        ),
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Customers T.")] = None,
+    replicates: Annotated[int, typer.Option(help="Replicates.")] = 20,
+    workers: Workers = None,
+    html: Annotated[str | None, typer.Option(help="Write a page to this file.")] = None,
+    plot: Annotated[str | None, typer.Option(help="Draw to this .png, .pdf or .svg file.")] = None,
+    json: Json = False,
 ) -> None:
-    """Prints what privacy costs; see `dpb_gym.cost_of_privacy`, also for what is raised."""
+    """Say what privacy would cost on a log or an environment, in percent of what is earned.
+
+    Example: dpb cost-of-privacy loans.csv --problem pricing --set bought=sold --set features=[term]
+    """
+    from dpb_gym.evaluation import privacy_cost
+
     found = privacy_cost.cost_of_privacy(
-        source, read_budgets(budgets) or privacy_cost.BUDGETS, problem,
-        **read_settings(settings), **options,
+        source, read_budgets(budget or ()) or privacy_cost.BUDGETS, problem,
+        **read_settings(set_ or ()), horizon=horizon, replicates=replicates, workers=workers,
     )  # fmt: skip
     if html is not None:
         found.to_html(html)
     if plot is not None:
         found.plot(plot)
-    if as_json:
+    if json:
         print_json({"sentences": found.sentences, "losses": found.records(), "notes": found.notes})
     else:
         print_text(str(found))

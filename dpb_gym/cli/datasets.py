@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Annotated
 
-import dpb_data
+import typer
+
+from dpb_gym.cli.options import Json
 from dpb_gym.cli.output import print_json, print_table
 from dpb_gym.errors import DataError
 
+Name = Annotated[str, typer.Argument(help="Name of a data set; see: dpb data list")]
 
-def list_all(as_json: bool) -> None:
-    """Lists the data sets and where they lie."""
+
+def list_all(json: Json = False) -> None:
+    """List the data sets and where they lie.
+
+    Example: dpb data list
+    """
+    import dpb_data
+
     records = []
     for known in dpb_data.datasets():
-        records.append({**known.to_dict(), "path": _place(known.name, known.generated)})
-    if as_json:
+        try:
+            place = "generated" if known.generated else str(dpb_data.path(known.name))
+        except DataError:
+            place = None
+        records.append({**known.to_dict(), "path": place})
+    if json:
         print_json(records)
         return
     missing = "not here (dpb data fetch)"
@@ -22,30 +35,40 @@ def list_all(as_json: bool) -> None:
     print_table(["name", "where", "description"], rows)
 
 
-def _place(name: str, generated: bool) -> str | None:
-    if generated:
-        return "generated"
-    try:
-        return str(dpb_data.path(name))
-    except DataError:
-        return None
+def fetch(name: Name) -> None:
+    """Download a data set into the cache, and check it.
 
+    Example: dpb data fetch ml-latest-small
+    """
+    import dpb_data
 
-def fetch(name: str) -> None:
-    """Downloads a data set and prints where it lies."""
     print(dpb_data.fetch(name))
 
 
-def path(name: str) -> None:
-    """Prints where a data set lies."""
+def path(name: Name) -> None:
+    """Print where a data set lies.
+
+    Example: dpb data path ml-latest-small
+    """
+    import dpb_data
+
     print(dpb_data.path(name))
 
 
-def check(name: str, as_json: bool) -> bool:
-    """Checks a data set, prints the report, and returns whether it is sound."""
+def check(
+    name: Annotated[str, typer.Argument(help="Name of a data set, or a path.")],
+    json: Json = False,
+) -> None:
+    """Check a data set: check sums, format, every value, counts.
+
+    Example: dpb data check ml-latest-small
+    """
+    import dpb_data
+
     report = dpb_data.check(name)
-    if as_json:
+    if json:
         print_json(report.to_dict())
     else:
-        print(report, file=sys.stdout)
-    return report.ok
+        print(report)
+    if not report.ok:
+        raise typer.Exit(1)

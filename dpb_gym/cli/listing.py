@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from dpb_gym.cli import datasets
+from dpb_gym.cli.options import Json
 from dpb_gym.cli.output import print_json, print_table
 from dpb_gym.errors import unknown_name
 
 KINDS = ("envs", "agents", "suites", "data")
 
 
-def list_kind(kind: str, as_json: bool) -> None:
-    """Lists environments, agents, suites or data sets.
+def list_kind(
+    kind: Annotated[str, typer.Argument(metavar="envs|agents|suites|data", help="What to list.")],
+    json: Json = False,
+) -> None:
+    """List environments, agents, suites or data sets.
 
-    Raises:
-        UnknownNameError: If `kind` is none of these.
+    Example: dpb list agents
     """
     if kind not in KINDS:
         raise unknown_name("listing", kind, KINDS)
     if kind == "data":
-        from dpb_gym.cli import datasets
-
-        datasets.list_all(as_json)
+        datasets.list_all(json)
         return
     columns, records = {"envs": _envs, "agents": _agents, "suites": _suites}[kind]()
-    if as_json:
+    if json:
         print_json(records)
     else:
         print_table(columns, [[_cell(record[c]) for c in columns] for record in records])

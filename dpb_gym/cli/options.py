@@ -1,18 +1,45 @@
-"""What several commands read from their options."""
+"""Options that several commands share, and what is read from them.
+
+Loaded before the arguments are read, so nothing heavy is imported here.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.yamlfile import parse_yaml
-from dpb_gym.privacy import Budget
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Budget
 
 USUAL_DELTA = "1e-5"
+BUDGET = "rho=R|eps=E,delta=D|none"
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Workers = Annotated[int | None, typer.Option(help="Processes; one per core by default.")]
+
+
+def setting(text: str, metavar: str = "KEY=VALUE") -> Any:
+    """The option ``--set``."""
+    return typer.Option("--set", metavar=metavar, help=text)
+
+
+def complete(*kinds: str) -> Callable[[str], list[str]]:
+    """Completes names of what ``dpb list`` lists."""
+
+    def completed(incomplete: str) -> list[str]:
+        from dpb_gym.cli.listing import names
+
+        return [name for kind in kinds for name in names(kind) if name.startswith(incomplete)]
+
+    return completed
 
 
 def read_budgets(given: Sequence[str]) -> list[Budget | None]:
@@ -21,6 +48,8 @@ def read_budgets(given: Sequence[str]) -> list[Budget | None]:
     Raises:
         BudgetError: If one has another form, or a number is out of range.
     """
+    from dpb_gym.privacy import Budget
+
     found = []
     for text in given:
         if re.fullmatch(r"\s*eps(ilon)?\s*=[^,]*", text):
@@ -36,15 +65,17 @@ def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]
     Raises:
         ParameterError: If one has another form.
     """
+    from dpb_gym.evaluation.yamlfile import parse_yaml
+
     found: dict[str, Any] = {}
-    for setting in given:
-        key, equals, text = setting.partition("=")
+    for word in given:
+        key, equals, text = word.partition("=")
         if not equals or not key.strip():
-            raise ParameterError(f"{option} wants KEY=VALUE or AGENT.KEY=VALUE, got {setting!r}")
+            raise ParameterError(f"{option} wants KEY=VALUE or AGENT.KEY=VALUE, got {word!r}")
         try:
             found[key.strip()] = parse_yaml(text)
         except ValueError as error:
-            raise ParameterError(f"{option} {setting!r}: not a value: {error}") from None
+            raise ParameterError(f"{option} {word!r}: not a value: {error}") from None
     return found
 
 

@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from dpb_gym.cli.options import new_folder, read_settings
+import typer
+
+from dpb_gym.cli.options import Json, Quiet, Workers, new_folder, read_settings
 from dpb_gym.cli.output import print_json
-from dpb_gym.evaluation.progress import duration
 
 if TYPE_CHECKING:
     from dpb_gym.papers import Reproduction
 
 
-def run(
-    target: str,
-    out: str | None,
-    replicates: int | None,
-    quick: bool,
-    workers: int | None,
-    settings: Sequence[str],
-    quiet: bool,
-    as_json: bool,
-) -> int:
-    """Runs the figures of a paper, prints verdicts, or all as JSON, and where everything is.
+def reproduce(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAPER[/FIGURE]|FILE.yaml",
+            help="private-assortment, private-pricing, adaprivate-ts, a package's, or a file.",
+        ),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Folder; reproductions/PAPER by default. Resumes.")
+    ] = None,
+    replicates: Annotated[int | None, typer.Option(help="Instead of the figures' own.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version: checks that everything runs.")
+    ] = False,
+    workers: Workers = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="[TASK.]KEY=VALUE",
+            help="Parameter of the environments, or of one task's (data=FILE); may be repeated.",
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
 
-    Returns:
-        Exit status: 1 if an agent failed, else 0, whatever the verdicts.
+    Example: dpb reproduce private-assortment/fig4 --replicates 10
     """
-    from dpb_gym.papers import reproduce
+    from dpb_gym import papers
 
     new_folder(out)
-    done = reproduce(
-        target,
-        out,
-        replicates=replicates,
-        quick=quick,
-        workers=workers,
-        progress=False if quiet else None,
-        env_kwargs=read_settings(settings),
-    )
-    if as_json:
+    done = papers.reproduce(
+        target, out, replicates=replicates, quick=quick, workers=workers,
+        progress=False if quiet else None, env_kwargs=read_settings(set_ or ()),
+    )  # fmt: skip
+    if json:
         figures = [
             {**one.to_dict(), "skipped": one.skipped, "folder": str(one.folder)}
             for one in done.figures
         ]
         print_json({"figures": figures, "failures": list(done.failures), "page": str(done.page)})
     else:
-        _show(done)
+        _say(done)
     for message in done.failures:
         print(f"dpb: failed: {message}", file=sys.stderr)
-    return 1 if done.failures else 0
+    if done.failures:
+        raise typer.Exit(1)
 
 
-def _show(done: Reproduction) -> None:
+def _say(done: Reproduction) -> None:
+    from dpb_gym.evaluation.progress import duration
+
     done.table()
     for one in done.figures:
         if one.skipped:

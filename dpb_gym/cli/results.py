@@ -4,40 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from typing import Annotated
 
-from dpb_gym import report
-from dpb_gym.cli.options import new_folder
+import typer
+
+from dpb_gym.cli.options import Directory, Json, new_folder
 from dpb_gym.cli.output import console, print_json
-from dpb_gym.evaluation.audits import audit_series
-from dpb_gym.evaluation.result import Result
-from dpb_gym.evaluation.verify import verify as check
 
 
 def leaderboard(
-    directory: str, html: str | None, plot: str | None, as_json: bool, runs: int | None
+    directory: Directory,
+    html: Annotated[str | None, typer.Option(help="Write the page to this file.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw regret curves to this .png, .pdf or .svg file.")
+    ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Audit every private agent first; reports are kept.")
+    ] = False,
+    runs: Annotated[int, typer.Option(help="Runs in each world of an audit.")] = 2000,
+    json: Json = False,
 ) -> None:
-    """Prints the table of a result directory, and writes page and plot if asked.
+    """Print the table of a result directory; write the page and the regret curves.
 
-    With `runs`, audits every private agent first; the reports stay in the directory.
-
-    Raises:
-        ResultError: If there are no results, or they are damaged.
+    Example: dpb leaderboard results/smoke --html leaderboard.html --plot regret.png
     """
-    result = Result.load(directory)
+    from dpb_gym import report
+    from dpb_gym.evaluation.audits import audit_series
+    from dpb_gym.evaluation.result import Result
+
     for path in (html, plot):
         new_folder(path)
-    if runs is not None:
+    result = Result.load(directory)
+    if audit:
         rows = [(series, result.kinds[series.task]) for series in result.series]
         result.audits = audit_series(directory, rows, runs, _say)
-        for report_ in result.audits.values():
-            if "error" in report_:
-                _say(f"not audited: {report_['error']}")
+        for kept in result.audits.values():
+            if "error" in kept:
+                _say(f"not audited: {kept['error']}")
     data = result.to_leaderboard()
-    if as_json:
+    if json:
         print(report.to_json(data))
     else:
         report.table(data, console=console())
-    messages = sys.stderr if as_json else sys.stdout
+    messages = sys.stderr if json else sys.stdout
     if html is not None:
         print(f"page written to {report.html(data, html)}", file=messages)
     if plot is not None:
@@ -49,24 +58,43 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def verify(directory: str, sample: int, seed: int | None, agent: str | None, as_json: bool) -> bool:
-    """Checks a result directory and says what was found; returns whether all is well."""
-    found = check(directory, sample, seed, _say, agent)
-    if as_json:
+def verify(
+    directory: Directory,
+    sample: Annotated[
+        int,
+        typer.Option(help="Cells to compute again of each imported row, and of all others."),
+    ] = 3,
+    seed: Annotated[int | None, typer.Option(help="Chooses the sample; random by default.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Take the sample from this agent's cells alone.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check all digests, and compute cells again, bit for bit.
+
+    Exit status 1 if something differs, or while a row is not confirmed.
+
+    Example: dpb verify results/smoke --sample 5
+    """
+    from dpb_gym.evaluation import verify as checking
+
+    found = checking.verify(directory, sample, seed, _say, agent)
+    if json:
         print_json({**dataclasses.asdict(found), "ok": found.ok})
-        return found.ok
-    for line in found.damaged:
-        print(f"damaged: {line}")
-    for line in found.differing:
-        print(f"differs: {line}")
-    for line in found.impossible:
-        print(f"cannot be computed again: {line}")
-    for line in found.unavailable:
-        print(f"not computed again here: {line}")
-    same = len(found.again) - len(found.differing)
-    print(
-        f"{found.cells - len(found.damaged)} of {found.cells} cells have the right digest; "
-        f"{same} of {len(found.again)} cells computed again are the same bit for bit; "
-        f"{found.confirmed} of {found.rows} rows confirmed"
-    )
-    return found.ok
+    else:
+        for line in found.damaged:
+            print(f"damaged: {line}")
+        for line in found.differing:
+            print(f"differs: {line}")
+        for line in found.impossible:
+            print(f"cannot be computed again: {line}")
+        for line in found.unavailable:
+            print(f"not computed again here: {line}")
+        same = len(found.again) - len(found.differing)
+        print(
+            f"{found.cells - len(found.damaged)} of {found.cells} cells have the right digest; "
+            f"{same} of {len(found.again)} cells computed again are the same bit for bit; "
+            f"{found.confirmed} of {found.rows} rows confirmed"
+        )
+    if not found.ok:
+        raise typer.Exit(1)

@@ -4,120 +4,176 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from dpb_gym import report
-from dpb_gym.cli.options import names, new_folder, read_budgets, settings_of
+import typer
+
+from dpb_gym.cli.options import (
+    BUDGET,
+    Json,
+    Quiet,
+    Workers,
+    complete,
+    names,
+    new_folder,
+    read_budgets,
+    setting,
+    settings_of,
+)
 from dpb_gym.cli.output import console, print_json
 from dpb_gym.errors import BudgetError, ParameterError
-from dpb_gym.evaluation.api import one_task_suite
-from dpb_gym.evaluation.callbacks import logger
-from dpb_gym.evaluation.plan import TaskPlan, plan_runs, plan_suite, read_agents
-from dpb_gym.evaluation.progress import duration
-from dpb_gym.evaluation.run import RunReport, run_plan
-from dpb_gym.evaluation.suite import Suite, parse_suite, suite_text
+
+if TYPE_CHECKING:
+    from dpb_gym.evaluation.plan import TaskPlan
+    from dpb_gym.evaluation.run import RunReport
+    from dpb_gym.evaluation.suite import Suite
 
 DEFAULT_REPLICATES = 10
 PROGRESS_DELAY = 0.5
 
 
 def run(
-    suite_name: str | None,
-    env: str | None,
-    ad_hoc: dict[str, Any],
-    agents: str | None,
-    tasks: str | None,
-    html: str | None,
-    out: str | None,
-    as_json: bool,
-    log: Sequence[str],
-    **options: Any,
-) -> int:
-    """Runs a suite, or agents on one environment, and returns the exit status.
+    suite: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a suite, or a .yaml file. Not with --env.",
+            autocompletion=complete("suites"),
+        ),
+    ] = None,
+    agents: Annotated[
+        str | None, typer.Option(help="Only these agents: labels or names, comma-separated.")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Only these tasks, comma-separated.")] = None,
+    replicates: Annotated[int | None, typer.Option(help="Replicates per task.")] = None,
+    workers: Workers = None,
+    backend: Annotated[str, typer.Option(metavar="loky|dask", help="Where to run.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Result directory; results/SUITE by default.")
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(help="Write the page of the result directory to this file.")
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Environment id, instead of a suite.", autocompletion=complete("envs")),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
+        ),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=BUDGET, help="With --env: budget of the agents that take one; may be repeated."
+        ),
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds T, with --env.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of replicate 0, with --env.")] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
+            help="Log every checkpoint; may be repeated.",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        setting(
+            "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE; "
+            "may be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Run a suite, or agents on one environment. Resumes what is in the result directory.
 
-    Args:
-        suite_name: Suite or path.
-        env: Environment id instead.
-        ad_hoc: Options that describe a run without a suite, by option, as typed.
-        agents: Restricts the suite.
-        tasks: Restricts the suite.
-        html: Where to write the page.
-        out: Result directory.
-        as_json: Print JSON instead of the table.
-        log: Loggers as typed.
-        options: Those of `run_plan`.
+    Example: dpb run smoke --workers 2
 
-    Raises:
-        DPBError: If an option is invalid.
+    Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
-    if (suite_name is None) == (env is None):
+    from dpb_gym.evaluation.callbacks import logger
+    from dpb_gym.evaluation.plan import plan_suite
+    from dpb_gym.evaluation.run import run_plan
+    from dpb_gym.evaluation.suite import parse_suite, suite_text
+
+    if (suite is None) == (env is None):
         raise ParameterError("give either a suite (dpb list suites) or --env ID with --agent NAME")
     text = None
-    if env is None:
-        assert suite_name is not None
-        wrong = [f"--{option}" for option, value in ad_hoc.items() if value not in (None, ())]
+    if suite is not None:
+        given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
+        wrong = [f"--{option}" for option, value in given.items() if value not in (None, [])]
         if wrong:
             raise ParameterError(
                 f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
                 "(restrict a suite with --agents, --tasks and --replicates)"
             )
-        text, source = suite_text(suite_name)
-        suite = parse_suite(text, source)
-        plans = plan_suite(suite, names(agents), names(tasks))
+        text, source = suite_text(suite)
+        found = parse_suite(text, source)
+        plans = plan_suite(found, names(agents), names(tasks))
+        place = found.name
     elif tasks is not None:
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
-        chosen = [*ad_hoc["agent"], *(names(agents) or [])]
-        suite, plans = one_environment(env, chosen, ad_hoc, options["replicates"])
+        chosen = [*(agent or ()), *(names(agents) or ())]
+        found, plans = one_environment(
+            str(env), chosen, budget or (), set_ or (), horizon, replicates, seed or 0
+        )
+        place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     for plan in plans:
         if plan.missing:
             print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
     for path in (out, html):
         new_folder(path)
     done = run_plan(
-        suite,
-        plans,
-        out or f"results/{suite.name if env is None else _place(suite)}",
-        suite_text=text,
-        delay=PROGRESS_DELAY,
-        callbacks=[logger(text) for text in log],
-        **options,
-    )
-    _say(suite, done, html, as_json)
-    return 1 if done.failures else 0
+        found, plans, out or f"results/{place}", suite_text=text, replicates=replicates,
+        workers=workers, backend=backend, scheduler=scheduler, show=not quiet,
+        delay=PROGRESS_DELAY, callbacks=[logger(word) for word in log or ()],
+    )  # fmt: skip
+    _say(found, done, html, json)
+    if done.failures:
+        raise typer.Exit(1)
 
 
 def one_environment(
-    env: str, agents: Sequence[str], ad_hoc: dict[str, Any], replicates: int | None
+    env: str,
+    agents: Sequence[str],
+    budgets: Sequence[str],
+    settings: Sequence[str],
+    horizon: int | None,
+    replicates: int | None,
+    seed: int,
 ) -> tuple[Suite, list[TaskPlan]]:
     """The suite and plan of ``--env``."""
+    from dpb_gym.evaluation.api import one_task_suite
+    from dpb_gym.evaluation.plan import TaskPlan, read_agents
+
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
-    env_kwargs, params = settings_of(ad_hoc["set"], agents)
-    horizon = env_kwargs.pop("horizon", None)
+    env_kwargs, params = settings_of(settings, agents)
+    named = env_kwargs.pop("horizon", None)
     suite = one_task_suite(
         env,
         env_kwargs,
-        horizon if ad_hoc["horizon"] is None else ad_hoc["horizon"],
+        named if horizon is None else horizon,
         DEFAULT_REPLICATES if replicates is None else replicates,
-        ad_hoc["seed"] or 0,
+        seed,
     )
-    budgets = read_budgets(ad_hoc["budget"]) or None
+    grid = read_budgets(budgets) or None
     (task,) = suite.tasks
-    runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, budgets)
-    asked = any(budget is not None for budget in budgets or ())
+    runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, grid)
+    asked = any(budget is not None for budget in grid or ())
     if asked and all(run.budget is None for run in runs):
-        raise BudgetError(
-            f"none of {', '.join(agents)} takes a budget, but {ad_hoc['budget'][0]} was given"
-        )
-    return suite, [plan_runs(task, runs)]
-
-
-def _place(suite: Suite) -> str:
-    return f"{suite.tasks[0].name}-{suite.protocol[:8]}"
+        raise BudgetError(f"none of {', '.join(agents)} takes a budget, but {budgets[0]} was given")
+    return suite, [TaskPlan(task, runs)]
 
 
 def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
+    from dpb_gym import report
+    from dpb_gym.evaluation.progress import duration
     from dpb_gym.evaluation.result import Result
 
     speed = run.rounds / run.seconds if run.seconds > 0 else 0.0

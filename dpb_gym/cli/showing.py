@@ -4,46 +4,58 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from dpb_gym import docstrings
+import typer
+
+from dpb_gym.cli.options import Json, complete
 from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
 from dpb_gym.errors import BudgetError, DPBError, unknown_name
 
+if TYPE_CHECKING:
+    from dpb_gym.registry import AgentSpec
 
-def show(name: str, as_json: bool, budget: str | None = None) -> None:
-    """Shows an environment, agent, suite or data set.
 
-    Args:
-        name: Its name or id.
-        as_json: Whether to print JSON.
-        budget: Show what an agent promises at this budget.
+def show(
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="An environment, agent, suite or data set.",
+            autocompletion=complete("envs", "agents", "suites", "data"),
+        ),
+    ],
+    budget: Annotated[
+        str | None,
+        typer.Option(help="What an agent promises at this budget: rho=0.5 or eps=1,delta=1e-5."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show everything about one environment, agent, suite or data set.
 
-    Raises:
-        UnknownNameError: If nothing has this name; the message offers close matches.
-        BudgetError: If the budget cannot be read, or `name` is no agent.
+    Example: dpb show one-pass-linear --budget rho=0.1
     """
     from dpb_gym.envs.catalogue import ENVIRONMENTS
     from dpb_gym.evaluation.suite import suite_names
     from dpb_gym.registry import agent_specs
 
-    bare = name.removeprefix("dpb_gym:")
-    if budget is not None and name not in agent_specs():
-        raise BudgetError(f"--budget is for agents; {name!r} is none")
+    bare = id.removeprefix("dpb_gym:")
+    if budget is not None and id not in agent_specs():
+        raise BudgetError(f"--budget is for agents; {id!r} is none")
     if bare in ENVIRONMENTS:
-        _environment(bare, as_json)
-    elif name in agent_specs():
-        _agent(name, as_json, budget)
-    elif name in suite_names() or name.endswith((".yaml", ".yml")):
-        _suite(name, as_json)
+        _environment(bare, json)
+    elif id in agent_specs():
+        _agent(id, json, budget)
+    elif id in suite_names() or id.endswith((".yaml", ".yml")):
+        _suite(id, json)
     else:
         import dpb_data
 
         sets = {known.name: known for known in dpb_data.datasets()}
-        if name not in sets:
+        if id not in sets:
             known = [*ENVIRONMENTS, *agent_specs(), *suite_names(), *sets]
-            raise unknown_name("environment, agent, suite or data set", name, known)
-        _dataset(sets[name].to_dict(), as_json)
+            raise unknown_name("environment, agent, suite or data set", id, known)
+        _dataset(sets[id].to_dict(), json)
 
 
 def _environment(name: str, as_json: bool) -> None:
@@ -56,7 +68,7 @@ def _environment(name: str, as_json: bool) -> None:
         fitted = problem.summary()
     except DPBError as error:
         info, fitted = {"unavailable": str(error)}, {}
-    parameters = found.parameters()
+    parameters = found.parameters
     reveals = found.reveals or "not said"
     record = {
         "id": found.id,
@@ -73,32 +85,26 @@ def _environment(name: str, as_json: bool) -> None:
         return
     about = {"problem": found.kind, "summary": found.summary, "reveals of people's data": reveals}
     print_fields(found.id, about)
-    _parameters(parameters, found.factory())
+    _parameters(parameters, found.factory)
     print_fields("Of the Gymnasium interface alone", dict.fromkeys(found.interface, ""))
     print_fields("What agents know before the first round", info)
     if fitted:
         print_fields("How the problem was fitted to its data", fitted)
 
 
-def _promises(name: str, budget: str | None) -> dict[str, str]:
+def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     """What its curator says on a small problem of each kind, and what its unit leaves public."""
     from dpb_gym.envs.catalogue import make_problem
     from dpb_gym.evaluation.audit.api import SMALL
     from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
-    from dpb_gym.registry import agent_spec, make_agent
-    from dpb_gym.streams import AgentStreams
 
     asked = Budget.parse(budget)
-    if asked is None:
-        return {}
     found = {}
-    for kind in agent_spec(name).supports:
+    for kind in spec.supports if asked is not None else ():
         if kind in SMALL:
             env_id, env_kwargs = SMALL[kind]
-            agent = make_agent(name)
-            agent.set_up(make_problem(env_id, **env_kwargs).info, AgentStreams([0]), asked)
-            guarantee = agent.curator.guarantee
+            guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
             assert guarantee is not None
             public = "" if guarantee.notion == "local" else f"; public: {PUBLIC[guarantee.unit]}"
             found[f"guarantee for {kind}"] = f"{guarantee}{public}"
@@ -106,17 +112,14 @@ def _promises(name: str, budget: str | None) -> dict[str, str]:
 
 
 def _agent(name: str, as_json: bool, budget: str | None) -> None:
+    from dpb_gym import docstrings
     from dpb_gym.registry import agent_spec
 
     spec = agent_spec(name)
     cls = spec.load()
-    signature = {
-        key: None if value.default is inspect.Parameter.empty else value.default
-        for key, value in inspect.signature(cls).parameters.items()
-    }
-    parameters = {**signature, **spec.params}
+    parameters = {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults}
     doc = docstrings.parse(cls)
-    promises = _promises(name, budget)
+    promises = _promises(spec, budget)
     record = {
         "name": spec.name,
         "problems": list(spec.supports),
@@ -147,6 +150,8 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
 
 
 def _parameters(defaults: Mapping[str, Any], factory: Callable[..., Any]) -> None:
+    from dpb_gym import docstrings
+
     about = docstrings.parameters(factory)
     rows = [(name, value, about.get(name, "")) for name, value in defaults.items()]
     if rows:

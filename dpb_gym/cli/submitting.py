@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from dpb_gym.cli.options import Directory, Json
 from dpb_gym.cli.output import print_json
-from dpb_gym.evaluation.exchange.merging import import_submission
-from dpb_gym.evaluation.exchange.submission import submit as pack
 
 
-def submit(directory: str, agent: str, out: str | None, sender: str | None, as_json: bool) -> None:
-    """Writes the archive of an agent's results and says what is in it.
+def submit(
+    directory: Directory,
+    agent: Annotated[str, typer.Option(help="Registered name, or label, of the agent.")],
+    out: Annotated[str | None, typer.Option(help="Archive, .zip; AGENT.zip by default.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Who states the results; the agent's package by default.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Pack an agent's results, guarantee and source reference into one archive.
 
-    Raises:
-        DPBError: See `dpb_gym.evaluation.exchange.submission.submit`.
+    Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
     """
+    from dpb_gym.evaluation.exchange import submission
+
     target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
-    info = pack(directory, agent, target, sender)
-    if as_json:
+    info = submission.submit(directory, agent, target, by)
+    if json:
         print_json({"path": str(target), **info})
         return
     source, rows = info["agent"], info["summary"]
@@ -41,14 +52,19 @@ def submit(directory: str, agent: str, out: str | None, sender: str | None, as_j
     print(f"Add it to a leaderboard: dpb import {target} --into DIR")
 
 
-def import_(archive: str, directory: str, as_json: bool) -> None:
-    """Adds an archive to a result directory and says what is new.
+def import_(
+    archive: Annotated[str, typer.Argument(metavar="FILE", help="What dpb submit wrote.")],
+    into: Annotated[str, typer.Option(metavar="DIR", help="Result directory to add it to.")],
+    json: Json = False,
+) -> None:
+    """Add a submission to a result directory: all of it or nothing.
 
-    Raises:
-        ResultError: See `dpb_gym.evaluation.exchange.merging.import_submission`.
+    Example: dpb import my-agent.zip --into results/dpb-bench-v1
     """
-    merge = import_submission(archive, directory)
-    if as_json:
+    from dpb_gym.evaluation.exchange import merging
+
+    merge = merging.import_submission(archive, into)
+    if json:
         fields = {key: getattr(merge, key) for key in merge.__dataclass_fields__}
         print_json({**fields, "path": str(merge.path)})
         return

@@ -4,68 +4,88 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from dpb_gym.cli.options import read_budgets, settings_of
+import typer
+
+from dpb_gym.cli.options import BUDGET, Json, Quiet, Workers, read_budgets, setting, settings_of
 from dpb_gym.cli.output import print_json, print_table
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.progress import duration
-from dpb_gym.evaluation.tuning import tune
-from dpb_gym.evaluation.tuning.results import Point, Tuning
+
+if TYPE_CHECKING:
+    from dpb_gym.evaluation.tuning.results import Point, Tuning
 
 
-def run(
-    agents: Sequence[str],
-    env: str,
-    budgets: Sequence[str],
-    settings: Sequence[str],
-    grids: Sequence[str],
-    as_json: bool,
-    **options: Any,
-) -> int:
-    """Tunes, prints the table and says where the recipes are.
+def tune(
+    agents: Annotated[list[str], typer.Argument(metavar="AGENT...", help="Registered agents.")],
+    env: Annotated[str, typer.Option(help="Environment id.")],
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(metavar=BUDGET, help="Budget to tune at; may be repeated."),
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds T.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        setting(
+            "A parameter of the environment, or a fixed one of an agent as "
+            "AGENT.KEY=VALUE; may be repeated."
+        ),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[AGENT.]KEY=[V,V]",
+            help="Values to try, instead of the agent's own grid; may be repeated.",
+        ),
+    ] = None,
+    points: Annotated[
+        int, typer.Option(min=0, help="Most points per agent and budget; 0 for all.")
+    ] = 32,
+    replicates: Annotated[int, typer.Option(help="Tuning replicates, the same for all.")] = 20,
+    seed: Annotated[int, typer.Option(help="First tuning seed, 1000000 to 1999999.")] = 1_000_000,
+    out: Annotated[
+        str | None, typer.Option(help="Result directory; results/tune-... by default. Resumes.")
+    ] = None,
+    recipes: Annotated[
+        str | None, typer.Option(help="Folder of the recipes; OUT/recipes by default.")
+    ] = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Tune agents with the same effort each, on tuning seeds only, and write recipes.
 
-    Args:
-        agents: Registered names.
-        env: Environment id.
-        budgets: Budgets as typed.
-        settings: KEY=VALUE settings.
-        grids: KEY=[...] grids.
-        as_json: Print JSON instead of the table.
-        options: The others of `tune`.
-
-    Returns:
-        Exit status: 1 if a point failed, else 0.
+    Example: dpb tune lin-ucb --env DPB/Recommendation-v0 --grid 'alpha=[0.1, 0.5, 1]'
     """
-    env_kwargs, fixed = settings_of(settings, agents)
-    alone, owned = settings_of(grids, agents, "--grid")
+    from dpb_gym.evaluation import tuning
+
+    env_kwargs, fixed = settings_of(set_ or (), agents)
+    alone, owned = settings_of(grid or (), agents, "--grid")
     if alone:
         if len(agents) != 1:
             raise ParameterError(
                 f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
-    done = tune(
-        env,
-        agents,
-        read_budgets(budgets),
-        env_kwargs=env_kwargs,
-        grids=owned,
-        params=fixed,
-        **options,
-    )
-    if as_json:
+    done = tuning.tune(
+        env, agents, read_budgets(budget or ()), env_kwargs=env_kwargs, grids=owned, params=fixed,
+        horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,
+        recipes=recipes, workers=workers, progress=False if quiet else None,
+    )  # fmt: skip
+    if json:
         print_json(done.to_dict())
     else:
-        show(done)
+        _say(done)
     for message in done.failures:
         print(f"dpb: failed: {message}", file=sys.stderr)
-    return 1 if done.failures else 0
+    if done.failures:
+        raise typer.Exit(1)
 
 
-def show(done: Tuning) -> None:
+def _say(done: Tuning) -> None:
     """Prints the best of every agent at every budget."""
+    from dpb_gym.evaluation.progress import duration
+
     rows = []
     for recipe in done.recipes:
         for choice in recipe.choices:

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from dpb_gym.errors import DataError, ParameterError, unknown_name
@@ -41,8 +42,9 @@ class Environment:
         """Keyword arguments of the Gymnasium shell alone."""
         return ("obs_mode", *kind_of(self.kind).interface)
 
+    @cached_property
     def factory(self) -> Any:
-        """Returns the callable that makes the problem.
+        """The callable that makes the problem.
 
         Raises:
             ParameterError: If there is no such module or name.
@@ -55,9 +57,10 @@ class Environment:
         except (ImportError, AttributeError, ValueError) as error:
             raise ParameterError(f"{self.id}: cannot load {self.problem}: {error}") from error
 
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the problem and its conditions, with their defaults."""
-        signature = inspect.signature(self.factory())
+        signature = inspect.signature(self.factory)
         known: dict[str, Any] = {
             name: p.default
             for name, p in signature.parameters.items()
@@ -71,9 +74,8 @@ class Environment:
         Raises:
             ParameterError: If a keyword argument is unknown or invalid.
         """
-        known = self.parameters()
-        signature = inspect.signature(self.factory())
-        passes_on = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        known, own = self.parameters, inspect.signature(self.factory).parameters
+        passes_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
         for key in kwargs:
             if key not in known and key not in CONDITIONS and not passes_on:
                 raise ParameterError(
@@ -81,9 +83,8 @@ class Environment:
                     f"{', '.join(known)}; the environment {', '.join(self.interface)}"
                 )
         given = {**self.defaults, **kwargs}
-        own = signature.parameters
         conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
-        return with_conditions(self.factory()(**given), conditions)
+        return with_conditions(self.factory(**given), conditions)
 
 
 _ASSORTMENT = "dpb_gym.problems.assortment:AssortmentProblem"

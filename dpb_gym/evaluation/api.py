@@ -14,10 +14,10 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.callbacks import Callback
 from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
-from dpb_gym.evaluation.plan import make_jobs, plan_runs, read_agents, slug
+from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.result import Result
-from dpb_gym.evaluation.run import check_backend, check_workers, execute, raise_if_all_failed
+from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed
 from dpb_gym.evaluation.spec import Task, raised
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.streams import check_seed
@@ -93,8 +93,7 @@ def evaluate(
         raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
     kwargs = dict(env_kwargs or {})
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
-    workers = check_workers(workers)
-    check_backend(backend, scheduler)
+    workers = check_backend(workers, backend, scheduler)
     if "horizon" in kwargs and horizon is not None:
         raise ParameterError("give the horizon once: as horizon= or in env_kwargs")
     horizon = kwargs.pop("horizon", horizon)
@@ -103,7 +102,7 @@ def evaluate(
     (task,) = suite.tasks
     problem = task.problem()
     runs = read_agents(agents, problem.info.kind, budgets)
-    jobs = make_jobs(suite, [plan_runs(task, runs, problem)])
+    jobs = make_jobs(suite, [TaskPlan(task, runs, problem=problem)])
     show = show_by_default(progress)
     outcomes = execute(
         jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show,
@@ -144,7 +143,7 @@ def one_task_suite(
         ParameterError: If a parameter is out of range.
     """
     known = environment(env_id)
-    horizon = known.parameters()["horizon"] if horizon is None else horizon
+    horizon = known.parameters["horizon"] if horizon is None else horizon
     horizon = validation.integer("horizon", horizon, 2)
     seed = check_seed(seed)
     stored = checkpoints

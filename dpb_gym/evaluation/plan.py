@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from dpb_gym import validation
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
@@ -21,7 +22,7 @@ from dpb_gym.errors import (
     unknown_name,
 )
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task, printable
+from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Participant, Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
@@ -40,17 +41,32 @@ class TaskPlan:
 
     Attributes:
         task: The task.
-        runs: The agents, once per budget.
+        runs: The agents, once per budget; each supports the task.
         skipped: Labels of the agents that do not run, with the reason.
         missing: How to get the data without which nobody runs, empty if they are here.
         problem: The task's problem if it was made already.
+
+    Raises:
+        ParameterError: If two runs share label and budget, or differ in case only.
+        AgentError: If an agent does not support the task or its budget.
     """
 
     task: Task
-    runs: tuple[AgentRun, ...]
+    runs: Sequence[AgentRun]
     skipped: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
     problem: Problem | None = None
+
+    def __post_init__(self) -> None:
+        seen: dict[tuple[str, str], str] = {}
+        info = task_info(self.task) if self.problem is None else self.problem.info
+        for run in self.runs:
+            key = run.label.casefold(), str(run.budget)
+            if key in seen:
+                twice = ", ".join(dict.fromkeys((seen[key], run.title)))
+                raise ParameterError(f"agent given twice: {twice}; use distinct labels")
+            seen[key] = run.title
+            check_supported(run.spec, info, run.budget)
 
 
 @dataclass(frozen=True)
@@ -117,19 +133,7 @@ def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
         raise ParameterError("agents must name at least one agent, got none")
     listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
     grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
-    runs = [run for label, value in named for run in _read_agent(label, value, kind, grid)]
-    check_distinct(runs)
-    return runs
-
-
-def check_distinct(runs: Sequence[AgentRun]) -> None:
-    """Raises `ParameterError` if two runs share label and budget, or differ in case only."""
-    titles = [run.title.casefold() for run in runs]
-    twice = [run.title for run in runs if titles.count(run.title.casefold()) > 1]
-    if twice:
-        raise ParameterError(
-            f"agent given twice: {', '.join(dict.fromkeys(twice))}; use distinct labels"
-        )
+    return [run for label, value in named for run in _read_agent(label, value, kind, grid)]
 
 
 def _read_agent(
@@ -145,25 +149,15 @@ def _read_agent(
             isinstance(key, str) for key in params or ()
         ):
             raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
-    if label is not None:
-        if not isinstance(label, str):
-            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
-        printable(label)
+    if not isinstance(label, (str, type(None))):
+        raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
     spec, maker = _known(label, value, kind)
-    asked = Budget.parse(budget)
-    if budget is not None or grid is None or not _takes_a_budget(spec, maker):
-        return [AgentRun.of(spec, label, asked, params, maker)]
+    private = spec.protects is not None or getattr(maker, "protects", None) is not None
+    if budget is not None or grid is None or not private:
+        return [AgentRun.of(spec, label, budget, params, maker)]
     # A run without a budget is nothing for an agent that needs one.
     each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
     return [AgentRun.of(spec, label, b, params, maker) for b in each]
-
-
-def _takes_a_budget(spec: AgentSpec, maker: Any) -> bool:
-    """Whether a grid of budgets is for this agent; classes that are not registered say so."""
-    known = agent_specs().get(spec.name)
-    if known is not None and known.entry_point == spec.entry_point:
-        return spec.budget != "never"
-    return getattr(maker, "protects", None) is not None
 
 
 def _known(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any]:
@@ -245,10 +239,9 @@ def plan_suite(
             else:
                 skipped[agent.label] = reason
         try:
-            check_distinct(runs)
-        except ParameterError as error:
+            plans.append(TaskPlan(task, () if missing else runs, skipped, missing))
+        except DPBError as error:
             raise SuiteError(f"suite {suite.name!r}, task {task.name!r}: {error}") from None
-        plans.append(TaskPlan(task, () if missing else tuple(runs), skipped, missing))
     return plans
 
 
@@ -333,18 +326,6 @@ def _importable(module: str) -> bool:
         return False
 
 
-def plan_runs(task: Task, runs: Sequence[AgentRun], problem: Problem | None = None) -> TaskPlan:
-    """Plans given runs on one task; each agent must support it.
-
-    Raises:
-        AgentError: If an agent does not support the task or its budget.
-    """
-    info = task_info(task) if problem is None else problem.info
-    for run in runs:
-        check_supported(run.spec, info, run.budget)
-    return TaskPlan(task, tuple(runs), problem=problem)
-
-
 def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None) -> list[Job]:
     """Cuts the plan into jobs.
 
@@ -357,14 +338,8 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
         ParameterError: If a parameter is invalid or cannot be stored.
         DataError: If data are missing or damaged.
     """
-    if replicates is not None and (
-        isinstance(replicates, bool)
-        or not isinstance(replicates, int)
-        or not 1 <= replicates <= SEED_SPAN
-    ):
-        raise ParameterError(
-            f"replicates must be an integer in 1..{SEED_SPAN}, got {shown(replicates)}"
-        )
+    if replicates is not None:
+        validation.integer("replicates", replicates, 1, SEED_SPAN)
     protocol = suite.protocol
     jobs: list[tuple[int, Job]] = []
     for plan in plans:

@@ -234,7 +234,7 @@ def cost_of_privacy(
     if agents is None and found.kind not in RECOMMENDED:
         raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
     ours, *others = agents or RECOMMENDED[found.kind]
-    T = validation.integer("horizon", horizon or found.parameters()["horizon"], 2)
+    T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
     split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
     result = evaluate(
         source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import os
 import sys
@@ -77,17 +76,11 @@ def _effort(name: str, params: str) -> str:
     given = json.loads(params)
     try:
         spec = agent_spec(name)
-        maker = spec.load()
+        chosen = {**spec.defaults, **given}
     except DPBError:
         return ""
-    defaults = {
-        key: parameter.default
-        for key, parameter in inspect.signature(maker).parameters.items()
-        if parameter.default is not parameter.empty
-    }
     recipe = _recipe(name, spec.entry_point.split(":")[0].split(".")[0])
     tuned = recipe.get("tuned_on")
-    chosen = {**defaults, **spec.params, **given}
     if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
         first, last = tuned.get("seeds", (1, 0))
         seeds = f" on {last - first + 1} seeds" if last >= first else ""

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from dpb_gym import validation
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
@@ -113,8 +114,7 @@ def run_plan(
         DataError: If data are missing.
         WorkerError: If a worker dies.
     """
-    workers = check_workers(workers)
-    check_backend(backend, scheduler)
+    workers = check_backend(workers, backend, scheduler)
     check_plans(plans)
     jobs = make_jobs(suite, plans, replicates)
     if not jobs:
@@ -241,25 +241,12 @@ def raise_if_all_failed(failures: Sequence[Failure], results: int) -> None:
         raise AgentError(failures[0].message)
 
 
-def check_workers(workers: int | None) -> int:
+def check_backend(workers: int | None, backend: str = "loky", scheduler: str | None = None) -> int:
     """Returns the number of workers, by default the number of usable cores.
 
     Raises:
-        ParameterError: If it is not a positive integer.
-    """
-    if workers is None:
-        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-        return max(1, len(usable) or os.cpu_count() or 1)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ParameterError(f"workers must be an integer >= 1, got {workers!r}")
-    return workers
-
-
-def check_backend(backend: str, scheduler: str | None) -> str:
-    """Validates backend and scheduler.
-
-    Raises:
-        ParameterError: If the backend is unknown or the scheduler does not fit it.
+        ParameterError: If it is not a positive integer, the backend is unknown or the scheduler
+            does not fit it.
         MissingExtraError: If the backend's packages are not installed.
     """
     if backend not in BACKENDS:
@@ -275,7 +262,10 @@ def check_backend(backend: str, scheduler: str | None) -> str:
             raise ParameterError("the dask backend needs the scheduler's address (tcp://HOST:PORT)")
     elif scheduler:
         raise ParameterError(f"a scheduler belongs to the dask backend, not to {backend!r}")
-    return backend
+    if workers is None:
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        return max(1, len(usable) or os.cpu_count() or 1)
+    return validation.integer("workers", workers, 1)
 
 
 def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:

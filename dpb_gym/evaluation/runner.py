@@ -34,7 +34,7 @@ class _Runner:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.agent: Agent = cell.agent.make()
-        replicates, checkpoints = len(cell.replicates), len(cell.checkpoints)
+        replicates, checkpoints = len(cell.seeds), len(cell.checkpoints)
         self.regret = np.zeros(replicates)
         self.reward = np.zeros(replicates)
         self.regrets = np.empty((checkpoints, replicates))

@@ -218,7 +218,7 @@ class Task(Spec):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters of the problem, defaults included, without the horizon's override."""
-        return {**environment(self.env).parameters(), **self.env_kwargs}
+        return {**environment(self.env).parameters, **self.env_kwargs}
 
     def problem(self) -> Problem:
         """Makes the problem; see `Environment.make_problem`."""

@@ -88,7 +88,7 @@ class Curator:
             if noise not in NOISES[1:]:
                 raise ParameterError(f"noise must be a NoiseSource or 'system'; got {noise!r}")
             noise = SystemNoise(replicates or 1)
-        if noise is None and self.private:
+        if noise is None and self.budget is not None:
             raise ParameterError("a curator with a budget needs noise: a NoiseSource or 'system'")
         self.noise = noise
         self.replicates = noise.replicates if noise is not None else (replicates or 1)

@@ -207,7 +207,7 @@ class Instance:
         self.episodes = list(episodes) if episodes is not None else [0] * len(self.seeds)
         if len(self.episodes) != len(self.seeds):
             raise ParameterError(f"got {len(self.episodes)} episodes for {len(self.seeds)} seeds")
-        B = len(self.seeds)
+        B = self.replicates = len(self.seeds)
         self._fields = {
             **problem.fields(),
             "response": Field((), np.float64, Stream.RESPONSE),
@@ -237,11 +237,6 @@ class Instance:
         self._ahead: Ahead | None = None
         for i in range(B):
             self._begin(i)
-
-    @property
-    def replicates(self) -> int:
-        """Number of replicates B."""
-        return len(self.seeds)
 
     def _begin(self, i: int) -> None:
         seed, episode = self.seeds[i], self.episodes[i]

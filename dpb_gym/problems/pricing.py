@@ -74,6 +74,7 @@ class PricingProblem(Problem):
         self.horizon = validation.integer("horizon", horizon, 2)
         self.dim = validation.integer("dim", dim, 2)
         self.demand = validation.choice("demand", demand, DEMANDS)
+        self._model = 0 if self.demand == "logistic" else 1
         self.zeta = validation.real("zeta", zeta, 0.0, open_low=True)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.customers: str = "array"
@@ -111,10 +112,6 @@ class PricingProblem(Problem):
             demand=self.demand,
             zeta=self.zeta if demand == "logistic" else None,
         )
-
-    @property
-    def _model(self) -> int:
-        return 0 if self.demand == "logistic" else 1
 
     def _drifting(self) -> Array:
         t = np.linspace(0.0, 1.0, self.horizon)[:, None]

@@ -372,7 +372,7 @@ def test_unexpected_errors_have_no_traceback(dpb: Any, monkeypatch: pytest.Monke
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("bug")
 
-    monkeypatch.setattr(listing, "list_kind", broken)
+    monkeypatch.setattr(listing, "_envs", broken)
     done = dpb("list", "envs")
     assert done.status == 1
     assert done.err == "dpb: error: unexpected ZeroDivisionError: bug (--debug shows where)\n"
@@ -384,7 +384,7 @@ def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(listing, "list_kind", interrupted)
+    monkeypatch.setattr(listing, "_envs", interrupted)
     done = dpb("list", "envs")
     assert (done.status, done.err) == (130, "dpb: interrupted\n")
 
@@ -466,10 +466,10 @@ def test_no_words_give_a_traceback(
     words: list[str], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    from dpb_gym.cli import running
+    from dpb_gym.evaluation import run
 
     # Whatever is valid need not be run.
-    monkeypatch.setattr(running, "run_plan", _no_run)
+    monkeypatch.setattr(run, "run_plan", _no_run)
     status = cli.run(words)
     _, err = capfd.readouterr()
     assert status in (0, 1, 2)

@@ -41,7 +41,7 @@ def test_every_environment_has_a_page_whose_example_runs(site, env_id, capsys):
     assert page.startswith(f"# {env_id}\n")
     for title in ("Example", "Parameters", "Observation and action", "Source"):
         assert f"\n## {title}\n" in page
-    for name, value in ENVIRONMENTS[env_id].parameters().items():
+    for name, value in ENVIRONMENTS[env_id].parameters.items():
         assert f"`{name}` = `{value!r}`" in page
     assert "See the problem's class." not in page, "a parameter is not described"
     (code,) = FENCE.findall(page)

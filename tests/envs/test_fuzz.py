@@ -86,7 +86,7 @@ def doors():
     """Name, callable and count of calls' arguments, drawn anew for each value."""
     for env_id in IDS:
         entry = environment(env_id)
-        for name in (*entry.parameters(), *entry.interface):
+        for name in (*entry.parameters, *entry.interface):
             yield f"{env_id} {name}", lambda v, e=env_id, n=name: begin(BanditEnv(e, **{n: v}))
         yield f"{env_id} render_mode", lambda v, e=env_id: BanditEnv(e, render_mode=v)
     for name in ("num_envs", "autoreset_mode", "render_mode"):

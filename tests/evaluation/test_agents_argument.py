@@ -115,7 +115,7 @@ def test_each_entry_makes_fresh_agents(value: Any) -> None:
 )
 def test_everything_else_is_refused(agents: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        read_agents(agents, KIND)
+        dpb_gym.evaluate("DPB/Recommendation-v0", agents, horizon=5, replicates=1)
 
 
 def test_bad_budgets_are_refused() -> None:

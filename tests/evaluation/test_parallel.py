@@ -18,7 +18,7 @@ import pytest
 import dpb_gym
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.run import WorkerError, check_backend, check_workers, run_plan
+from dpb_gym.evaluation.run import WorkerError, check_backend, run_plan
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.privacy import Budget
 
@@ -206,15 +206,15 @@ def test_an_unreachable_scheduler_is_a_clear_error(
 
 
 def test_workers_and_backends_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_workers(3) == 3
-    assert check_workers(None) >= 1
+    assert check_backend(3) == 3
+    assert check_backend(None) >= 1
     for bad in (0, -1, 1.5, True, "2"):
         with pytest.raises(ParameterError, match="workers"):
-            check_workers(bad)  # type: ignore[arg-type]
+            check_backend(bad)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="loky, dask"):
-        check_backend("ray", None)
+        check_backend(1, "ray")
     with pytest.raises(ParameterError, match="scheduler"):
-        check_backend("loky", "tcp://x")
+        check_backend(1, "loky", "tcp://x")
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"dpb-gym\[dask\]"):
-        check_backend("dask", "tcp://x")
+        check_backend(1, "dask", "tcp://x")

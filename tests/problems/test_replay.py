@@ -312,7 +312,7 @@ def test_the_environment_takes_exactly_the_problems_parameters():
 
     own = dict(inspect.signature(ReplayProblem).parameters)
     own.pop("ratings")
-    offered = environment("DPB/JesterReplay-v0").parameters()
+    offered = environment("DPB/JesterReplay-v0").parameters
     assert offered == {**{k: p.default for k, p in own.items()}, "data": "synthetic-jester"}
     for wrong in ({"ratings": 1}, {"dim": [5]}):
         with pytest.raises(ParameterError):

@@ -54,14 +54,14 @@ def write(pages: Pages) -> None:
 
 def environment_page(entry: Environment) -> list[str]:
     """The page of one environment, as paragraphs."""
-    factory = entry.factory()
+    factory = entry.factory
     doc = docstrings.parse(factory)
     problem = entry.make_problem()
     about = docstrings.parse(type(problem)) if not isinstance(factory, type) else doc
     described = docstrings.parameters(factory)
     own = [
         (f"`{name}` = `{value!r}`", described.get(name) or "See the problem's class.")
-        for name, value in entry.parameters().items()
+        for name, value in entry.parameters.items()
     ]
     known = table(
         ["field", "value"], [[f"`{k}`", f"`{v}`"] for k, v in problem.info.to_dict().items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpb_gym.evaluation.recipes import load_recipe, write_recipe
-from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
+from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.evaluation.tuning.search import TUNING_SEEDS, check_seeds, tune
 
@@ -16,7 +16,6 @@ __all__ = [
     "Tuning",
     "check_seeds",
     "choose_points",
-    "defaults",
     "load_recipe",
     "read_grid",
     "tune",

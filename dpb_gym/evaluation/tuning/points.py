@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +30,7 @@ def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any
         own: Any = getattr(spec.load(), "tuning_grid", {})
         per_name = bool(own) and all(isinstance(value, Mapping) for value in own.values())
         grid = own.get(spec.name, {}) if per_name else own
-    own_values = defaults(spec)
+    own_values = spec.defaults
     if not grid:
         known = ", ".join(own_values) or "none"
         raise ParameterError(
@@ -73,7 +72,7 @@ def choose_points(
     both = sorted(set(grid) & set(fixed))
     if both:
         raise ParameterError(f"{spec.name}: {', '.join(both)} cannot be fixed and varied")
-    start = {**defaults(spec), **fixed}
+    start = {**spec.defaults, **fixed}
     seen = {canonical(plain(start, spec.name))}
     points: list[dict[str, Any]] = []
     for values in itertools.product(*grid.values()):
@@ -86,14 +85,3 @@ def choose_points(
         order = np.random.default_rng(SHUFFLE_SEED).permutation(len(points))
         points = [points[i] for i in sorted(order[: cap - 1])]
     return [{}, *points]
-
-
-def defaults(spec: AgentSpec) -> dict[str, Any]:
-    """Every parameter of an agent that has a default, with the registered ones over them."""
-    signature = inspect.signature(spec.load())
-    known = {
-        name: p.default
-        for name, p in signature.parameters.items()
-        if p.default is not inspect.Parameter.empty
-    }
-    return {**known, **spec.params}

@@ -17,14 +17,14 @@ from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
 from dpb_gym.evaluation.leaderboard import Series, collect
-from dpb_gym.evaluation.plan import make_jobs, plan_runs
+from dpb_gym.evaluation.plan import TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.spec import AgentRun, canonical, plain
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
-from dpb_gym.evaluation.tuning.points import Grid, choose_points, defaults, read_grid
+from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec
@@ -107,7 +107,7 @@ def tune(
     asked = [Budget.parse(budget) for budget in budgets]
     grid = {n: _budgets(spec, asked) for n, spec in specs.items()}
     runs = [run for n in names for run in _runs(specs[n], fixed[n], sets[n], grid[n])]
-    plans = [plan_runs(suite.tasks[0], runs)]
+    plans = [TaskPlan(suite.tasks[0], runs)]
     folder = Path(
         f"results/tune-{suite.tasks[0].name}-{suite.protocol[:8]}" if out is None else out
     )
@@ -129,7 +129,7 @@ def tune(
             for budget in grid[name]
         )
         best = _overall(choices)
-        merged = {**defaults(specs[name]), **fixed[name], **best}
+        merged = {**specs[name].defaults, **fixed[name], **best}
         path = home / f"{name}.yaml"
         recipe = Recipe(name, merged, choices, chosen[name], len(sets[name]), path)
         write_recipe(
@@ -188,7 +188,7 @@ def _runs(
     runs = []
     for point in points:
         said = ", ".join(f"{k}={v}" for k, v in {**fixed, **point}.items()) or "defaults"
-        merged = {**defaults(spec), **fixed, **point}
+        merged = {**spec.defaults, **fixed, **point}
         runs += [AgentRun.of(spec, f"{spec.name} [{said}]", b, merged) for b in budgets]
     return runs
 
@@ -205,7 +205,7 @@ def _choose(
     measured = []
     default = None
     for params in points:
-        merged = plain({**defaults(spec), **fixed, **params}, spec.name)
+        merged = plain({**spec.defaults, **fixed, **params}, spec.name)
         found = series.get((spec.name, label, canonical(merged)))
         if found is None or len(found.replicates) < replicates:
             continue
