@@ -93,7 +93,7 @@ class Agent(Policy, ABC):
             self.protects or ("central", "reward"),
             noise=source,
             replicates=streams.replicates,
-            horizon=problem.horizon,
+            horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
         self.begin(problem, streams, self.curator)

@@ -62,6 +62,7 @@ class AgentSpec:
         partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
         delayed_feedback: Whether responses may arrive later, with the context and action of their
             round.
+        needs_horizon: Whether the agent must be told the number of rounds.
         uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
     """
 
@@ -74,6 +75,7 @@ class AgentSpec:
     summary: str = ""
     partial_feedback: bool = True
     delayed_feedback: bool = True
+    needs_horizon: bool = False
     uses_oracle: bool = False
 
     def to_json(self) -> str:
@@ -232,6 +234,7 @@ def register_agent(
     budget: str | None = None,
     partial_feedback: bool = True,
     delayed_feedback: bool = True,
+    needs_horizon: bool = False,
     uses_oracle: bool = False,
     summary: str | None = None,
     **params: Any,
@@ -251,6 +254,8 @@ def register_agent(
         partial_feedback: False if the agent needs feedback in every round.
         delayed_feedback: False if `observe` must follow `act` at once, because the agent keeps
             something of its choice that `observe` is not given.
+        needs_horizon: True if the agent plans for the number of rounds, which not every problem
+            tells.
         uses_oracle: True if the harness must show the agent the hidden state.
         summary: What it does under this name, in one line; the docstring's first by default.
         **params: Default keyword arguments of the class under this name.
@@ -290,6 +295,7 @@ def register_agent(
             summary=summary or (inspect.getdoc(cls) or "").strip().split("\n")[0],
             partial_feedback=partial_feedback,
             delayed_feedback=delayed_feedback,
+            needs_horizon=needs_horizon,
             uses_oracle=uses_oracle,
         )
         load_plugins(PLUGINS, own=True)  # whose names are reserved
@@ -355,18 +361,33 @@ def make_agent(name: str, **params: Any) -> Agent:
     return agent_spec(name).make(**params)
 
 
+def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
+    """Why the agent cannot play the problem, empty if it can."""
+    if problem.kind not in spec.supports:
+        return f"supports {', '.join(spec.supports)}, not {problem.kind}"
+    if problem.partial_feedback and not spec.partial_feedback:
+        return "needs feedback in every round (protocol='matrix')"
+    if problem.delay is not None and not (spec.partial_feedback and spec.delayed_feedback):
+        return f"needs every response in its own round, not delay={problem.delay}"
+    if problem.horizon is None and spec.needs_horizon:
+        able = [
+            name
+            for name, other in agent_specs().items()
+            if problem.kind in other.supports
+            and not (other.needs_horizon or other.uses_oracle)
+            and (spec.budget == "never" or other.budget != "never")
+        ]
+        return (
+            "plans for a horizon, which unknown_horizon=True does not tell; these need none: "
+            + ", ".join(able)
+        )
+    return ""
+
+
 def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None) -> None:
     """Raises `AgentError` if the agent cannot run on the problem with the budget."""
-    if problem.kind not in spec.supports:
-        raise AgentError(
-            f"agent {spec.name!r} supports {', '.join(spec.supports)}, not {problem.kind}"
-        )
-    if problem.partial_feedback and not spec.partial_feedback:
-        raise AgentError(f"agent {spec.name!r} needs feedback in every round (protocol='matrix')")
-    if problem.delay is not None and not (spec.partial_feedback and spec.delayed_feedback):
-        raise AgentError(
-            f"agent {spec.name!r} needs every response in its own round, not delay={problem.delay}"
-        )
+    if reason := shortcoming(spec, problem):
+        raise AgentError(f"agent {spec.name!r} {reason}")
     if spec.budget == "required" and budget is None:
         raise AgentError(
             f"agent {spec.name!r} is private and needs a budget: --budget rho=1, "

@@ -93,7 +93,7 @@ class Session:
         """
         with self._lock:
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
-            if state["t"] >= info.horizon:
+            if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
             context = self._context(features, revenues, arms, user)
             if state["owed"] and state["punctual"] and not state["came"]:

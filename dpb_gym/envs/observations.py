@@ -41,7 +41,7 @@ class Observations:
         self.space: gymnasium.Space[Any]
         if self.mode == "dict":
             if self._user:
-                parts["user"] = gymnasium.spaces.Box(0, info.horizon, (1,), np.int64)
+                parts["user"] = gymnasium.spaces.Box(0, problem.horizon, (1,), np.int64)
             self.space = gymnasium.spaces.Dict(parts)
         else:
             low = np.concatenate([box.low.ravel() for box in parts.values()])

@@ -27,7 +27,7 @@ from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Partic
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.delay import Delay
-from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported
+from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported, shortcoming
 
 _ALLOWED = (
     "a registered name, (name, budget), (name, budget, parameters), an agent class, or a "
@@ -303,17 +303,13 @@ def task_info(task: Task) -> ProblemInfo:
     partial = task.parameters.get("protocol") == "replay"
     delay = Delay.parse(task.parameters.get("delay"))
     told = None if delay is None else str(delay)
-    return ProblemInfo(task.kind, task.horizon, 1, (0.0, 1.0), partial_feedback=partial, delay=told)
+    horizon = None if task.parameters.get("unknown_horizon") else task.horizon
+    return ProblemInfo(task.kind, horizon, 1, (0.0, 1.0), partial_feedback=partial, delay=told)
 
 
 def _unsupported(task: Task, agent: Participant, spec: AgentSpec) -> str | None:
-    info = task_info(task)
-    if info.kind not in spec.supports:
-        return f"supports {', '.join(spec.supports)}"
-    if info.partial_feedback and not spec.partial_feedback:
-        return "needs feedback in every round"
-    if info.delay is not None and not (spec.partial_feedback and spec.delayed_feedback):
-        return "needs every response in its own round"
+    if reason := shortcoming(spec, task_info(task)):
+        return reason
     if agent.needs is not None and not _importable(agent.needs):
         return f"needs the module {agent.needs}, which is not installed"
     return None

@@ -21,7 +21,7 @@ from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, Checkpoint
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
-from dpb_gym.problems.base import Context, Instance, Problem, ProblemInfo
+from dpb_gym.problems.base import Context, Instance, Problem
 from dpb_gym.problems.delay import Post
 from dpb_gym.registry import check_supported
 
@@ -90,7 +90,7 @@ def run_block(
     environment_seconds = _rounds(instance, live, results, rounds, len(cells), progress, tell)
     for i, runner in live:
         try:
-            results[i] = _finish(runner, problem.info, environment_seconds, len(cells))
+            results[i] = _finish(runner, problem, environment_seconds, len(cells))
         except Exception as error:
             results[i] = _failure(runner, error, problem.horizon)
     if progress is not None:
@@ -184,13 +184,13 @@ def _read_only(context: Context) -> Context:
     return context
 
 
-def _finish(runner: _Runner, info: ProblemInfo, shared: float, companions: int) -> CellResult:
-    runner.stage = "end"
+def _finish(runner: _Runner, problem: Problem, shared: float, companions: int) -> CellResult:
+    runner.stage, info = "end", problem.info
     guarantee = runner.agent.curator.guarantee
     promised = guarantee is not None and guarantee.private
     if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
         guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
-    timed = (info.horizon - 1) * len(runner.cell.replicates)
+    timed = (problem.horizon - 1) * len(runner.cell.replicates)
     return CellResult(
         runner.cell,
         np.ascontiguousarray(runner.regrets.T),

@@ -43,7 +43,7 @@ class _Curated(Layer):
         info = self._core.problem.info
         key = f"central curator, {self._budget}"
         noise = NoiseSource([generator(seed, Stream.LOCAL_PRIVACY, episode, key)])
-        curator = Curator(self._budget, PROTECTS, noise=noise, horizon=info.horizon)
+        curator = Curator(self._budget, PROTECTS, noise=noise, horizon=info.longest)
         made = BatchSum(curator, info.dim, reward=info.reward_range)
         curator.seal()
         return made

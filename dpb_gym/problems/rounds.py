@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Hidden = dict[str, Array]
+LONGEST = 10**9
+"""What an agent that is not told the horizon plans for."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class ProblemInfo:
 
     Attributes:
         kind: Name of the problem's `Kind`, e.g. ``"pricing"``.
-        horizon: Number of rounds T.
+        horizon: Number of rounds T; None: not told.
         dim: Dimension d of the unknown parameter and of a feature vector.
         reward_range: Lowest and highest reward of one round.
         n_items: Assortment: number of items N.
@@ -35,7 +37,7 @@ class ProblemInfo:
     """
 
     kind: str
-    horizon: int
+    horizon: int | None
     dim: int
     reward_range: tuple[float, float]
     n_items: int | None = None
@@ -50,6 +52,11 @@ class ProblemInfo:
     delay: str | None = None
     rating_uses: int | None = None
     person_uses: int | None = None
+
+    @property
+    def longest(self) -> int:
+        """Rounds at most: the horizon, or 10^9 where it is not told."""
+        return LONGEST if self.horizon is None else self.horizon
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that are set, ready for JSON."""

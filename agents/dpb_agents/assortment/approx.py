@@ -53,6 +53,7 @@ class Split:
     supports=["assortment"],
     protects=("joint", "user-round"),
     budget="required",
+    needs_horizon=True,
 )
 @dataclass(eq=False, kw_only=True)
 class DPMNLApprox(DPMNL):
@@ -100,7 +101,7 @@ class DPMNLApprox(DPMNL):
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         if curator.budget is None:
             return super().releasers(problem, curator)
-        T = problem.horizon
+        T = problem.longest
         self._asked = converted(curator.budget, T, self.conversion)
         both = self.calibration == "verified" and self.conversion == "correct"
         self._rho = curator.budget.rho if both else None

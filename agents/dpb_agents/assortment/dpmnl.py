@@ -31,6 +31,7 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
     supports=["assortment"],
     protects=("joint", "user-round"),
     budget="required",
+    needs_horizon=True,
 )
 @dataclass(eq=False, kw_only=True)
 class DPMNL(MNLPolicy):
@@ -87,7 +88,7 @@ class DPMNL(MNLPolicy):
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.capacity is not None
-        T, K, d = problem.horizon, problem.capacity, problem.dim
+        T, K, d = problem.longest, problem.capacity, problem.dim
         if curator.private and not self._clips:
             curator.disclose("features outside the unit ball (erratum A8)")
         estimator, gram = self._estimator(curator, T, K, d), self._gram(curator, T, K, d)

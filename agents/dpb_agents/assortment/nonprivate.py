@@ -48,7 +48,7 @@ class ExactMNL(MNLPolicy):
         d, K = problem.dim, problem.capacity
         assert K is not None
         return Releasers(
-            estimator=ChoiceMLE(curator, K, d, problem.horizon, ridge=self.ridge),
+            estimator=ChoiceMLE(curator, K, d, problem.longest, ridge=self.ridge),
             gram=curator.running_sum(symmetric=d),
             shift=self.ridge,
             floor=0.0,

@@ -19,13 +19,12 @@ from dpb_agents import kernels
 from dpb_gym import portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.problems.rounds import LONGEST
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Schedule
 
 Array = NDArray[Any]
-# Every horizon that is played: what `anytime` spreads its releases over.
-LONGEST = 10**9
 # Least prior deviation of the curvature from isotropy, relative to its level.
 LEAST_EVENNESS = 0.3
 # Largest weight: records without information are not blown up into noise.
@@ -118,7 +117,8 @@ class OnePassNewton(Agent):
             coordinate is as large as the signal.
         ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
-        anytime: Spread the releases over every horizon up to 10^9 instead of T.
+        anytime: Spread the releases over every horizon up to 10^9 instead of T; so it is if T is
+            not known.
 
     Attributes:
         theta: Posterior mean, ``(B, d)``, from releases only.
@@ -150,7 +150,7 @@ class OnePassNewton(Agent):
 
     def horizon(self, problem: ProblemInfo) -> int:
         """The horizon that is planned for."""
-        return LONGEST if self.anytime else problem.horizon
+        return LONGEST if self.anytime else problem.longest
 
     def open(
         self,

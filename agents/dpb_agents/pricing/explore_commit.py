@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     "explore-commit-pricing",
     supports=["pricing"],
     protects=("anticipating", "user-round"),
+    needs_horizon=True,
 )
 @dataclass(eq=False, kw_only=True)
 class ExploreCommit(ExactGLM):
@@ -59,7 +60,7 @@ class ExploreCommit(ExactGLM):
         self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
-        T, d = problem.horizon, problem.dim
+        T, d = problem.longest, problem.dim
         assert problem.demand is not None
         if self._explore is None:
             power = 2 / 3 if curator.private else 1 / 2
@@ -104,7 +105,7 @@ class MLECycle(ExactGLM):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
         self._uniforms = streams.uniforms()
-        self._dim, self._horizon = problem.dim, problem.horizon
+        self._dim, self._horizon = problem.dim, problem.longest
         self._open(0, self.first)
 
     def _open(self, start: int, length: int) -> None:

@@ -15,6 +15,7 @@ from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 RULES = ("ts", "ucb")
+UNTOLD = 100_000  # the horizon for which the grid is made where none is told
 # Demand in {0, 1} is 1/2-sub-Gaussian (Hoeffding); Gaussian demand has unit noise around a
 # mean that moves within [-1, 1] with the customer.
 SCALES = {"logistic": 0.5, "gaussian": math.sqrt(2.0)}
@@ -33,7 +34,7 @@ class FixedPrice(Agent):
 
     Args:
         rule: ``"ts"`` or ``"ucb"``.
-        n_prices: Size of the grid, by default as above.
+        n_prices: Size of the grid, by default as above, for T = 10^5 if T is not known.
         price: Offer this price in [0, 1] in every round instead of learning one.
         scale: s, > 0. By default the Beta posterior for ``ts`` on logistic demand, else
             1/2 for logistic and sqrt(2) for Gaussian demand, for which the demand of a
@@ -58,7 +59,7 @@ class FixedPrice(Agent):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable("fixed-price", problem, "pricing", "demand")
-        T = problem.horizon
+        T = problem.horizon or UNTOLD
         if self.price is not None:
             self.prices = np.array([self.price])
         else:

@@ -34,7 +34,7 @@ class ExactGLM(GLMPolicy):
         return self.rule == "ucb"
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
-        T, d, B = problem.horizon, problem.dim, curator.replicates
+        T, d, B = problem.longest, problem.dim, curator.replicates
         assert problem.demand is not None
         estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
         gram = curator.running_sum(symmetric=d) if self.watches() else None

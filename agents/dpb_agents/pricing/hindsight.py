@@ -52,12 +52,13 @@ class BestFixedPrice(Agent):
             raise AgentError("best-fixed-price must be attached to a running environment first")
         source = self._instance
         ahead = Instance(source.problem, source.seeds, source.episodes)
-        stride = max(1, problem.horizon // self.sample)
+        horizon = source.problem.horizon
+        stride = max(1, horizon // self.sample)
         rows = []
-        for t in range(problem.horizon):
+        for t in range(horizon):
             if t % stride == 0:
                 rows.append(ahead.context().features.copy())
-            if t < problem.horizon - 1:
+            if t < horizon - 1:
                 ahead.advance()
         features = np.array(rows)
         theta = ahead.hidden["theta"]

@@ -86,7 +86,7 @@ class GLMPolicy(Agent):
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
         self._releasers = self.releasers(problem, curator)
-        explore = min(self.explore, problem.horizon)
+        explore = min(self.explore, problem.longest)
         self._start = np.stack([rng.random(explore) for rng in streams.agent])
         self._rounds = 0
         self._theta = np.zeros((B, d))

@@ -33,6 +33,7 @@ STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verif
     supports=["pricing"],
     protects=("anticipating", "user-round"),
     budget="required",
+    needs_horizon=True,
 )
 @dataclass(eq=False, kw_only=True)
 class PrivatePricing(GLMPolicy):
@@ -126,7 +127,7 @@ class PrivatePricing(GLMPolicy):
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
         assert problem.demand is not None
-        T, d = problem.horizon, problem.dim
+        T, d = problem.longest, problem.dim
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
         paper = self.calibration == "paper"
         if self._growth is None:

@@ -15,6 +15,7 @@ from dpb_gym import portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.rounds import LONGEST
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -45,7 +46,7 @@ class OnePass(Agent):
             as the prior's theta.
         ratio: Factor between two releases' rounds, > 1.
         anytime: Spread the releases over every horizon up to 10^9, for which a round counts
-            1 / t, instead of the problem's own.
+            1 / t, instead of the problem's own; so it is if the problem tells none.
         max_rounds_per_user: k: what is protected is all rounds of one user, of which the first k
             are learnt from; which rounds are hers is public. None: a single round.
 
@@ -155,7 +156,8 @@ class OnePass(Agent):
         """
         from dpb_gym.privacy import Schedule
 
-        horizon = 10**9 if self.anytime else self.problem.horizon
+        anytime = self.anytime or self.problem.horizon is None
+        horizon = LONGEST if anytime else self.problem.longest
         if sigma == 0.0:
             # exact sums may be released often: nothing is spent
             fine = Schedule.geometric(
@@ -174,7 +176,7 @@ class OnePass(Agent):
             noise=noise,
             spread=self._spread / rate,
             prior=self._variance,
-            anytime=self.anytime,
+            anytime=anytime,
         )
 
 

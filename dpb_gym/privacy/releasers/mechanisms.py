@@ -107,7 +107,12 @@ class BufferedToeplitz(Mechanism):
         )
 
     def variances(self) -> FloatArray:
-        return _blt_variances(self.steps)
+        return _blt_variances(self.steps, self.steps)
+
+    def std(self, step: int) -> float:
+        # sums without end have more steps than are ever taken
+        first = min(self.steps, 1 << step.bit_length())
+        return math.sqrt(_blt_variances(self.steps, first)[step - 1])
 
 
 class SquareRootToeplitz(Mechanism):
@@ -159,9 +164,9 @@ class SquareRootToeplitz(Mechanism):
 
 
 @functools.lru_cache(maxsize=16)
-def _blt_variances(steps: int) -> FloatArray:
+def _blt_variances(steps: int, first: int) -> FloatArray:
     theta, omega = toeplitz.blt_parameters(steps)
-    weights = toeplitz.blt_noise_coefficients(np.array(theta), np.array(omega), steps)
+    weights = toeplitz.blt_noise_coefficients(np.array(theta), np.array(omega), first)
     return np.cumsum(weights**2)
 
 

@@ -20,10 +20,10 @@ from dpb_gym.problems.base import (
 )
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.conditions.drift import Drift
-from dpb_gym.problems.conditions.play import Delayed
+from dpb_gym.problems.conditions.play import Delayed, UnknownHorizon
 from dpb_gym.streams import Stream, generator
 
-CONDITIONS: dict[str, type[Condition]] = {c.name: c for c in (Drift, Delayed)}
+CONDITIONS: dict[str, type[Condition]] = {c.name: c for c in (Drift, Delayed, UnknownHorizon)}
 """Every condition by its keyword argument, in the order in which they are laid on."""
 
 

@@ -1,10 +1,11 @@
-"""Conditions of play: when responses arrive."""
+"""Conditions of play: when responses arrive, and whether agents know when it ends."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from dpb_gym import validation
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.delay import Delay
@@ -21,3 +22,15 @@ class Delayed(Condition):
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
         return replace(info, delay=str(self._delay))
+
+
+class UnknownHorizon(Condition):
+    """Agents are not told the horizon, at which the episode ends all the same."""
+
+    name = "unknown_horizon"
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        self._hidden = validation.flag("unknown_horizon", value)
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        return replace(info, horizon=None) if self._hidden else info

@@ -64,7 +64,9 @@ class OffPolicy(SB3Agent):
         }
 
 
-@register_agent("sb3-dqn", supports=("pricing", "recommendation"), delayed_feedback=False)
+@register_agent(
+    "sb3-dqn", supports=("pricing", "recommendation"), delayed_feedback=False, needs_horizon=True
+)
 @dataclass(eq=False, kw_only=True)
 class SB3DQN(OffPolicy):
     """Deep Q-learning (Stable-Baselines3 `DQN`), one model per replicate.
@@ -124,7 +126,7 @@ class SB3DQN(OffPolicy):
         return actions.astype(np.int64)
 
 
-@register_agent("sb3-sac", supports=("pricing",), delayed_feedback=False)
+@register_agent("sb3-sac", supports=("pricing",), delayed_feedback=False, needs_horizon=True)
 @dataclass(eq=False, kw_only=True)
 class SB3SAC(OffPolicy):
     """Soft actor-critic (Stable-Baselines3 `SAC`), one model per replicate.

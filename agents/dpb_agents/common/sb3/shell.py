@@ -87,7 +87,7 @@ class SB3Agent(Agent):
                 f"agent {self.name!r} needs Stable-Baselines3: pip install dpb-gym[sb3]"
             ) from error
         self._kind = problem.kind
-        self._horizon = problem.horizon
+        self._horizon = problem.longest
         bounds = [abs(b) for b in problem.reward_range if np.isfinite(b) and b]
         self._scale = max(bounds, default=1.0)
         self._shows_revenues = problem.kind == "assortment" and not problem.equal_revenues

@@ -62,7 +62,7 @@ class LinearRival(Agent):
         self._half = 0.5 * (high - low)
         # where only one in n_candidates rounds is observed, schedules stretch as much
         self._stretch = problem.n_candidates or 1 if problem.partial_feedback else 1
-        self._horizon = problem.horizon
+        self._horizon = problem.longest
         self._rounds = 0
         self._theta = np.zeros((B, d))
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()

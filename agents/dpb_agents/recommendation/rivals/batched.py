@@ -15,7 +15,11 @@ from dpb_gym.registry import register_agent
 
 
 @register_agent(
-    "batched-aggregation", supports=SUPPORTS, protects=("central", "reward"), budget="required"
+    "batched-aggregation",
+    supports=SUPPORTS,
+    protects=("central", "reward"),
+    budget="required",
+    needs_horizon=True,
 )
 @dataclass(eq=False, kw_only=True)
 class BatchedAggregation(RewardRival):

@@ -18,7 +18,13 @@ from dpb_gym.registry import register_agent
 STALE = 1.02
 
 
-@register_agent("dgs-lin-ucb", supports=SUPPORTS, protects=("central", "reward"), budget="required")
+@register_agent(
+    "dgs-lin-ucb",
+    supports=SUPPORTS,
+    protects=("central", "reward"),
+    budget="required",
+    needs_horizon=True,
+)
 @dataclass(eq=False, kw_only=True)
 class DynamicSensitivity(RewardRival):
     """LinUCB on estimates noised by their dynamic global sensitivity.

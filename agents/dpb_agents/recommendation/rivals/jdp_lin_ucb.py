@@ -20,7 +20,11 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
 @register_agent(
-    "jdp-lin-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
+    "jdp-lin-ucb",
+    supports=SUPPORTS,
+    protects=("joint", "user-round"),
+    budget="required",
+    needs_horizon=True,
 )
 @dataclass(eq=False, kw_only=True)
 class JDPLinUCB(JointLinUCB):

@@ -1,0 +1,125 @@
+"""Agents that are not told the horizon: anytime ones switch by themselves, planners refuse."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_agents.assortment.one_pass import OnePassMNL
+from dpb_agents.pricing.one_pass import OnePassPricing
+from dpb_agents.recommendation.one_pass import OnePassLinear
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.privacy import Budget, Curator, NoiseSource
+from dpb_gym.problems.rounds import LONGEST
+from dpb_gym.registry import agent_specs
+from dpb_gym.streams import AgentStreams
+
+ENVS = {
+    "assortment": ("DPB/Assortment-v0", {"n_items": 12, "capacity": 3, "dim": 3}),
+    "pricing": ("DPB/Pricing-v0", {}),
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 4, "interactions_per_user": 2}),
+}
+UNKNOWN = {"unknown_horizon": True}
+BUDGET = Budget.zcdp(50.0)
+
+
+def zoo(kind, needs):
+    return [
+        name
+        for name, spec in agent_specs().items()
+        if spec.entry_point.startswith("dpb_agents")
+        and not name.startswith("sb3")
+        and kind in spec.supports
+        and spec.needs_horizon == needs
+    ]
+
+
+@pytest.mark.parametrize("kind", ENVS)
+def test_who_needs_no_horizon_beats_random_without(kind):
+    env, kwargs = ENVS[kind]
+    agents = {
+        name: (name, None if agent_specs()[name].budget == "never" else str(BUDGET))
+        for name in zoo(kind, False)
+    }
+    result = dpb_gym.evaluate(
+        env, agents=agents, horizon=1000, replicates=2, env_kwargs={**kwargs, **UNKNOWN}
+    )
+    random = result.final_regret("random").sum()
+    for name in agents:
+        if name != "random":
+            assert result.final_regret(name).sum() < 0.95 * random, name
+
+
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ENVS for n in zoo(k, True)])
+def test_who_plans_is_refused_and_told_who_can(kind, name):
+    env, kwargs = ENVS[kind]
+    budget = None if agent_specs()[name].budget == "never" else str(BUDGET)
+    with pytest.raises(AgentError, match=rf"{name}.*unknown_horizon=True.*one-pass-"):
+        dpb_gym.evaluate(
+            env,
+            agents=[(name, budget)],
+            horizon=20,
+            replicates=1,
+            env_kwargs={**kwargs, **UNKNOWN},
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "agent"),
+    [("assortment", OnePassMNL), ("pricing", OnePassPricing), ("recommendation", OnePassLinear)],
+)
+def test_ours_switch_to_their_anytime_form(kind, agent):
+    """Told no horizon they do what `anytime` does, bit for bit, and plan for the longest."""
+    env, kwargs = ENVS[kind]
+    played = []
+    for conditions, anytime in ((UNKNOWN, False), ({}, True)):
+        problem = dpb_gym.make_problem(env, horizon=300, **kwargs, **conditions)
+        assert problem.horizon == 300
+        made, instance = agent(anytime=anytime), problem.instance([3])
+        made.protects = made.protects or ("joint", "user-round")
+        made.set_up(problem.info, AgentStreams([3]), Budget.zcdp(5.0))
+        actions = []
+        for t in range(300):
+            context = instance.context()
+            actions.append(np.array(made.act(context)))
+            made.observe(context, actions[-1], instance.respond(actions[-1]).feedback)
+            if t < 299:
+                instance.advance()
+        played.append(np.array(actions))
+        assert made.curator.releasers[0].schedule.ends[-1] > LONGEST // 2
+    assert (played[0] == played[1]).all()
+
+
+def test_a_running_sum_without_end_costs_the_same_and_has_more_noise():
+    """Sums of a curator without a horizon are planned for 10^9 records."""
+    sigmas = []
+    for horizon in (1000, LONGEST):
+        curator = Curator("rho=0.5", noise=NoiseSource.from_seed(0), horizon=horizon)
+        sums = curator.running_sum(2, reward=(0.0, 1.0))
+        for _ in range(20):
+            sums.add([1.0], along=np.eye(2)[:1])
+        assert curator.guarantee.describe(1e-5).startswith("central zCDP rho=0.5")
+        sigmas.append(sums.sigma)
+        assert sums.noise_std > sums.sigma > 0
+    assert 1.2 < sigmas[1] / sigmas[0] < 2.0
+
+
+@pytest.mark.parametrize("env_id", [env for env, _ in ENVS.values()])
+def test_environments_end_all_the_same(env_id):
+    told = gym.make(env_id, horizon=5)
+    env = gym.make(env_id, horizon=5, **UNKNOWN)
+    assert env.unwrapped.problem.info.horizon is None
+    assert env.observation_space == told.observation_space
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    ends = [env.step(env.action_space.sample())[3] for _ in range(5)]
+    assert ends == [False] * 4 + [True]
+
+
+def test_nonsense_and_false():
+    with pytest.raises(ParameterError, match="unknown_horizon"):
+        dpb_gym.make_problem("DPB/Pricing-v0", horizon=5, unknown_horizon="yes")
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=5, unknown_horizon=False)
+    assert problem.info.horizon == 5
