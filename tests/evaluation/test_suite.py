@@ -180,7 +180,7 @@ def test_the_protocol_is_what_makes_results_comparable() -> None:
 def test_agents_are_skipped_where_they_do_not_fit(suite: Suite) -> None:
     offers, items = plan_suite(suite)
     assert [run.title for run in offers.runs] == ["random", "Oracle"]
-    assert offers.skipped == {"Private": "supports recommendation, not pricing"}
+    assert offers.skipped == {"Private": "supports recommendation, not assortment"}
     assert [run.title for run in items.runs] == [
         "random",
         "Oracle",
