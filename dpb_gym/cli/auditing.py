@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dpb_gym.cli.options import BUDGET, Json, complete, read_budgets, read_settings, setting
+from dpb_gym.cli.listing import complete
+from dpb_gym.cli.options import BUDGET, Json, read_budgets, read_settings, setting
 from dpb_gym.cli.output import print_json, print_text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +47,15 @@ def names(kind: str) -> list[str]:
         return list(suite_names())
     (key, *_), records = {"envs": _envs, "agents": _agents}[kind]()
     return [record[key] for record in records]
+
+
+def complete(*kinds: str) -> Callable[[str], list[str]]:
+    """Completes names of what ``dpb list`` lists."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [name for kind in kinds for name in names(kind) if name.startswith(incomplete)]
+
+    return completed
 
 
 def _cell(value: Any) -> str:

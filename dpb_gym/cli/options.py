@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,17 +29,6 @@ Workers = Annotated[int | None, typer.Option(help="Processes; one per core by de
 def setting(text: str, metavar: str = "KEY=VALUE") -> Any:
     """The option ``--set``."""
     return typer.Option("--set", metavar=metavar, help=text)
-
-
-def complete(*kinds: str) -> Callable[[str], list[str]]:
-    """Completes names of what ``dpb list`` lists."""
-
-    def completed(incomplete: str) -> list[str]:
-        from dpb_gym.cli.listing import names
-
-        return [name for kind in kinds for name in names(kind) if name.startswith(incomplete)]
-
-    return completed
 
 
 def read_budgets(given: Sequence[str]) -> list[Budget | None]:

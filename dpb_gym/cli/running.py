@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpb_gym.cli.listing import complete
 from dpb_gym.cli.options import (
     BUDGET,
     Json,
     Quiet,
     Workers,
-    complete,
     names,
     new_folder,
     read_budgets,

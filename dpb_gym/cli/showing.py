@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpb_gym.cli.options import Json, complete
+from dpb_gym.cli.listing import complete
+from dpb_gym.cli.options import Json
 from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
 from dpb_gym.errors import BudgetError, DPBError, unknown_name
 

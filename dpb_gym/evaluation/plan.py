@@ -58,14 +58,14 @@ class TaskPlan:
     problem: Problem | None = None
 
     def __post_init__(self) -> None:
-        seen: dict[tuple[str, str], str] = {}
+        seen: dict[tuple[str, str], AgentRun] = {}
         info = task_info(self.task) if self.problem is None else self.problem.info
         for run in self.runs:
             key = run.label.casefold(), str(run.budget)
             if key in seen:
-                twice = ", ".join(dict.fromkeys((seen[key], run.title)))
+                twice = ", ".join(dict.fromkeys((seen[key].title, run.title)))
                 raise ParameterError(f"agent given twice: {twice}; use distinct labels")
-            seen[key] = run.title
+            seen[key] = run
             check_supported(run.spec, info, run.budget)
 
 
