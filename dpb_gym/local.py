@@ -16,6 +16,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.portable import fill_normals
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
@@ -132,7 +133,7 @@ class LocalPrivacy(Agent):
         self.inner = self._make(problem)
         self.responses = Responses(curator, ResponseChannel(mechanism, problem), streams)
         shown = problem
-        if problem.kind == "recommendation":
+        if kind_of(problem.kind).response is None:
             # messages leave the range of the rewards; agents clip to what they are told
             shown = replace(problem, reward_range=mechanism.bounds)
         self.inner.set_up(shown, streams)

@@ -25,7 +25,6 @@ from dpb_gym.streams import check_seed
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
 
-_NOTHING = {"assortment": -1}
 _MOST = float(np.finfo(np.float32).max)
 
 
@@ -179,8 +178,8 @@ class Session:
             earned = worth.astype(np.float32)[None]
         elif revenues is not None:
             raise ParameterError(f"a {info.kind} problem has no revenues")
-        if info.kind == "recommendation":
-            listed = np.full((1, info.n_candidates or 0), -1)
+        if info.n_candidates is not None:
+            listed = np.full((1, info.n_candidates), -1)
             if arms is not None:
                 given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
                 listed[0] = given
@@ -233,10 +232,10 @@ class Session:
         x = np.zeros((1, *kind.feature_shape(info)), np.float32)
         earned = np.zeros((1, info.n_items or 0), np.float32) if kind.revenues else None
         listed = None
-        if info.kind == "recommendation":
-            listed = np.full((1, info.n_candidates or 0), -1)
+        if info.n_candidates is not None:
+            listed = np.full((1, info.n_candidates), -1)
         who = None if info.max_interactions is None else np.zeros(1, np.int64)
-        chosen = np.full((1, *kind.action_shape(info)), _NOTHING.get(info.kind, 0))
+        chosen = np.full((1, *kind.action_shape(info)), kind.nothing)
         feedback = Feedback(
             np.zeros(1),
             choice=np.array([-1]) if kind.response == "choice" else None,

@@ -178,11 +178,10 @@ def _choices(
 
 def _response(made: Problem, instance: Instance, action: Array, outcome: Outcome) -> Columns:
     feedback = outcome.feedback
-    if made.kind == "assortment":
-        assert feedback.choice is not None
+    if feedback.choice is not None:
         bought = feedback.choice[:, None] == np.arange(action.shape[1])
         return {"rewards": np.where(bought, feedback.reward[:, None], 0.0)}
-    if made.kind == "pricing":
+    if feedback.demand is not None:
         return {"rewards": feedback.reward}
     m = made.info.n_candidates or 0
     each = [instance.respond(np.full(len(action), k)).expected for k in range(m)]
