@@ -26,11 +26,9 @@ class ActionMode(ABC):
 
     Attributes:
         space: Gymnasium space of a single action.
-        idle: A valid problem action, for replicates whose action is to be ignored.
     """
 
     space: gymnasium.Space[Any]
-    idle: Array
 
     @abstractmethod
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
@@ -56,15 +54,14 @@ class ActionMode(ABC):
 
 
 class Slate(ActionMode):
-    """K item indices; repeated items collapse, so that fewer than K may be offered."""
+    """K item indices; repeated items collapse, where fewer than K may be offered."""
 
     def __init__(self, n_items: int, capacity: int) -> None:
         self.space = gymnasium.spaces.MultiDiscrete([n_items] * capacity)
-        self.idle = np.zeros(capacity, np.int64)
-        self._n_items = n_items
+        self._n_items, self._capacity = n_items, capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        slates = self.batch(actions, replicates, self.idle.shape, True, "slate")
+        slates = self.batch(actions, replicates, (self._capacity,), True, "slate")
         if _outside(slates, 0, self._n_items - 1) is not None:
             bad = slates[((slates < 0) | (slates >= self._n_items)).any(axis=1).argmax()]
             raise ActionError(f"slate {bad.tolist()} holds an item outside 0..{self._n_items - 1}")
@@ -76,7 +73,7 @@ class Scores(ActionMode):
 
     def __init__(self, n_items: int, capacity: int) -> None:
         self.space = gymnasium.spaces.Box(-1.0, 1.0, (n_items,), np.float32)
-        self.idle = np.arange(capacity)
+        self._capacity = capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
         shape = self.space.shape
@@ -84,10 +81,10 @@ class Scores(ActionMode):
         scores = self.batch(actions, replicates, shape, False, "scores")
         if not np.isfinite(scores).all():
             raise ActionError("scores must be finite, got NaN or infinity")
-        slates = np.empty((len(scores), len(self.idle)), np.int64)
-        scratch = np.empty(len(self.idle))
+        slates = np.empty((len(scores), self._capacity), np.int64)
+        scratch = np.empty(self._capacity)
         for row, slate in zip(scores, slates):
-            kernels.mnl.top_indices(row, len(self.idle), -np.inf, slate, scratch)
+            kernels.mnl.top_indices(row, self._capacity, -np.inf, slate, scratch)
         return slates
 
 
@@ -96,7 +93,7 @@ class Mask(ActionMode):
 
     def __init__(self, n_items: int, capacity: int) -> None:
         self.space = gymnasium.spaces.MultiBinary(n_items)
-        self.idle = np.arange(capacity)
+        self._capacity = capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
         shape = self.space.shape
@@ -105,9 +102,9 @@ class Mask(ActionMode):
         masks = self.batch(actions, replicates, shape, False, "mask", bits=True)
         if not ((masks == 0) | (masks == 1)).all():
             raise ActionError("mask must hold 0 and 1 only")
-        slates = np.full((len(masks), len(self.idle)), -1, np.int64)
+        slates = np.full((len(masks), self._capacity), -1, np.int64)
         for mask, slate in zip(masks, slates):
-            items = np.flatnonzero(mask)[: len(self.idle)]
+            items = np.flatnonzero(mask)[: self._capacity]
             slate[: len(items)] = items
         return slates
 
@@ -118,13 +115,11 @@ class ByIndex(ActionMode):
     Args:
         table: The problem's actions, one per row.
         what: What the index is called in messages.
-        idle: The action for replicates whose action is ignored; the first one by default.
     """
 
-    def __init__(self, table: Array, what: str, idle: Array | None = None) -> None:
+    def __init__(self, table: Array, what: str) -> None:
         self.table, self._what = table, what
         self.space = gymnasium.spaces.Discrete(len(table))
-        self.idle = table[0] if idle is None else idle
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
         index = self.batch(actions, replicates, (), True, self._what)
@@ -139,7 +134,6 @@ class Price(ActionMode):
 
     def __init__(self) -> None:
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
-        self.idle = np.array(0.0)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
         prices = self.batch(actions, replicates, (1,), False, "price")[:, 0]
@@ -163,31 +157,41 @@ def _outside(values: Array, low: float, high: float) -> Any:
     return None if inside.all() else values.flat[int(inside.argmin())]
 
 
-def assortments(n_items: int, capacity: int) -> Array:
-    """All assortments of 1..K items, by size, then lexicographically; ``(count, K)``, -1 padded.
+def assortments(info: ProblemInfo) -> Array:
+    """All assortments of 1..K items, or of K, by size, then lexicographically.
+
+    Returns:
+        ``(count, K)``, -1 padded.
 
     Raises:
         ParameterError: If there are too many.
     """
-    count = sum(comb(n_items, k) for k in range(1, capacity + 1))
+    n_items, capacity = info.n_items, info.capacity
+    assert n_items is not None and capacity is not None
+    sizes = range(capacity if info.exactly else 1, capacity + 1)
+    count = sum(comb(n_items, k) for k in sizes)
     if count > MAX_ASSORTMENTS:
         raise ParameterError(
             f"action_mode='index' would need {count} assortments, at most {MAX_ASSORTMENTS} "
             "are allowed; use fewer items, a smaller capacity or another action_mode"
         )
-    sizes = range(1, capacity + 1)
     rows = [(*c, *[-1] * (capacity - k)) for k in sizes for c in combinations(range(n_items), k)]
     return np.array(rows, np.int64)
 
 
 def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
-    """``"slate"`` (default), ``"scores"``, ``"mask"`` or ``"index"``."""
+    """``"slate"``, ``"scores"``, ``"mask"`` or ``"index"``.
+
+    The default is ``"slate"``, but ``"scores"`` where slates hold exactly K items: a sample of
+    K indices repeats some.
+    """
+    usual = "scores" if info.exactly else "slate"
     mode = validation.choice(
-        "action_mode", "slate" if action_mode is None else action_mode, ASSORTMENT_MODES
+        "action_mode", usual if action_mode is None else action_mode, ASSORTMENT_MODES
     )
     assert info.n_items is not None and info.capacity is not None
     if mode == "index":
-        return ByIndex(assortments(info.n_items, info.capacity), "assortment index")
+        return ByIndex(assortments(info), "assortment index")
     modes: dict[str, Callable[[int, int], ActionMode]]
     modes = {"slate": Slate, "scores": Scores, "mask": Mask}
     return modes[mode](info.n_items, info.capacity)
@@ -198,7 +202,7 @@ def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
     if n_prices is None:
         return Price()
     count = validation.integer("n_prices", n_prices, 2, 1_000_000)
-    return ByIndex(np.arange(1, count + 1) / count, "price index", np.array(0.0))
+    return ByIndex(np.arange(1, count + 1) / count, "price index")
 
 
 def recommendation_mode(info: ProblemInfo) -> ActionMode:

@@ -19,8 +19,9 @@ class Observations:
 
     ``"flat"``: the features in C order, followed by the revenues for assortments.
     ``"dict"``: ``features`` (assortment ``(N, d)``, pricing ``(d - 1,)``, recommendation
-    ``(n_candidates, d)``), ``revenues`` ``(N,)`` for assortments, and ``user`` ``(1,)``
-    where users are identified (flat observations leave the user out).
+    ``(n_candidates, d)``), ``revenues`` ``(N,)`` for assortments, ``user`` ``(1,)``
+    where users are identified, and the bits ``available`` where not everything can always be
+    offered (flat observations leave the user and these bits out, ``info`` has the bits).
 
     Attributes:
         space: Gymnasium space of a single observation.
@@ -34,14 +35,17 @@ class Observations:
         bound = np.float32(problem.feature_bound)
         parts: dict[str, Any] = {"features": gymnasium.spaces.Box(-bound, bound, shape, np.float32)}
         if kind.revenues:
-            # A revenue bound of 0 would make an empty box.
-            top = np.float32(info.reward_range[1] or 1.0)
-            parts["revenues"] = gymnasium.spaces.Box(np.float32(0), top, shape[:1], np.float32)
+            least, most = info.reward_range
+            # Revenues that are all 0 would make an empty box.
+            ends = np.float32(least), np.float32(most if least < most else 1.0)
+            parts["revenues"] = gymnasium.spaces.Box(*ends, shape[:1], np.float32)
         self._user = info.max_interactions is not None
         self.space: gymnasium.Space[Any]
         if self.mode == "dict":
             if self._user:
                 parts["user"] = gymnasium.spaces.Box(0, problem.horizon, (1,), np.int64)
+            if info.masked:
+                parts["available"] = gymnasium.spaces.MultiBinary(shape[0])
             self.space = gymnasium.spaces.Dict(parts)
         else:
             low = np.concatenate([box.low.ravel() for box in parts.values()])
@@ -61,6 +65,8 @@ class Observations:
         if self._user:
             assert context.users is not None
             named["user"] = context.users.astype(np.int64)[:, None]
+        if context.available is not None:
+            named["available"] = context.available.astype(np.int8)
         return named
 
 

@@ -27,6 +27,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
     observation repeats the last customer's. ``reset(seed=s)`` starts replicate s, the one
     that the harness calls seed s; ``reset()`` starts a new one (new hidden parameters) from
     the same seed. The reward is the realised revenue or reward. ``info`` holds ``t``,
+    ``available`` (bits of what the next customer can be offered, where not everything can),
     ``choice`` (assortment: position in the offered slate, -1 for none; slates of the other
     action modes are in ascending item order) or ``demand`` (pricing) or ``observed``
     (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``. With a `delay`
@@ -78,7 +79,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self._episode = 0 if seed is not None else self._episode + 1
         self.core.start([0], [int(self.np_random_seed)], [self._episode])
         self._done, self._t = False, 1
-        return self._observe(self.core.instance), {"t": 0}  # type: ignore[arg-type]
+        observation = self._observe(self.core.instance)  # type: ignore[arg-type]
+        return observation, self._with_mask({"t": 0})
 
     def _observe(self, instance: Instance) -> Any:
         """The current customer, encoded together with those prepared ahead."""
@@ -87,6 +89,12 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             self._ahead = ahead
             self._observations = self.core.observations.encode(ahead.context)
         return lane(self._observations, self._t - ahead.first)
+
+    def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Adds what the customer of the last observation can be offered."""
+        if self._ahead is not None and self._ahead.context.available is not None:
+            info["available"] = self._ahead.context.available[self._t - self._ahead.first].copy()
+        return info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Plays one round.
@@ -128,7 +136,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             self._t = t + 1
         else:
             self._done = True
-        return self._observe(instance), feedback.reward.item(), False, self._done, info
+        seen = self._observe(instance)
+        return seen, feedback.reward.item(), False, self._done, self._with_mask(info)
 
     def render(self) -> Any:
         """The last round, or the customer who waits, as `render_mode` says."""
@@ -242,7 +251,16 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         infos: dict[str, Any] = {}
         for i in lanes:
             infos = self._add_info(infos, {"t": 0}, i)
-        return self.core.observe(), infos
+        return self.core.observe(), self._with_mask(infos)
+
+    def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
+        """Adds what the customers of the last observations can be offered."""
+        assert self.core.instance is not None
+        available = self.core.instance.context().available
+        if available is not None:
+            infos["available"] = available.copy()
+            infos["_available"] = np.ones(self.num_envs, bool)
+        return infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Plays one round in every lane.
@@ -280,7 +298,9 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             for key, array in values.items():
                 infos[key] = array
                 infos[f"_{key}"] = np.ones(self.num_envs, bool)
-            return core.observe(), reward, np.zeros(self.num_envs, bool), ended, infos
+            seen = core.observe()
+            return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
+        last_mask = self._with_mask({}).get("available")
         final: Any = core.observe() if ended.any() else None
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         if resetting.any():
@@ -288,24 +308,26 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         for i in range(self.num_envs):
             info = {"t": 0} if resetting[i] else {k: v[i].item() for k, v in values.items()}
             if same_step and ended[i]:
+                if last_mask is not None:
+                    info["available"] = last_mask[i]
                 last = {"final_obs": lane(final, i), "final_info": info}
                 infos = self._add_info(infos, last, i)
                 self._restart([i], [None] * self.num_envs)
                 info = {"t": 0}
             infos = self._add_info(infos, info, i)
-        return core.observe(), reward, np.zeros(self.num_envs, bool), ended, infos
+        seen = core.observe()
+        return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
 
     def decode_actions(self, actions: Any, ignored: Array) -> Array:
-        """The problem's actions ``(num_envs, ...)``; idle ones where `ignored` (being reset).
+        """The problem's actions ``(num_envs, ...)``; the best where `ignored` (being reset).
 
         Raises:
             ActionError: If an action that counts has a wrong shape, dtype or range.
         """
         if not ignored.any():
             return self.core.actions.decode(actions, self.num_envs)
-        idle = self.core.actions.idle
-        decoded = np.empty((self.num_envs, *idle.shape), idle.dtype)
-        decoded[:] = idle
+        assert self.core.instance is not None
+        decoded = self.core.instance.best_action().copy()
         if not ignored.all():
             rows = len(actions) if isinstance(actions, (list, tuple, np.ndarray)) else -1
             if rows != self.num_envs:

@@ -135,7 +135,7 @@ class ResponseChannel:
         if self._response == "choice" and isinstance(mechanism, RandomizedResponse):
             assert feedback.choice is not None
             bought = mechanism.privatise(feedback.choice >= 0, numbers)
-            revenue = self.problem.reward_range[1]
+            revenue = sum(self.problem.reward_range)  # all are equal, and one end is 0
             estimate = revenue * mechanism.scalar(bought)
             return PrivateFeedback(Feedback(revenue * bought), estimate)
         # whatever else came back is withheld

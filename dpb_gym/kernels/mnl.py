@@ -87,17 +87,19 @@ def _equal_and_positive(revenues):
 
 
 @jit
-def best_slates(utility, revenues, K, slates, values):
-    """Exact best assortments of at most K items, by Dinkelbach's iteration on the value.
+def best_slates(utility, revenues, K, exactly, slates, values):
+    """Exact best assortments of at most or exactly K items, by Dinkelbach's iteration.
 
     For a value z the best set is the at most K items of largest positive
-    exp(u_i) (r_i - z); z <- revenue of that set increases until the set is optimal
-    (Dinkelbach 1967). Equal revenues make this the K largest utilities.
+    exp(u_i) (r_i - z), or the K items of largest such score; z <- revenue of that set
+    increases until the set is optimal (Dinkelbach 1967). Equal revenues make this the K
+    largest utilities.
 
     Args:
         utility: ``(B, N)``.
-        revenues: ``(B, N)``, non-negative.
+        revenues: ``(B, N)``, -inf for items that cannot be offered.
         K: Capacity.
+        exactly: Whether sets must hold K items.
         slates: Output ``(B, K)``, ascending items, padded with -1.
         values: Output ``(B,)`` expected revenues.
     """
@@ -117,14 +119,18 @@ def best_slates(utility, revenues, K, slates, values):
                 top = utility[b, i]
         for i in range(N):
             weight[i] = exp(utility[b, i] - top)
-        z = 0.0
+        z, floor = 0.0, 0.0
         for a in range(K):
             slates[b, a] = -1
         values[b] = 0.0
+        if exactly:
+            n = top_indices(revenues[b], K, -np.inf, slates[b], scratch)
+            z, floor = _revenue_of(slates[b], n, utility[b], revenues[b]), -np.inf
+            values[b] = z
         while True:
             for i in range(N):
                 scores[i] = weight[i] * (revenues[b, i] - z)
-            n = top_indices(scores, K, 0.0, trial, scratch)
+            n = top_indices(scores, K, floor, trial, scratch)
             if n == 0:
                 break
             value = _revenue_of(trial, n, utility[b], revenues[b])

@@ -20,11 +20,13 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
+    uniform,
 )
 from dpb_gym.problems.norms import CONTEXT_NORMS, GAUSSIAN_BOUND, rescale, rescaled_bound
 from dpb_gym.problems.oblivious import ContextSchedule
 from dpb_gym.streams import Stream
 
+RANDOM = {"random": (0.0, 1.0), "signed": (-1.0, 1.0)}
 DESIGNS = ("gaussian", "uniform", "sphere", "low-rank")
 
 
@@ -48,7 +50,9 @@ class AssortmentProblem(Problem):
             that E||x||^2 = d.
         rank: Dimension of the low-rank subspace, 1..d; max(1, d // 2) by default.
         revenues: ``"equal"`` (all 1), ``"random"`` (uniform on [0, 1], new each round),
-            or N non-negative numbers.
+            ``"signed"`` (uniform on [-1, 1], new each round), or N numbers: non-negative ones,
+            or in [-1, 1].
+        exactly: Whether slates must hold K items, not fewer.
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
         contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
             ``"drifting"``, an array ``(n, N, d)`` or its file; see
@@ -70,6 +74,7 @@ class AssortmentProblem(Problem):
         design: str = "gaussian",
         rank: int | None = None,
         revenues: Any = "equal",
+        exactly: bool = False,
         theta: Any = None,
         contexts: Any = "drawn",
     ) -> None:
@@ -85,14 +90,20 @@ class AssortmentProblem(Problem):
             "rank", max(1, self.dim // 2) if rank is None else rank, 1, self.dim
         )
         self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
-        self.random_revenues = isinstance(revenues, str) and revenues == "random"
+        self.exactly = validation.flag("exactly", exactly)
         if isinstance(revenues, str):
-            validation.choice("revenues", revenues, ("equal", "random"))
+            validation.choice("revenues", revenues, ("equal", *RANDOM))
             fixed = np.ones(self.n_items)
         else:
-            fixed = validation.array("revenues", revenues, (self.n_items,), low=0.0)
+            fixed = validation.array("revenues", revenues, (self.n_items,))
+            if fixed.min() < 0.0 and np.abs(fixed).max() > 1.0:
+                raise ParameterError(
+                    "revenues must be non-negative, or lie in [-1, 1], got values in "
+                    f"[{fixed.min()}, {fixed.max()}]"
+                )
         self.revenues = fixed.astype(np.float32)
-        top = 1.0 if self.random_revenues else float(self.revenues.max())
+        self._drawn_revenues = RANDOM.get(revenues) if isinstance(revenues, str) else None
+        low, top = self._drawn_revenues or (self.revenues.min(), self.revenues.max())
         self._revenue_rows = np.empty((0, self.n_items), np.float32)
         raw = {"gaussian": GAUSSIAN_BOUND, "uniform": 1.0, "sphere": 1.0}.get(
             self.design, GAUSSIAN_BOUND * float(np.sqrt(self.dim / self.rank))
@@ -105,10 +116,12 @@ class AssortmentProblem(Problem):
             kind=self.kind,
             horizon=self.horizon,
             dim=self.dim,
-            reward_range=(0.0, top),
+            # nothing may be bought
+            reward_range=(min(0.0, float(low)), max(0.0, float(top))),
             n_items=self.n_items,
             capacity=self.capacity,
-            equal_revenues=not self.random_revenues
+            exactly=self.exactly or None,
+            equal_revenues=self._drawn_revenues is None
             and bool((self.revenues == self.revenues[0]).all()),
         )
 
@@ -126,8 +139,9 @@ class AssortmentProblem(Problem):
         fields = {}
         if self.schedule.drawn:
             fields["features"] = Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)
-        if self.random_revenues:
-            fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES)
+        if self._drawn_revenues is not None:
+            fill = _fill_signed if self._drawn_revenues[0] else uniform
+            fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES, fill)
         return fields
 
     def draw_features(
@@ -152,7 +166,7 @@ class AssortmentProblem(Problem):
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         features = drawn["features"] if "features" in drawn else self.schedule.at(hidden, t)
         B = features.shape[0]
-        if self.random_revenues:
+        if self._drawn_revenues is not None:
             revenues = drawn["revenues"]
         else:
             if len(self._revenue_rows) < B:
@@ -162,6 +176,8 @@ class AssortmentProblem(Problem):
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         context = round_.context
+        if self.exactly:
+            self._check_full(action)
         B = len(action)
         choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
         bad = kernels.mnl.outcome(
@@ -181,11 +197,20 @@ class AssortmentProblem(Problem):
             ).at(bad - 1)
         return Feedback(reward, choice=choice), expected
 
+    def _check_full(self, action: Array) -> None:
+        """Refuses slates of fewer than K items."""
+        listed = np.sort(action, axis=1)
+        short = (listed[:, 0] < 0) | (np.diff(listed, axis=1) == 0).any(axis=1)
+        if short.any():
+            b = int(short.argmax())
+            raise ActionError(
+                f"slate {action[b].tolist()} of replicate {b} must hold exactly {self.capacity} "
+                "different items"
+            ).at(b)
+
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         context = round_.context
-        assert context.revenues is not None
-        slates, values = self.best_slates(hidden["theta"], context.features, context.revenues)
-        return slates, values
+        return self.best_slates(hidden["theta"], context.features, context.worth)
 
     def best_slates(self, theta: Array, features: Array, revenues: Array) -> tuple[Array, Array]:
         """Exact capacity-constrained best assortments under given parameters.
@@ -193,7 +218,7 @@ class AssortmentProblem(Problem):
         Args:
             theta: ``(B, d)``.
             features: ``(B, N, d)``.
-            revenues: ``(B, N)``, non-negative.
+            revenues: ``(B, N)``, -inf for items that cannot be offered.
 
         Returns:
             Slates ``(B, K)`` (ascending, padded with -1) and expected revenues ``(B,)``.
@@ -202,7 +227,7 @@ class AssortmentProblem(Problem):
         utility = np.empty((B, self.n_items))
         kernels.mnl.utilities(features, theta, utility)
         slates, values = np.empty((B, self.capacity), np.int64), np.empty(B)
-        kernels.mnl.best_slates(utility, revenues, self.capacity, slates, values)
+        kernels.mnl.best_slates(utility, revenues, self.capacity, self.exactly, slates, values)
         return slates, values
 
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
@@ -216,3 +241,12 @@ class AssortmentProblem(Problem):
             context.features, theta, action, feedback.choice, value, gradient, hessian
         )
         return Loss(value, gradient, hessian)
+
+
+def _fill_signed(
+    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+) -> None:
+    """Uniforms on [-1, 1)."""
+    rng.random(out=out, dtype=np.float32)
+    out *= np.float32(2.0)
+    out -= np.float32(1.0)

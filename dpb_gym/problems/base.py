@@ -174,13 +174,14 @@ class Ahead:
         """Round t as a batch of one."""
         i = t - self.first
         row = slice(i, i + 1)
-        _, features, revenues, arms, users = self.context
+        _, features, revenues, arms, users, available = self.context
         context = Context(
             t,
             features[row],
             None if revenues is None else revenues[row],
             None if arms is None else arms[row],
             None if users is None else users[row],
+            None if available is None else available[row],
         )
         secret = {name: value[row] for name, value in self._secret.items()} if self._secret else {}
         return Round(context, self._uniform[row], secret)

@@ -74,8 +74,8 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
-        """Uniformly random actions from uniforms ``(B, *action_shape)``."""
+    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
+        """Uniformly random actions from uniforms ``(B, *action_shape)``, of what is available."""
 
     def sizes(self, space: Any) -> dict[str, int] | None:
         """What a foreign environment's action space tells of its `ProblemInfo`.
@@ -146,10 +146,18 @@ class Assortment(Kind):
         """Slates ``(B, K)`` of item indices; -1 and repeated items count for nothing."""
         return action_array(action, (replicates, *self.action_shape(info)), True, "slates")
 
-    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         slates = np.empty(uniforms.shape, np.int64)
-        kernels.recommendation.draw_candidates(uniforms, info.n_items, slates)
-        slates.sort(axis=1)
+        if available is None:
+            kernels.recommendation.draw_candidates(uniforms, info.n_items, slates)
+            slates.sort(axis=1)
+            return slates
+        slates[:] = -1
+        for row, mask, slate in zip(uniforms, available, slates):
+            pool = np.flatnonzero(mask)
+            places = np.empty((1, min(len(row), len(pool))), np.int64)
+            kernels.recommendation.draw_candidates(row[None, : places.shape[1]], len(pool), places)
+            slate[: places.shape[1]] = np.sort(pool[places[0]])
         return slates
 
     def sizes(self, space: Any) -> dict[str, int] | None:
@@ -216,7 +224,7 @@ class Pricing(Kind):
         """Prices ``(B,)`` in [0, 1]."""
         return action_array(action, (replicates,), False, "prices")
 
-    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         return uniforms.copy()
 
     def sizes(self, space: Any) -> dict[str, int] | None:
@@ -249,7 +257,13 @@ class Recommendation(Kind):
         """Candidate indices ``(B,)`` in 0..n_candidates - 1."""
         return action_array(action, (replicates,), True, "candidate indices")
 
-    def random(self, info: ProblemInfo, uniforms: Array) -> Array:
+    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
+        if available is not None:
+            count = available.sum(axis=1)
+            first = np.minimum((uniforms * count).astype(np.int64), count - 1)
+            order = np.argsort(~available, axis=1, kind="stable")
+            chosen: Array = order[np.arange(len(order)), first]
+            return chosen
         assert info.n_candidates is not None
         # A uniform is below 1 - 2^-53, but its product with m may round up to m.
         index = (uniforms * info.n_candidates).astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -24,6 +25,8 @@ class ProblemInfo:
         reward_range: Lowest and highest reward of one round.
         n_items: Assortment: number of items N.
         capacity: Assortment: most items in a slate, K.
+        exactly: Assortment: whether a slate must hold K items, not fewer.
+        masked: Whether only some items or candidates are on offer, `Context.available`.
         equal_revenues: Assortment: whether every item always earns the same.
         demand: Pricing: ``"logistic"`` or ``"gaussian"``.
         zeta: Pricing: link scale.
@@ -42,6 +45,8 @@ class ProblemInfo:
     reward_range: tuple[float, float]
     n_items: int | None = None
     capacity: int | None = None
+    exactly: bool | None = None
+    masked: bool | None = None
     equal_revenues: bool | None = None
     demand: str | None = None
     zeta: float | None = None
@@ -73,6 +78,7 @@ class Context(NamedTuple):
         revenues: Assortment only: float32 ``(B, N)``.
         arms: Recommendation only: pool indices ``(B, n_candidates)``, -1 when fresh.
         users: User ids ``(B,)`` where users are identified, else None.
+        available: Which items or candidates can be offered, bool ``(B, N)``; None if all can.
     """
 
     t: int
@@ -80,6 +86,15 @@ class Context(NamedTuple):
     revenues: Array | None = None
     arms: Array | None = None
     users: Array | None = None
+    available: Array | None = None
+
+    @property
+    def worth(self) -> Array:
+        """The revenues, -inf where an item cannot be offered: what optimisers maximise."""
+        assert self.revenues is not None
+        if self.available is None:
+            return self.revenues
+        return np.where(self.available, self.revenues, np.float32(-np.inf))
 
 
 class Feedback(NamedTuple):

@@ -39,6 +39,17 @@ CASES = {
     ),
     "assortment-one-item": ("DPB/Assortment-v0", {"n_items": 1, "capacity": 1, "dim": 1}),
     "expedia": ("DPB/ExpediaAssortment-v0", {"revenues": "price", "context_norm": "bound"}),
+    "assortment-exactly": (
+        "DPB/Assortment-v0",
+        {"n_items": 6, "capacity": 3, "exactly": True, "revenues": "signed", "drift": "walk"},
+    ),
+    "assortment-available": (
+        "DPB/Assortment-v0",
+        # everything, so that samples are allowed
+        {"n_items": 6, "capacity": 3, "available": np.ones((99, 6)), "obs_mode": "dict"},
+    ),
+    "recommendation-available": ("DPB/Recommendation-v0", {"available": np.ones((99, 5))}),
+    "pricing-drift": ("DPB/Pricing-v0", {"drift": "seasonal"}),
     "pricing": ("DPB/Pricing-v0", {}),
     "pricing-dict": ("DPB/Pricing-v0", {"obs_mode": "dict", "customers": "drifting"}),
     "pricing-grid": ("DPB/Pricing-v0", {"n_prices": 11, "dim": 12}),
@@ -167,7 +178,8 @@ def test_info_keys_are_the_same_each_step_and_fresh(case):
         assert type(reward) is float and type(truncated) is bool and not terminated
         assert truncated == (t == 6)
         assert info["regret"] >= 0
-        assert all(type(v) in (int, float, bool) for v in info.values())
+        plain = [type(v) in (int, float, bool) for k, v in info.items() if k != "available"]
+        assert all(plain)
     assert len({id(i) for i in infos}) == 6
 
 

@@ -10,25 +10,26 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_agents import kernels as zoo
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.assortment import DESIGNS, AssortmentProblem
 from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.problems.kinds import kind_of
 
 
-def brute_force(utility, revenues, capacity):
+def brute_force(utility, revenues, capacity, exactly=False):
+    offered = np.flatnonzero(np.isfinite(revenues))
     return max(
         reference.mnl_revenue(utility, revenues, np.array(items, int))
-        for size in range(capacity + 1)
-        for items in combinations(range(len(utility)), size)
+        for size in range(capacity if exactly else 0, capacity + 1)
+        for items in combinations(offered, size)
     )
 
 
-def best(utility, revenues, capacity):
+def best(utility, revenues, capacity, exactly=False):
     slates, values = np.empty((1, capacity), np.int64), np.empty(1)
     kernels.mnl.best_slates(
-        utility[None], np.asarray(revenues, np.float32)[None], capacity, slates, values
+        utility[None], np.asarray(revenues, np.float32)[None], capacity, exactly, slates, values
     )
     return slates[0], values[0]
 
@@ -49,6 +50,41 @@ def test_best_assortment_equals_brute_force(data):
     assert value == pytest.approx(reference.mnl_revenue(utility, revenues, slate), rel=1e-12)
     offered = slate[slate >= 0]
     assert len(set(offered)) == len(offered) and (np.diff(offered) > 0).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_best_assortment_exactly_k_signed_and_masked_equals_brute_force(data):
+    n = data.draw(st.integers(1, 8))
+    capacity = data.draw(st.integers(1, n))
+    utility = np.array(data.draw(st.lists(st.integers(-6, 6), min_size=n, max_size=n))) / 2.0
+    worth = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0])
+    revenues = np.array(data.draw(st.lists(worth, min_size=n, max_size=n)), np.float32)
+    hidden = data.draw(st.lists(st.integers(0, n - 1), max_size=n - capacity))
+    revenues[hidden] = -np.inf
+    exactly = data.draw(st.booleans())
+    slate, value = best(utility, revenues, capacity, exactly)
+    assert value == pytest.approx(brute_force(utility, revenues, capacity, exactly), rel=1e-12)
+    offered = slate[slate >= 0]
+    assert not set(offered) & set(hidden)
+    assert len(offered) == capacity or not exactly
+    assert value == pytest.approx(reference.mnl_revenue(utility, revenues, offered), rel=1e-12)
+
+
+def test_slates_of_fewer_than_k_items_are_refused_and_revenues_may_be_negative():
+    problem = AssortmentProblem(9, 5, 3, revenues="signed", exactly=True)
+    assert problem.info.reward_range == (-1.0, 1.0) and problem.info.exactly
+    instance = problem.instance(range(50))
+    assert (instance.context().revenues < 0).mean() == pytest.approx(0.5, abs=0.1)
+    slates, values = instance.oracle()
+    assert (values < 0).any()  # every set of three loses
+    assert (instance.respond(slates).regret == 0).all()
+    for slate in ([0, 1, -1], [0, 1, 1]):
+        action = np.array([[0, 1, 2]] * 49 + [slate])
+        with pytest.raises(ActionError, match="of replicate 49 must hold exactly 3 different"):
+            instance.respond(action)
+    fixed = AssortmentProblem(9, 3, 2, revenues=[-0.5, -0.5, -0.5]).info
+    assert fixed.reward_range == (-0.5, 0.0) and fixed.equal_revenues
 
 
 def test_best_assortment_of_twelve_items():
@@ -182,15 +218,14 @@ def test_loss_matches_finite_differences_and_bounds():
 def test_random_slates_are_distinct_and_uniform_in_range(n, seed, data):
     k = data.draw(st.integers(1, n))
     uniforms = np.random.default_rng(seed).random((20, k))
-    slates = np.empty((20, k), np.int64)
-    zoo.slates.random_slates(uniforms, n, slates)
+    slates = kind_of("assortment").random(AssortmentProblem(5, n, k).info, uniforms)
     assert ((slates >= 0) & (slates < n)).all()
     assert (np.diff(slates, axis=1) > 0).all()
 
 
 def test_random_slates_hit_every_subset_equally():
-    slates = np.empty((60_000, 2), np.int64)
-    zoo.slates.random_slates(np.random.default_rng(0).random((60_000, 2)), 5, slates)
+    uniforms = np.random.default_rng(0).random((60_000, 2))
+    slates = kind_of("assortment").random(AssortmentProblem(5, 5, 2).info, uniforms)
     counts = np.unique(slates, axis=0, return_counts=True)[1]
     assert len(counts) == 10
     assert ((counts - 6000.0) ** 2 / 6000.0).sum() < 35  # chi-square, 9 df, p about 6e-5
@@ -254,7 +289,9 @@ def test_fixed_and_random_revenues():
         {"design": "low-rank", "rank": 9},
         {"revenues": "cheap"},
         {"revenues": [1.0]},
-        {"revenues": [-1.0] * 100},
+        {"revenues": [-1.5] * 100},
+        {"revenues": [-0.5] + [2.0] * 99},
+        {"exactly": 1},
         {"revenues": [np.nan] * 100},
         {"theta": [np.inf] * 5},
         {"theta": [0.0] * 4},

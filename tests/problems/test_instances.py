@@ -135,7 +135,7 @@ def test_context_never_holds_hidden_state():
     for env_id, kwargs in CASES.values():
         problem = make_problem(env_id, horizon=10, **kwargs)
         context = problem.instance([0]).context()
-        assert set(Context._fields) == {"t", "features", "revenues", "arms", "users"}
+        assert set(Context._fields) == {"t", "features", "revenues", "arms", "users", "available"}
         assert not any(hasattr(context, name) for name in ("theta", "rewards"))
 
 

@@ -309,11 +309,14 @@ def test_the_environment_takes_exactly_the_problems_parameters():
 
     from dpb_gym.envs.catalogue import environment
     from dpb_gym.envs.replay import replay_problem
+    from dpb_gym.problems.conditions import applicable
 
     own = dict(inspect.signature(ReplayProblem).parameters)
     own.pop("ratings")
     offered = environment("DPB/JesterReplay-v0").parameters
-    assert offered == {**{k: p.default for k, p in own.items()}, "data": "synthetic-jester"}
+    defaults = {k: p.default for k, p in own.items()}
+    conditions = dict.fromkeys(applicable("recommendation"))
+    assert offered == {**conditions, **defaults, "data": "synthetic-jester"}
     for wrong in ({"ratings": 1}, {"dim": [5]}):
         with pytest.raises(ParameterError):
             replay_problem(**wrong)

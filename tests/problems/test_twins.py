@@ -46,7 +46,7 @@ def test_mnl(seed):
         == 0
     )
     best, value = np.empty((B, K), np.int64), np.empty(B)
-    kernels.mnl.best_slates(utility, revenues, K, best, value)
+    kernels.mnl.best_slates(utility, revenues, K, False, best, value)
     for b in range(B):
         assert choice[b] == reference.mnl_choice(utility[b], slates[b], uniform[b])
         earned = revenues[b, slates[b, choice[b]]] if choice[b] >= 0 else 0.0

@@ -14,6 +14,7 @@ from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_gym import portable, validation
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -96,7 +97,7 @@ class OnePassMNL(OnePassNewton):
             signal=rate * self.norm,
         )
         self._cut = self.cut if curator.private else math.inf
-        self._shape = (N, problem.capacity)
+        self._problem, self._capacity = problem, problem.capacity
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._blind = self._equal and not self._centre.any()
         self._uniforms = streams.uniforms(problem.capacity)
@@ -104,16 +105,15 @@ class OnePassMNL(OnePassNewton):
         self._no_root = np.zeros((B, d, d))
 
     def act(self, context: Context) -> Array:
-        N, K = self._shape
-        slates = np.empty((len(self.theta), K), np.int64)
         if self._blind and self.rounds < self.first_release:
-            kernels.slates.random_slates(self._uniforms.next(), N, slates)
-            return slates
-        assert context.revenues is not None
+            kind = kind_of(self._problem.kind)
+            return kind.random(self._problem, self._uniforms.next(), context.available)
+        slates = np.empty((len(self.theta), self._capacity), np.int64)
         kernels.slates.optimistic_slates(
             context.features,
-            context.revenues,
-            self._equal,
+            context.worth,
+            self._equal and context.available is None,
+            bool(self._problem.exactly),
             self.theta,
             self._no_root,
             0.0,

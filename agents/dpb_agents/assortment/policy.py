@@ -19,6 +19,7 @@ from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent, unsuitable
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class MNLPolicy(Agent):
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise unsuitable(type(self).__name__, problem, "assortment", "n_items", "capacity")
         B, N, K, d = streams.replicates, problem.n_items, problem.capacity, problem.dim
-        self._n_items, self._capacity = N, K
+        self._problem, self._capacity = problem, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._releasers = self.releasers(problem, curator)
         # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
@@ -120,14 +121,14 @@ class MNLPolicy(Agent):
         return self._updates.copy()
 
     def act(self, context: Context) -> Array:
-        B, K = len(self._theta), self._capacity
-        slates = np.empty((B, K), np.int64)
         if context.t <= self.explore:
-            zoo.slates.random_slates(self._uniforms.next(), self._n_items, slates)
-            return slates
-        assert context.revenues is not None
+            kind = kind_of(self._problem.kind)
+            return kind.random(self._problem, self._uniforms.next(), context.available)
+        slates = np.empty((len(self._theta), self._capacity), np.int64)
         width = 0.0 if self.rule == "greedy" else self.scale * self._releasers.width(context.t)
-        known = (context.features, context.revenues, self._equal, self._theta, self._root, width)
+        equal = self._equal and context.available is None
+        exactly = bool(self._problem.exactly)
+        known = (context.features, context.worth, equal, exactly, self._theta, self._root, width)
         if self.rule == "ts":
             zoo.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
         else:

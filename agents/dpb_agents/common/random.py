@@ -22,7 +22,8 @@ class RandomPolicy(Agent):
         self._uniforms = streams.uniforms(*self._kind.action_shape(problem))
 
     def act(self, context: Context) -> Array:
-        return self._kind.random(self._problem, self._uniforms.next())
+        offer = () if context.available is None else (context.available,)
+        return self._kind.random(self._problem, self._uniforms.next(), *offer)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Slates: best under optimistic or sampled utilities, and random.
+"""Slates: best under optimistic or sampled utilities.
 
 Arrays lead with the replicate axis. V is a Gram matrix with a shift; its Cholesky factor
 is L, and `root` is the inverse of L, so that ||x||_{V^-1} = ||root x||.
@@ -55,16 +55,16 @@ def _slate_of(
     utility: Array,
     revenues: Array,
     equal: bool,
-    K: int,
+    exactly: bool,
     slate: Array,
     scratch: Array,
     value: Array,
 ) -> None:
     """Best slate of one replicate; `utility` and `slate` are ``(1, N)``, ``(1, K)``."""
     if equal:
-        top_indices(utility[0], K, -np.inf, slate[0], scratch)
+        top_indices(utility[0], slate.shape[1], -np.inf, slate[0], scratch)
     else:
-        best_slates(utility, revenues, K, slate, value)
+        best_slates(utility, revenues, slate.shape[1], exactly, slate, value)
 
 
 @jit
@@ -72,6 +72,7 @@ def optimistic_slates(
     features: Array,
     revenues: Array,
     equal: bool,
+    exactly: bool,
     theta: Array,
     root: Array,
     width: float,
@@ -82,8 +83,9 @@ def optimistic_slates(
 
     Args:
         features: ``(B, N, d)``.
-        revenues: ``(B, N)``.
+        revenues: ``(B, N)``, -inf for items that cannot be offered.
         equal: Whether all revenues are equal (then the K largest utilities are best).
+        exactly: Whether slates must hold K items.
         theta: ``(B, d)``.
         root: ``(B, d, d)``, lower triangular.
         width: Multiplier of the bonus; 0 leaves it out.
@@ -111,7 +113,13 @@ def optimistic_slates(
                 s += width * np.sqrt(q)
             utility[b, i] = s
         _slate_of(
-            utility[b : b + 1], revenues[b : b + 1], equal, K, slates[b : b + 1], scratch, value
+            utility[b : b + 1],
+            revenues[b : b + 1],
+            equal,
+            exactly,
+            slates[b : b + 1],
+            scratch,
+            value,
         )
 
 
@@ -120,6 +128,7 @@ def sampled_slates(
     features: Array,
     revenues: Array,
     equal: bool,
+    exactly: bool,
     theta: Array,
     root: Array,
     width: float,
@@ -133,8 +142,9 @@ def sampled_slates(
 
     Args:
         features: ``(B, N, d)``.
-        revenues: ``(B, N)``.
+        revenues: ``(B, N)``, -inf for items that cannot be offered.
         equal: Whether all revenues are equal.
+        exactly: Whether slates must hold K items.
         theta: ``(B, d)``.
         root: ``(B, d, d)``, lower triangular.
         width: Standard deviation in units of V^-1/2.
@@ -170,36 +180,11 @@ def sampled_slates(
                     top = drawn[m]
             utility[b, i] = top
         _slate_of(
-            utility[b : b + 1], revenues[b : b + 1], equal, K, slates[b : b + 1], scratch, value
+            utility[b : b + 1],
+            revenues[b : b + 1],
+            equal,
+            exactly,
+            slates[b : b + 1],
+            scratch,
+            value,
         )
-
-
-@jit
-def random_slates(uniforms, N, slates):
-    """Uniformly random K-subsets by a partial Fisher-Yates shuffle of N items.
-
-    Args:
-        uniforms: ``(B, K)`` on [0, 1).
-        N: Number of items.
-        slates: Output ``(B, K)``, ascending.
-    """
-    B, K = slates.shape
-    pool = np.arange(N)
-    swapped = np.empty(K, np.int64)
-    for b in range(B):
-        for k in range(K):
-            j = k + min(int(uniforms[b, k] * (N - k)), N - k - 1)
-            swapped[k] = j
-            pool[k], pool[j] = pool[j], pool[k]
-        for k in range(K):
-            slates[b, k] = pool[k]
-        for k in range(K - 1, -1, -1):
-            j = swapped[k]
-            pool[k], pool[j] = pool[j], pool[k]
-        for a in range(1, K):
-            x = slates[b, a]
-            j = a
-            while j > 0 and slates[b, j - 1] > x:
-                slates[b, j] = slates[b, j - 1]
-                j -= 1
-            slates[b, j] = x

@@ -15,6 +15,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.offers import among_available
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -111,6 +112,7 @@ class LinearPolicy(Agent):
     def _grow(self) -> None:
         """Adds the outer products of ``_chosen`` to A."""
 
+    @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)
         features = self._features(context)

@@ -13,6 +13,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.local import LocalPrivacy, Messages
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.offers import among_available
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -158,6 +159,7 @@ class LocalLinear(Agent):
         self._trusted = np.zeros((B, d))
         self._rounds = 0
 
+    @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._response), np.int64)
         alpha = self.alpha if self.rule == "ucb" else 0.0

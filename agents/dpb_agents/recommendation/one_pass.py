@@ -15,6 +15,7 @@ from dpb_gym import portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.offers import among_available
 from dpb_gym.problems.rounds import LONGEST
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
@@ -119,6 +120,7 @@ class OnePass(Agent):
     def _renew(self, batch: int) -> None:
         """Renews theta from the release that closed a batch, the first of which is 0."""
 
+    @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
         zoo.one_pass_linear.best_candidates(context.features, self.theta, action)

@@ -19,17 +19,20 @@ class Condition:
 
     Attributes:
         name: The keyword argument.
-        refuses: Why it makes no sense for problems of these kinds.
 
     Raises:
         ParameterError: If the value is none of those allowed, or the problem has no use for it.
     """
 
     name: ClassVar[str]
-    refuses: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, problem: Problem, value: Any) -> None:
         raise NotImplementedError
+
+    @classmethod
+    def refused(cls, kind: str) -> str:
+        """Why it makes no sense for problems of the kind, empty if it does."""
+        return ""
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
         """What agents may know, the condition included."""

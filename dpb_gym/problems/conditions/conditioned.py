@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ParameterError
+from dpb_gym.problems import search
+from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import (
     Array,
     Context,
@@ -18,18 +20,20 @@ from dpb_gym.problems.base import (
     Problem,
     Round,
 )
+from dpb_gym.problems.conditions.availability import Availability
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.conditions.drift import Drift
 from dpb_gym.problems.conditions.play import Delayed, UnknownHorizon
 from dpb_gym.streams import Stream, generator
 
-CONDITIONS: dict[str, type[Condition]] = {c.name: c for c in (Drift, Delayed, UnknownHorizon)}
+_ORDER = (Drift, Availability, Delayed, UnknownHorizon)
+CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
 """Every condition by its keyword argument, in the order in which they are laid on."""
 
 
 def applicable(kind: str) -> dict[str, None]:
     """Keyword arguments of the conditions that problems of the kind can have, all off."""
-    return {name: None for name, found in CONDITIONS.items() if kind not in found.refuses}
+    return {name: None for name, found in CONDITIONS.items() if not found.refused(kind)}
 
 
 def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
@@ -69,10 +73,11 @@ class Conditioned(Problem):
         self.conditions: list[Condition] = []
         for name, condition in CONDITIONS.items():
             if name in given:
-                if reason := condition.refuses.get(inner.kind):
+                if reason := condition.refused(inner.kind):
                     raise ParameterError(f"{name} makes no sense for {inner.kind}: {reason}")
                 self.conditions.append(condition(inner, given[name]))
                 self.info = self.conditions[-1].info(self.info)
+        self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.worth`
         self.draw_hidden(generator(0, Stream.HIDDEN))  # a rehearsal: tells what does not fit
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
@@ -109,16 +114,14 @@ class Conditioned(Problem):
             customer = condition.customer(customer, round_)
         feedback, expected = self.inner.respond(customer, round_, action)
         if customer is not truth:
-            expected = self._expected(self._worlds(truth), round_, action)
+            expected = search.expected(self.inner, self._worlds(truth), round_, action)
         return feedback, expected
 
-    def _expected(self, worlds: list[Hidden], round_: Round, action: Array) -> Array:
-        values = [self.inner.respond(world, round_, action)[1] for world in worlds]
-        total: Array = np.sum(values, axis=0) / len(values)
-        return total
-
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
-        return self.inner.best_action(self._truth(hidden, round_), round_)
+        worlds = self._worlds(self._truth(hidden, round_))
+        if len(worlds) > 1 or not (self._knows_masks or round_.context.available is None):
+            return search.best_action(self.inner, worlds, round_)
+        return self.inner.best_action(worlds[0], round_)
 
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
         return self.inner.loss(theta, context, action, feedback)

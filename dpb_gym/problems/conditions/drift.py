@@ -104,6 +104,6 @@ def _normal_to(theta: Array, vector: Array) -> Array:
     square = np.sum(theta * theta)
     if not square > 0.0:
         raise ParameterError("drift turns theta, which must not be zero")
-    away = vector - np.sum(vector * theta) / square * theta
+    away: Array = vector - np.sum(vector * theta) / square * theta
     away *= np.sqrt(square / np.sum(away * away))
     return away

@@ -66,7 +66,7 @@ def test_optimistic_slates(seed: int, d: int, width: float, K: int) -> None:
     features, revenues, theta, gram = draw(seed, 2, 7, d)
     root = roots(gram)[0]
     utility, slates = np.empty((2, 7)), np.empty((2, K), np.int64)
-    args = (features, revenues, False, theta, root, width, utility, slates)
+    args = (features, revenues, False, False, theta, root, width, utility, slates)
     kernels.slates.optimistic_slates(*args)
     for b in range(2):
         x = features[b].astype(float)
@@ -89,7 +89,7 @@ def test_sampled_slates(seed: int, d: int, width: float, M: int) -> None:
     root = roots(gram)[0]
     normals = np.random.default_rng(seed).normal(size=(2, M, d))
     utility, slates = np.empty((2, 7)), np.empty((2, 3), np.int64)
-    args = (features, revenues, True, theta, root, width, normals, utility, slates)
+    args = (features, revenues, True, False, theta, root, width, normals, utility, slates)
     kernels.slates.sampled_slates(*args)
     for b in range(2):
         L = np.linalg.cholesky(gram[b] + np.eye(d))

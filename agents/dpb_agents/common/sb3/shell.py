@@ -15,6 +15,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.offers import among_available
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class SB3Agent(Agent):
                 for rng in streams.agent
             ]
 
+    @among_available
     def act(self, context: Context) -> Array:
         observations = self._observations(context)
         with _settings_restored():

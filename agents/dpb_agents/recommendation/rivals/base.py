@@ -16,6 +16,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.offers import among_available
 from dpb_gym.streams import AgentStreams
 
 SUPPORTS = ["recommendation"]
@@ -82,6 +83,7 @@ class LinearRival(Agent):
     def _learn(self, reward: Array) -> None:
         """Takes one shifted reward per replicate; the candidates are in ``_chosen``."""
 
+    @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._theta), np.int64)
         zoo.linear.choose(context.features, self._theta, self._inverse, self._width, action)

@@ -13,6 +13,7 @@ from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, Reward
 from dpb_gym import kernels, portable, validation
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, Context, ProblemInfo
+from dpb_gym.problems.offers import among_available
 from dpb_gym.registry import register_agent
 
 
@@ -80,6 +81,7 @@ class CoresetElimination(RewardRival):
         self._seen = np.zeros((B, size), bool)
         self._active = np.ones((B, size), bool)
 
+    @among_available
     def act(self, context: Context) -> Array:
         B, m, _ = context.features.shape
         if self._pool:

@@ -1,0 +1,56 @@
+"""Choosing among what is on offer, for whoever knows nothing of availability."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.problems.rounds import Array, Context
+
+
+def stand_ins(context: Context) -> tuple[Context, Array | None]:
+    """Shows everything that cannot be offered as something that can, by turns.
+
+    The best by any rule on features, revenues or arms is then the best of those available.
+
+    Returns:
+        The context, and what every index ``(B, N)`` means; None if all can be offered.
+    """
+    available = context.available
+    if available is None:
+        return context, None
+    own = np.arange(available.shape[1])
+    order = np.argsort(~available, axis=1, kind="stable")
+    turn = (own + context.t) % available.sum(axis=1, keepdims=True)
+    index = np.where(available, own, np.take_along_axis(order, turn, axis=1))
+    arms, revenues = context.arms, context.revenues
+    shown = context._replace(
+        features=np.take_along_axis(context.features, index[..., None], axis=1),
+        arms=None if arms is None else np.take_along_axis(arms, index, axis=1),
+        revenues=None if revenues is None else np.take_along_axis(revenues, index, axis=1),
+    )
+    return shown, index
+
+
+def meant(action: Array, index: Array | None) -> Array:
+    """The actions that were meant by ``action`` among stand-ins; -1 stays an empty place."""
+    if index is None:
+        return action
+    rows = action.reshape(len(action), -1)
+    chosen = np.take_along_axis(index, np.maximum(rows, 0), axis=1)
+    found: Array = np.where(rows < 0, rows, chosen).reshape(action.shape)
+    return found
+
+
+def among_available(act: Callable[[Any, Context], Array]) -> Callable[[Any, Context], Array]:
+    """Decorates ``act`` of an agent on B replicates: it chooses among stand-ins."""
+
+    @functools.wraps(act)
+    def choose(agent: Any, context: Context) -> Array:
+        shown, index = stand_ins(context)
+        return meant(act(agent, shown), index)
+
+    return choose

@@ -1,0 +1,144 @@
+"""Best actions by search, where no closed form exists: every candidate, slate or price."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.problems.base import Array, Context, Hidden, Problem, ProblemInfo, Round
+
+MAX_SLATES = 20_000
+GRID = 257
+SECTIONS = 3  # local maxima of the grid that are refined
+GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
+
+
+def best_action(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
+    """An action of largest mean expected reward over the worlds, and that reward, ``(B,)``.
+
+    Candidates and slates are all tried. Prices are searched on a grid of 257, of which the
+    three largest local maxima are refined by golden sections.
+
+    Args:
+        problem: Asked for the expected reward of actions, by ``respond``.
+        worlds: Equally likely hidden states.
+        round_: The round; unavailable items and candidates are left out.
+    """
+    return SEARCHES[problem.kind](problem, worlds, round_)
+
+
+def searchable(info: ProblemInfo) -> str:
+    """Why best actions cannot be searched, empty if they can."""
+    if info.kind not in SEARCHES:
+        return f"best actions of {info.kind} problems cannot be searched"
+    if info.kind == "assortment":
+        assert info.n_items is not None and info.capacity is not None
+        first = info.capacity if info.exactly else 1
+        count = sum(comb(info.n_items, k) for k in range(first, info.capacity + 1))
+        if count > MAX_SLATES:
+            return (
+                f"the best of {count} slates is found by trying them all, at most {MAX_SLATES} "
+                "are allowed: use fewer items or a smaller capacity"
+            )
+    return ""
+
+
+def check_searchable(what: str, info: ProblemInfo) -> None:
+    """Refuses problems whose best actions cannot be searched."""
+    if reason := searchable(info):
+        raise ParameterError(f"{what}: {reason}")
+
+
+def expected(problem: Problem, worlds: Sequence[Hidden], round_: Round, action: Array) -> Array:
+    """Mean expected reward of actions over equally likely worlds, ``(B,)``."""
+    total: Array = sum(problem.respond(world, round_, action)[1] for world in worlds)  # type: ignore[assignment]
+    return total / len(worlds)
+
+
+def _rows(value: Array, lanes: Array) -> Array:
+    """Rows of the given lanes; a view if all are the same lane."""
+    if lanes.strides[0] == 0:
+        return np.broadcast_to(value[lanes[0]], (len(lanes), *value.shape[1:]))
+    return value[lanes]
+
+
+def _at(
+    problem: Problem, worlds: Sequence[Hidden], round_: Round, lanes: Array
+) -> Callable[[Array], Array]:
+    """Expected rewards of actions ``(R, ...)``, each in the lane of its row ``(R,)``."""
+    _, *parts = round_.context
+    taken = [None if part is None else _rows(part, lanes) for part in parts]
+    context = Context(round_.context.t, *taken)  # type: ignore[arg-type]
+    there = Round(
+        context,
+        _rows(round_.uniform, lanes),
+        {k: _rows(v, lanes) for k, v in round_.secret.items()},
+    )
+    known = [{k: _rows(v, lanes) for k, v in world.items()} for world in worlds]
+    return functools.partial(expected, problem, known, there)
+
+
+def _candidates(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
+    B, m = round_.context.features.shape[:2]
+    values = np.empty((B, m))
+    for k in range(m):
+        values[:, k] = expected(problem, worlds, round_, np.full(B, k))
+    if round_.context.available is not None:
+        values[~round_.context.available] = -np.inf
+    best = values.argmax(axis=1)
+    return best, values[np.arange(B), best]
+
+
+@functools.lru_cache(maxsize=8)
+def _all_slates(n_items: int, capacity: int, exactly: bool) -> Array:
+    sizes = range(capacity if exactly else 0, capacity + 1)
+    rows = [(*c, *[-1] * (capacity - k)) for k in sizes for c in combinations(range(n_items), k)]
+    return np.array(rows, np.int64)
+
+
+def _slates(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
+    info = problem.info
+    assert info.n_items is not None and info.capacity is not None
+    slates = _all_slates(info.n_items, info.capacity, bool(info.exactly))
+    B, available = len(round_.uniform), round_.context.available
+    best, values = np.empty((B, info.capacity), np.int64), np.empty(B)
+    for b in range(B):
+        tried = slates
+        if available is not None:
+            tried = slates[(available[b][slates] | (slates < 0)).all(axis=1)]
+        lanes = np.broadcast_to(np.int64(b), len(tried))
+        found = _at(problem, worlds, round_, lanes)(tried)
+        best[b], values[b] = tried[found.argmax()], found.max()
+    return best, values
+
+
+def _prices(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
+    B = len(round_.uniform)
+    grid = np.linspace(0.0, 1.0, GRID)
+    lanes = np.repeat(np.arange(B), GRID)
+    values = _at(problem, worlds, round_, lanes)(np.tile(grid, B)).reshape(B, GRID)
+    wall = np.full((B, 1), -np.inf)
+    around = np.hstack([wall, values, wall])
+    peak: Array = (values >= around[:, :-2]) & (values >= around[:, 2:])
+    # best peaks first; whatever else is listed is no peak and does no harm
+    order = np.argsort(-np.where(peak, values, -np.inf), axis=1, kind="stable")
+    top = grid[order[:, :SECTIONS]].ravel()
+    value = _at(problem, worlds, round_, np.repeat(np.arange(B), SECTIONS))
+    low = np.maximum(top - 1.0 / (GRID - 1), 0.0)
+    high = np.minimum(top + 1.0 / (GRID - 1), 1.0)
+    for _ in range(40):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        better = value(left) >= value(right)
+        low, high = np.where(better, low, left), np.where(better, right, high)
+    prices = np.stack([0.5 * (low + high), top], axis=1)  # ends of [0, 1] are on the grid
+    found = np.stack([value(prices[:, 0]), value(prices[:, 1])], axis=1)
+    best = found.reshape(B, -1).argmax(axis=1)
+    return prices.reshape(B, -1)[np.arange(B), best], found.reshape(B, -1)[np.arange(B), best]
+
+
+SEARCHES = {"recommendation": _candidates, "assortment": _slates, "pricing": _prices}
