@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -39,7 +40,7 @@ class Availability(Condition):
         self._least = (info.capacity or 1) if info.exactly else 1
         self._rows: Array | None = None
         self._chance = 0.0
-        if np.ndim(value) or isinstance(value, str):
+        if isinstance(value, (str, os.PathLike, list, tuple, np.ndarray)):
             rows = fixed_rows("available", value, problem.horizon, (self._count,))
             self._rows = rows > 0.5
             if not np.isin(rows, (0.0, 1.0)).all():
