@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.errors import ParameterError, shown
+from dpb_gym.errors import DPBError, ParameterError, shown
 
+FloatArray = NDArray[np.float64]
 LARGEST = 2**53
 
 
@@ -32,8 +33,9 @@ def real(
     *,
     open_low: bool = False,
     open_high: bool = False,
+    error: type[DPBError] = ParameterError,
 ) -> float:
-    """Returns `value` as a finite float in the interval or raises `ParameterError`."""
+    """Returns `value` as a finite float in the interval or raises `error`."""
     ok = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if ok:
         try:
@@ -48,7 +50,7 @@ def real(
     interval = (
         "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
     )
-    raise ParameterError(f"{name} must be a finite number {interval}, got {shown(value)}")
+    raise error(f"{name} must be a finite number {interval}, got {shown(value)}")
 
 
 # Controls, surrogates, line ends, and formats: direction marks and what has no width.
@@ -104,7 +106,7 @@ def array(
     shape: tuple[int | None, ...],
     low: float = -math.inf,
     high: float = math.inf,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Returns a finite float64 array of the given shape (None = any length)."""
     result = numbers(name, value)
     wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
@@ -121,7 +123,7 @@ def array(
     return result
 
 
-def numbers(name: str, value: Any) -> NDArray[np.float64]:
+def numbers(name: str, value: Any) -> FloatArray:
     """Returns `value` as a float64 array; text, complex and masked values are no numbers.
 
     Raises:
@@ -135,5 +137,5 @@ def numbers(name: str, value: Any) -> NDArray[np.float64]:
         what = "a masked array" if isinstance(given, np.ma.MaskedArray) else str(given.dtype)
         raise ParameterError(f"{name} must be an array of numbers, got {what}: {shown(value)}")
     with np.errstate(over="ignore"):
-        result: NDArray[np.float64] = np.asarray(given, dtype=np.float64)
+        result: FloatArray = np.asarray(given, dtype=np.float64)
     return result

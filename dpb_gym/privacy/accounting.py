@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym import validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.portable import erfcx, exp, expm1, log, log1p, log_normal_cdf, log_sum
-from dpb_gym.privacy.checks import FloatArray, positive
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import (
     ApproxEvent,
@@ -37,6 +37,7 @@ from dpb_gym.privacy.events import (
     PureEvent,
     RandomizedResponseEvent,
 )
+from dpb_gym.validation import FloatArray
 
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
 PLD_INTERVAL = 1e-4
@@ -63,14 +64,14 @@ def epsilon(composition: Composition, delta: float) -> float:
 @functools.lru_cache(maxsize=4096)
 def delta(composition: Composition, epsilon_: float) -> float:
     """Smallest known delta such that the composition is (epsilon, delta)-private."""
-    epsilon_ = positive("epsilon", epsilon_, error=BudgetError, zero=True)
+    epsilon_ = validation.real("epsilon", epsilon_, 0.0, error=BudgetError)
     if composition.pure <= epsilon_:
         return 0.0
     return _delta_of(composition.events, epsilon_) if composition else 0.0
 
 
 def _delta(value: float) -> float:
-    number = positive("delta", value, error=BudgetError, zero=True)
+    number = validation.real("delta", value, 0.0, error=BudgetError)
     if number >= 1:
         raise BudgetError(f"delta must lie in [0, 1); got {value!r}")
     return number

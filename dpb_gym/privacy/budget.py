@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from dpb_gym import validation
 from dpb_gym.errors import BudgetError, shown
-from dpb_gym.privacy.checks import positive, probability
 
 _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none'"
 
@@ -41,15 +42,21 @@ class Budget:
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        if self.rho is not None and self.epsilon is None and self.delta is None:
-            object.__setattr__(self, "rho", positive("rho", self.rho, error=BudgetError))
-        elif self.rho is None and self.epsilon is not None and self.delta is not None:
-            epsilon = positive("epsilon", self.epsilon, error=BudgetError)
-            delta = probability("delta", self.delta, error=BudgetError)
-            object.__setattr__(self, "epsilon", epsilon)
-            object.__setattr__(self, "delta", delta)
-        else:
+        given = [name for name in ("rho", "epsilon", "delta") if getattr(self, name) is not None]
+        if given not in (["rho"], ["epsilon", "delta"]):
             raise BudgetError("a budget is either rho, or epsilon and delta; not both, not half")
+        for name in given:
+            most = 1.0 if name == "delta" else math.inf
+            value = validation.real(
+                name,
+                getattr(self, name),
+                0.0,
+                most,
+                open_low=True,
+                open_high=True,
+                error=BudgetError,
+            )
+            object.__setattr__(self, name, value)
 
     @classmethod
     def zcdp(cls, rho: float) -> Budget:
@@ -58,7 +65,7 @@ class Budget:
         Raises:
             BudgetError: If `rho` is not positive and finite.
         """
-        return cls(rho=positive("rho", rho, error=BudgetError))
+        return cls(rho=rho)
 
     @classmethod
     def approx(cls, epsilon: float, delta: float) -> Budget:
@@ -67,8 +74,7 @@ class Budget:
         Raises:
             BudgetError: If `epsilon` is not positive and finite, or `delta` not in (0, 1).
         """
-        epsilon = positive("epsilon", epsilon, error=BudgetError)
-        return cls(epsilon=epsilon, delta=probability("delta", delta, error=BudgetError))
+        return cls(epsilon=epsilon, delta=delta)
 
     @classmethod
     def parse(cls, text: str | Budget | None) -> Budget | None:

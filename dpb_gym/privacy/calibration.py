@@ -8,73 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from dpb_gym import portable
+from dpb_gym import portable, validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.checks import count, positive
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, ZCDPEvent
 
 _SAFETY = 1e-12
 
 
-@dataclass(frozen=True)
-class Release:
-    """One kind of Gaussian release, for `calibrate`.
-
-    Attributes:
-        sensitivity: Largest 2-norm distance between its values on neighbouring data sets.
-        count: How many such releases one record can affect. Releases over disjoint records
-            count once, however many there are.
-        weight: Its share of the budget, relative to the other kinds.
-    """
-
-    sensitivity: float
-    count: int = 1
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        positive("sensitivity", self.sensitivity)
-        positive("weight", self.weight)
-        count("count", self.count)
-
-
-def calibrate(budget: Budget, releases: Sequence[Release] | Release) -> tuple[float, ...]:
-    """Noise scale of each kind of Gaussian release such that together they spend `budget`.
-
-    Args:
-        budget: What may be spent. For `Budget.approx` the conversion is the exact one of
-            all-Gaussian compositions, for `Budget.zcdp` sigma = sensitivity / sqrt(2 rho).
-        releases: The kinds of releases; their weights share the budget (in rho, which for
-            Gaussian releases is proportional to mu^2).
-
-    Returns:
-        sigma of each kind, in the order given.
-
-    Raises:
-        BudgetError: If `budget` is no `Budget`.
-        ParameterError: If there is no release.
-
-    Example:
-        >>> (sigma,) = calibrate(Budget.approx(1.0, 1e-5), Release(sensitivity=1.0))
-        >>> round(sigma, 2)
-        3.73
-    """
-    kinds = [releases] if isinstance(releases, Release) else list(releases)
-    if not kinds:
-        raise ParameterError("calibrate needs at least one release")
-    rho = equivalent_rho(budget)
-    total = sum(kind.weight for kind in kinds)
-    return tuple(
-        gaussian_sigma(rho * kind.weight / total, kind.sensitivity, kind.count) for kind in kinds
-    )
-
-
 def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
     """sigma with ``times * sensitivity^2 / (2 sigma^2) = rho``, rounded up."""
-    return sensitivity * math.sqrt(times / (2 * positive("rho", rho))) * (1 + _SAFETY)
+    return (
+        sensitivity
+        * math.sqrt(times / (2 * validation.real("rho", rho, 0.0, open_low=True)))
+        * (1 + _SAFETY)
+    )
 
 
 def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
@@ -144,7 +94,7 @@ def calibrate_scale(
         1.94
     """
     fits = _fits(budget, events)
-    low = high = positive("start", start)
+    low = high = validation.real("start", start, 0.0, open_low=True)
     while not fits(high):
         high *= 2
         if high > 1e9 * start:
@@ -199,15 +149,3 @@ def fit_rho(
         budget, lambda s: events(1.0 / (s * s)), start=guess, tolerance=tolerance
     )
     return 1.0 / (scale * scale)
-
-
-__all__ = [
-    "Release",
-    "calibrate",
-    "calibrate_scale",
-    "equivalent_rho",
-    "fit_rho",
-    "gaussian_sigma",
-    "textbook_epsilon",
-    "textbook_rho",
-]

@@ -7,14 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import dpb_gym.privacy.objective  # noqa: F401 - registers its event
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.events import (
-    Event,
-    GaussianEvent,
-    PureEvent,
-    ZCDPEvent,
-    event_from_dict,
-)
+from dpb_gym.privacy.events import EVENT_TYPES, Event, GaussianEvent, PureEvent, ZCDPEvent
 
 
 @dataclass(frozen=True)
@@ -84,6 +79,23 @@ class Composition:
             return cls.of(*(event_from_dict(item) for item in data))
         except (TypeError, AttributeError, ValueError) as error:
             raise ParameterError(f"a composition is a list of events: {error}") from error
+
+
+def event_from_dict(data: Mapping[str, Any]) -> Event:
+    """Rebuilds an event from `Event.to_dict`.
+
+    Raises:
+        ParameterError: If the kind or a field is unknown or invalid.
+    """
+    values = dict(data)
+    kind = values.pop("kind", None)
+    if not kind or kind not in EVENT_TYPES:
+        known = ", ".join(sorted(k for k in EVENT_TYPES if k))
+        raise ParameterError(f"unknown kind of accounting event {kind!r}; known: {known}")
+    try:
+        return EVENT_TYPES[kind](**values)
+    except TypeError as error:
+        raise ParameterError(f"a {kind!r} event has other fields: {error}") from error
 
 
 def merge(events: Iterable[Event]) -> tuple[Event, ...]:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
-from dpb_gym.privacy.checks import FloatArray, count, probability
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
+from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.events import Event
@@ -81,7 +82,7 @@ class Curator:
         copies: int = 1,
     ) -> None:
         self.budget = Budget.parse(budget)
-        self.copies = count("copies", copies)
+        self.copies = validation.integer("copies", copies, 1)
         self.ledger = Ledger(self.budget, *protects, relation)
         self.horizon = horizon
         if isinstance(noise, str):
@@ -171,7 +172,7 @@ class Curator:
                 "releaser in begin, before one is used or asked for its scale"
             )
         if share is not None:
-            share = probability("share", share, one=True)
+            share = validation.real("share", share, 0.0, 1.0, open_low=True)
         named = [part for part in [*self._shares, share] if part is not None]
         if sum(named) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {sum(named):g}, more than 1")

@@ -15,15 +15,14 @@ Every event offers
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_gym import portable
+from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive, probability
+from dpb_gym.validation import FloatArray
 
 EVENT_TYPES: dict[str, type[Event]] = {}
 
@@ -58,26 +57,6 @@ class Event:
         return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
 
-def event_from_dict(data: Mapping[str, Any]) -> Event:
-    """Rebuilds an event from `Event.to_dict`.
-
-    Raises:
-        ParameterError: If the kind or a field is unknown or invalid.
-    """
-    values = dict(data)
-    kind = values.pop("kind", None)
-    if kind not in EVENT_TYPES:
-        # Defined beside its mechanism, and registered when that is loaded.
-        import dpb_gym.privacy.objective  # noqa: F401
-    if kind not in EVENT_TYPES or not kind:
-        known = ", ".join(sorted(k for k in EVENT_TYPES if k))
-        raise ParameterError(f"unknown kind of accounting event {kind!r}; known: {known}")
-    try:
-        return EVENT_TYPES[kind](**values)
-    except TypeError as error:
-        raise ParameterError(f"a {kind!r} event has other fields: {error}") from error
-
-
 @dataclass(frozen=True)
 class GaussianEvent(Event):
     """`count` releases of a value of 2-norm sensitivity `sensitivity` plus N(0, sigma^2 I).
@@ -98,9 +77,9 @@ class GaussianEvent(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        positive("sigma", self.sigma)
-        positive("sensitivity", self.sensitivity, zero=True)
-        count("count", self.count)
+        validation.real("sigma", self.sigma, 0.0, open_low=True)
+        validation.real("sensitivity", self.sensitivity, 0.0)
+        validation.integer("count", self.count, 1)
 
     @property
     def gaussian_mu(self) -> float:  # type: ignore[override]
@@ -127,8 +106,8 @@ class ZCDPEvent(Event):
     xi: float = 0.0
 
     def __post_init__(self) -> None:
-        positive("rho", self.rho, zero=True)
-        positive("xi", self.xi, zero=True)
+        validation.real("rho", self.rho, 0.0)
+        validation.real("xi", self.xi, 0.0)
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.xi + self.rho * orders
@@ -151,8 +130,8 @@ class PureEvent(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
-        count("count", self.count)
+        validation.real("epsilon", self.epsilon, 0.0, open_low=True)
+        validation.integer("count", self.count, 1)
 
     @property
     def pure(self) -> float:
@@ -180,9 +159,9 @@ class RandomizedResponseEvent(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
-        count("categories", self.categories, minimum=2)
-        count("count", self.count)
+        validation.real("epsilon", self.epsilon, 0.0, open_low=True)
+        validation.integer("categories", self.categories, 2)
+        validation.integer("count", self.count, 1)
 
     @property
     def pure(self) -> float:
@@ -206,9 +185,9 @@ class LaplaceEvent(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        positive("scale", self.scale)
-        positive("sensitivity", self.sensitivity)
-        count("count", self.count)
+        validation.real("scale", self.scale, 0.0, open_low=True)
+        validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
+        validation.integer("count", self.count, 1)
 
     @property
     def pure(self) -> float:
@@ -250,10 +229,10 @@ class PoissonGaussianEvent(Event):
     pair: str = "zero-out"
 
     def __post_init__(self) -> None:
-        probability("q", self.q, one=True)
-        positive("sigma", self.sigma)
-        positive("sensitivity", self.sensitivity)
-        count("count", self.count)
+        validation.real("q", self.q, 0.0, 1.0, open_low=True)
+        validation.real("sigma", self.sigma, 0.0, open_low=True)
+        validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
+        validation.integer("count", self.count, 1)
         if self.pair not in ("zero-out", "symmetric"):
             raise ParameterError(f"pair must be 'zero-out' or 'symmetric'; got {self.pair!r}")
 
@@ -273,9 +252,9 @@ class ApproxEvent(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
-        probability("delta", self.delta)
-        count("count", self.count)
+        validation.real("epsilon", self.epsilon, 0.0, open_low=True)
+        validation.real("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
+        validation.integer("count", self.count, 1)
 
 
 def randomized_response_rdp(epsilon: float, categories: int, orders: FloatArray) -> FloatArray:

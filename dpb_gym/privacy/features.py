@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray, count
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.releasers.sums import BatchSum
+from dpb_gym.validation import FloatArray
 
 MAX_ITEMS = 4000
 
@@ -85,7 +86,7 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
     n, n_items = shape[0], shape[1]
     if n_items > MAX_ITEMS:
         raise ParameterError(f"at most {MAX_ITEMS} items are possible, got {n_items}")
-    if count("dim", dim) > n_items:
+    if validation.integer("dim", dim, 1) > n_items:
         raise ParameterError(f"dim must be in 1..{n_items}, got {dim}")
     if curator.replicates != 1 or curator.unit != "user":
         raise ParameterError(

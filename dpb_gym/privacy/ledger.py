@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.composition import Composition
-from dpb_gym.privacy.events import Event, event_from_dict
+from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.guarantee import Guarantee
 
 TOLERANCE = 1e-9
@@ -147,33 +145,3 @@ class Ledger:
     def __repr__(self) -> str:
         bound = "no budget" if self.budget is None else str(self.budget)
         return f"Ledger({bound}; {self.guarantee})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole ledger as plain JSON values, for a checkpoint."""
-        return {
-            "budget": Budget.text(self.budget),
-            "notion": self.notion,
-            "unit": self.unit,
-            "relation": self.relation,
-            "basis": self.basis,
-            "disclosed": list(self._disclosed),
-            "entries": [{"what": e.what, "event": e.event.to_dict()} for e in self.entries],
-        }
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Ledger:
-        """Rebuilds a ledger from `to_dict`: nothing that was spent comes back.
-
-        Raises:
-            BudgetError: If the state is damaged, or spends more than its own budget.
-        """
-        try:
-            budget = Budget.parse(state["budget"])
-            ledger = cls(budget, state["notion"], state["unit"], state["relation"])
-            for item in state["entries"]:
-                ledger.charge(event_from_dict(item["event"]), what=str(item["what"]))
-            ledger._disclosed = [str(what) for what in state["disclosed"]]
-            ledger.basis = str(state["basis"])
-        except (KeyError, TypeError, AttributeError, ValueError, BudgetExceeded) as error:
-            raise BudgetError(f"damaged ledger state: {error}") from error
-        return ledger

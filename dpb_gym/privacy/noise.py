@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpb_gym import validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import fill_normals
-from dpb_gym.privacy.checks import FloatArray, count
+from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.records import Intake
@@ -52,7 +53,9 @@ class NoiseSource:
     @classmethod
     def from_seed(cls, seed: int | Sequence[int], replicates: int = 1) -> NoiseSource:
         """A noise source of its own, for scripts and tests: replicate i spawns from `seed`."""
-        children = np.random.SeedSequence(seed).spawn(count("replicates", replicates))
+        children = np.random.SeedSequence(seed).spawn(
+            validation.integer("replicates", replicates, 1)
+        )
         return cls([np.random.Generator(np.random.PCG64DXSM(child)) for child in children])
 
     @property
@@ -160,7 +163,9 @@ class SystemNoise(NoiseSource):
             ) from error
         opendp.enable_features("contrib")
         self._opendp = opendp
-        entropy = [np.random.SeedSequence() for _ in range(count("replicates", replicates))]
+        entropy = [
+            np.random.SeedSequence() for _ in range(validation.integer("replicates", replicates, 1))
+        ]
         super().__init__([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in entropy])
         self._grid = 0.0
 
@@ -228,7 +233,7 @@ class NormalStream:
 
     def __init__(self, source: NoiseSource, width: int, on_grid: float = 0.0) -> None:
         self._source, self._std = source, on_grid
-        self.replicates, self.width = source.replicates, count("width", width)
+        self.replicates, self.width = source.replicates, validation.integer("width", width, 1)
         self.steps = 1 if on_grid else max(1, BLOCK // self.width)
         self.block: FloatArray = np.empty((self.replicates, self.steps, self.width))
         self.position = self.steps

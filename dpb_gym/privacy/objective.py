@@ -16,9 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.events import Event
+from dpb_gym.validation import FloatArray
 
 TRUNCATED_CONSTANT = 1.16
 OUTPUT_SHARE = 1e-4
@@ -56,12 +57,12 @@ class PerturbedObjectiveEvent(Event):
     count: int = 1
 
     def __post_init__(self) -> None:
-        positive("ratio", self.ratio)
-        positive("sigma", self.sigma)
-        positive("sensitivity", self.sensitivity)
-        positive("output_mu", self.output_mu, zero=True)
-        count("dim", self.dim)
-        count("count", self.count)
+        validation.real("ratio", self.ratio, 0.0, open_low=True)
+        validation.real("sigma", self.sigma, 0.0, open_low=True)
+        validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
+        validation.real("output_mu", self.output_mu, 0.0)
+        validation.integer("dim", self.dim, 1)
+        validation.integer("count", self.count, 1)
 
     @property
     def _slope(self) -> float:
@@ -191,12 +192,12 @@ def objective_plan(
         >>> round(plan.ridge, 2), round(plan.sigma, 2), round(plan.event.zcdp, 6)
         (3.98, 4.0, 1.0)
     """
-    dim, records = count("dim", dim), count("records", records, minimum=0)
-    bound = positive("gradient_bound", gradient_bound)
-    curvature = positive("curvature", curvature)
+    dim, records = validation.integer("dim", dim, 1), validation.integer("records", records, 0)
+    bound = validation.real("gradient_bound", gradient_bound, 0.0, open_low=True)
+    curvature = validation.real("curvature", curvature, 0.0, open_low=True)
     if method not in ("verified", "zcdp"):
         raise ParameterError(f"method must be 'verified' or 'zcdp'; got {method!r}")
-    each = positive("rho", rho) / count("calls", calls)
+    each = validation.real("rho", rho, 0.0, open_low=True) / validation.integer("calls", calls, 1)
     usable = each * (1 - OUTPUT_SHARE) * (1 - 1e-12)
     if method == "zcdp":
         ratio, sigma = 0.5 * usable, _sigma_all_orders(0.5 * usable, dim, bound)

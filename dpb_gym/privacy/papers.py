@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 
-from dpb_gym import portable
+from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import count, positive, probability
 from dpb_gym.privacy.events import PoissonGaussianEvent
 from dpb_gym.privacy.objective import (
     OUTPUT_SHARE,
@@ -48,18 +47,18 @@ def objective_cs(
         ParameterError: If the rank is 0 (K = 1, where the printed formula divides by zero), or
             a parameter is out of range.
     """
-    positive("rho", rho)
+    validation.real("rho", rho, 0.0, open_low=True)
     if rank == 0:
         raise ParameterError(
             "the printed rank min(d, K-1) is 0 at K=1 and its formula divides by zero (erratum "
             "A2); the rank with an outside option is min(d, K)"
         )
-    count("rank", rank)
-    probability("q", q)
+    validation.integer("rank", rank, 1)
+    validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
     return finish(
         ridge=eigenvalue / portable.expm1((1 - q) * rho / rank),
         curvature=curvature,
-        sigma=_sigma_all_orders(q * rho, count("dim", dim), gradient_bound),
+        sigma=_sigma_all_orders(q * rho, validation.integer("dim", dim, 1), gradient_bound),
         dim=dim,
         bound=gradient_bound,
         records=records,
@@ -96,18 +95,18 @@ def objective_cs_approx(
         corrected: Use ``eigenvalue rank / ((1-q) epsilon)`` for the ridge, which the proof
             needs, instead of the printed ``(1-q) eigenvalue rank / epsilon`` (erratum A9).
     """
-    positive("epsilon", epsilon)
-    probability("delta", delta)
-    probability("q", q)
+    validation.real("epsilon", epsilon, 0.0, open_low=True)
+    validation.real("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
     log = portable.log(2 / delta)
     radius = dim + 2 * math.sqrt(dim * log) + 2 * log
     spread = math.sqrt(radius) + math.sqrt(radius + 2 * q * epsilon)
-    ridge = eigenvalue * count("rank", rank) / epsilon
+    ridge = eigenvalue * validation.integer("rank", rank, 1) / epsilon
     return finish(
         ridge=ridge / (1 - q) if corrected else ridge * (1 - q),
         curvature=curvature,
         sigma=gradient_bound * spread / (q * epsilon),
-        dim=count("dim", dim),
+        dim=validation.integer("dim", dim, 1),
         bound=gradient_bound,
         records=records,
         rho_output=1e-6 * epsilon**2,
@@ -143,15 +142,15 @@ def objective_csw(
         ridge: The algorithm's rho, a floor of the ridge.
         records: Largest number of records.
     """
-    positive("epsilon", epsilon)
-    probability("delta", delta)
+    validation.real("epsilon", epsilon, 0.0, open_low=True)
+    validation.real("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
     variance = 8 * portable.log(2 / delta) + 4 * epsilon
     variance *= gradient_constant * gradient_constant / (epsilon * epsilon)
     return finish(
         ridge=max(ridge, 2 * curvature_constant / epsilon),
         curvature=curvature,
         sigma=math.sqrt(variance),
-        dim=count("dim", dim),
+        dim=validation.integer("dim", dim, 1),
         bound=gradient_bound,
         records=records,
         rho_output=1e-6 * epsilon**2,
@@ -186,8 +185,11 @@ def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussia
         >>> round(Guarantee("central", "reward", curve=curve).epsilon(1e-5), 1)
         14.0
     """
-    epsilon = positive("epsilon", epsilon)
-    delta, q = probability("delta", delta), probability("q", q, one=True)
+    epsilon = validation.real("epsilon", epsilon, 0.0, open_low=True)
+    delta, q = (
+        validation.real("delta", delta, 0.0, 1.0, open_low=True, open_high=True),
+        validation.real("q", q, 0.0, 1.0, open_low=True),
+    )
     log = portable.log(1 / delta)
     if epsilon <= log / (RU_ORDERS[-1] - 1):
         raise ParameterError(

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import portable
-from dpb_gym.privacy.checks import FloatArray, count
+from dpb_gym import portable, validation
+from dpb_gym.validation import FloatArray
 
 BUFFERS = 5
 Parameters = tuple[tuple[float, ...], tuple[float, ...]]
@@ -33,12 +33,6 @@ def square_root_coefficients(steps: int) -> FloatArray:
     """f_0..f_{steps-1} of the square root of the running-sum matrix."""
     k = np.arange(1, steps)
     return np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
-
-
-def blt_coefficients(theta: FloatArray, omega: FloatArray, steps: int) -> FloatArray:
-    """c_0..c_{steps-1}: first column of the BLT strategy matrix."""
-    powers = theta[None, :] ** np.arange(max(steps - 1, 0))[:, None]
-    return np.concatenate([[1.0], (powers * omega).sum(axis=1)])
 
 
 def blt_sensitivity(theta: FloatArray, omega: FloatArray, steps: int) -> float:
@@ -78,7 +72,7 @@ def blt_parameters(steps: int) -> Parameters:
     Raises:
         ParameterError: If `steps` is not a positive integer.
     """
-    count("steps", steps)
+    validation.integer("steps", steps, 1)
     table = _shipped()
     larger = [n for n in table if n >= steps]
     if larger:

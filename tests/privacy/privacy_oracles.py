@@ -7,7 +7,6 @@ from scipy.linalg import solve_triangular, toeplitz
 from scipy.special import expit
 
 from dpb_gym.privacy.toeplitz import (
-    blt_coefficients,
     blt_parameters,
     square_root_coefficients,
 )
@@ -168,3 +167,9 @@ def renyi_of_perturbed_minimisers(
         top = exponent.max()
         values.append((top + np.log(np.exp(exponent - top).sum() * cell)) / (order - 1))
     return np.array(values)
+
+
+def blt_coefficients(theta: np.ndarray, omega: np.ndarray, steps: int) -> np.ndarray:
+    """c_0..c_{steps-1}: first column of the BLT strategy matrix."""
+    powers = theta[None, :] ** np.arange(max(steps - 1, 0))[:, None]
+    return np.concatenate([[1.0], (powers * omega).sum(axis=1)])

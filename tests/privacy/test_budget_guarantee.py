@@ -26,7 +26,7 @@ from dpb_gym.privacy import (
     RandomizedResponseEvent,
     ZCDPEvent,
 )
-from dpb_gym.privacy.events import event_from_dict
+from dpb_gym.privacy.composition import event_from_dict
 
 EVENTS: list[Event] = [
     GaussianEvent(2.0, 0.5, 3),

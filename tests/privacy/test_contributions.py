@@ -149,7 +149,7 @@ def test_replacing_a_capped_user_moves_sums_by_limit_records(name, limit, mechan
     rows = change[:, :, None] * direction * (admitted & (users == 0))[:, None, None]
     starts = (0, *ends[:-1])
     moved = distance(np.array([rows[a:b].sum(axis=0) for a, b in zip(starts, ends)]))
-    assert moved.max() <= cap.sensitivity(1.0) * (1 + 1e-12)
+    assert moved.max() <= cap.limit * (1 + 1e-12)
     if name == "one batch":
         assert moved.max() == pytest.approx(limit)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -28,10 +27,10 @@ def test_charges_add_up_and_the_last_is_refused() -> None:
     for _ in range(10):
         ledger.charge(unit(0.1), what="sum")
     assert ledger.spent == pytest.approx(1.0) and ledger.remaining == pytest.approx(0, abs=1e-12)
-    before = ledger.to_dict()
+    before = ledger.guarantee, ledger.spent
     with pytest.raises(BudgetExceeded, match="Nothing was released"):
         ledger.charge(unit(1e-6), what="one more")
-    assert ledger.to_dict() == before and len(ledger.entries) == 10
+    assert (ledger.guarantee, ledger.spent) == before and len(ledger.entries) == 10
 
 
 @settings(max_examples=40, deadline=None)
@@ -87,32 +86,6 @@ def test_the_basis_of_a_guarantee() -> None:
     ledger.charge(unit(5.0), what="its noise")
     assert ledger.guarantee.basis == "as printed (some paper)"
     assert ledger.guarantee.rho == pytest.approx(5.6)
-
-
-def test_state_round_trip_gives_nothing_back() -> None:
-    ledger = Ledger(Budget.approx(2.0, 1e-6), "anticipating", "reward", "add-remove")
-    for sigma in (4.0, 4.0, 5.0):
-        ledger.charge(GaussianEvent(sigma), what="a")
-    again = Ledger.from_dict(json.loads(json.dumps(ledger.to_dict())))
-    assert again.guarantee == ledger.guarantee and again.spent == ledger.spent
-    assert again.entries == ledger.entries
-    for one in (ledger, again):
-        with pytest.raises(BudgetExceeded):
-            one.charge(GaussianEvent(0.5), what="c")
-
-
-def test_damaged_states_are_refused() -> None:
-    good = Ledger(Budget.zcdp(1.0))
-    good.charge(unit(0.9), what="a")
-    for key in ("budget", "entries", "notion", "basis", "disclosed"):
-        broken = good.to_dict()
-        del broken[key]
-        with pytest.raises(BudgetError):
-            Ledger.from_dict(broken)
-    over = good.to_dict()
-    over["entries"] = 2 * over["entries"]
-    with pytest.raises(BudgetError, match="above the"):
-        Ledger.from_dict(over)
 
 
 def test_bad_input() -> None:

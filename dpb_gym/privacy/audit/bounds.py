@@ -13,8 +13,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray, probability
+from dpb_gym.validation import FloatArray
 
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-3, 1e4, 600)
 
@@ -33,7 +34,7 @@ def clopper_pearson_upper(errors: ArrayLike, trials: float, confidence: float) -
     from scipy.special import betaincinv
 
     k = np.asarray(errors, dtype=np.float64)
-    level = probability("confidence", confidence)
+    level = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if not trials > 0 or (k < 0).any() or (k > trials).any():
         raise ParameterError(f"errors must lie in 0..{trials}; got {errors!r}")
     inside = np.minimum(k, trials - 1e-9)
@@ -146,7 +147,12 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
         counted: Those that the limit is computed from, equally many of both worlds.
         confidence: In (0, 1).
     """
-    log, n = -math.log1p(-probability("confidence", confidence)), len(counted[0])
+    log, n = (
+        -math.log1p(
+            -validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+        ),
+        len(counted[0]),
+    )
     spread = float(np.std(np.nan_to_num(np.concatenate(chosen), posinf=1e6, neginf=-1e6))) or 1.0
     best, bet = 0.0, None
     for scale, clip in itertools.product(SCALES, CLIPS):

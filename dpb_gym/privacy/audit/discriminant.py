@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray
+from dpb_gym.validation import FloatArray
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.audit.bounds import (
     clopper_pearson_upper,
@@ -24,8 +25,8 @@ from dpb_gym.privacy.audit.bounds import (
 )
 from dpb_gym.privacy.audit.discriminant import fit_discriminant
 from dpb_gym.privacy.audit.report import AuditReport, Comparison
-from dpb_gym.privacy.checks import FloatArray, probability
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+from dpb_gym.validation import FloatArray
 
 THRESHOLD_SHARE = 0.3
 FIT_SHARE = 0.3
@@ -146,7 +147,7 @@ def audit_scores(
     zero, one = _scores(first), _scores(second)
     if zero.size != one.size:
         raise ParameterError(f"both worlds need as many runs; got {zero.size} and {one.size}")
-    probability("confidence", confidence)
+    validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     cut = round(THRESHOLD_SHARE * zero.size)
     return _evaluate(
         (zero[:cut], one[:cut]),

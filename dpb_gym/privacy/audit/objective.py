@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym import validation
 from dpb_gym.privacy.audit.engine import EXACT, audit_scores
 from dpb_gym.privacy.audit.report import AuditReport
-from dpb_gym.privacy.checks import FloatArray, count
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective import ObjectivePerturbation
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.validation import FloatArray
 
 ANGLE = 150.0
 FROZEN = 100_000
@@ -140,7 +141,7 @@ def audit_objective(
         confidence: Joint confidence of all bounds.
         subject: What is audited, in words.
     """
-    count("runs", runs)
+    validation.integer("runs", runs, 1)
     outputs, guarantee = [], claimed
     for world, data in enumerate(worlds):
         noise = NoiseSource.from_seed([seed, world], runs)

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import toeplitz
 from dpb_gym.privacy.audit.engine import EXACT, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import AuditReport
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.checks import FloatArray, count
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum, Sum
+from dpb_gym.validation import FloatArray
 
 MakeSum = Callable[[Curator], Sum]
 
@@ -66,7 +67,7 @@ def audit_sum(
         >>> report.verdict
         'PASS'
     """
-    runs, rounds = count("runs", runs), count("rounds", rounds)
+    runs, rounds = validation.integer("runs", runs, 1), validation.integer("rounds", rounds, 1)
     zero, one = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if zero.shape != one.shape:
         raise ParameterError(f"records have shapes {zero.shape} and {one.shape}")

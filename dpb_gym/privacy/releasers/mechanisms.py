@@ -11,8 +11,8 @@ import numpy as np
 from dpb_gym import kernels
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.privacy import toeplitz
-from dpb_gym.privacy.checks import FloatArray
 from dpb_gym.privacy.noise import NormalStream
+from dpb_gym.validation import FloatArray
 
 MEMORY_LIMIT = 2**31
 

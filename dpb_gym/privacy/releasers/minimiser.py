@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels
+from dpb_gym import kernels, validation
 from dpb_gym.errors import BudgetExceeded, ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective import ObjectivePerturbation, objective_plan
 from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
@@ -62,10 +62,13 @@ class Minimiser(Releaser):
         share: float | None = None,
         what: str = "private MLEs",
     ) -> None:
-        self.dim, self.max_calls = count("dim", dim), count("calls", calls)
+        self.dim, self.max_calls = (
+            validation.integer("dim", dim, 1),
+            validation.integer("calls", calls, 1),
+        )
         self._bounds = {"gradient_bound": gradient_bound, "curvature": curvature}
         self._records, self._method, self._printed = records, method, printed
-        self._ridge = positive("ridge", ridge)
+        self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._released = np.zeros((curator.replicates, dim))
         super().__init__(curator, share=share, what=what)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels
+from dpb_gym import kernels, validation
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive
+from dpb_gym.validation import FloatArray
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RecordShape:
                 "give either dim (vectors) or symmetric (side of symmetric matrices); got "
                 f"dim={self.dim!r}, symmetric={self.symmetric!r}"
             )
-        count("dim" if self.dim else "symmetric", self.dim or self.symmetric)
+        validation.integer("dim" if self.dim else "symmetric", self.dim or self.symmetric, 1)
 
     @classmethod
     def of(cls, dim: int | None, symmetric: int | None) -> RecordShape:
@@ -76,7 +76,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        positive("radius", self.radius)
+        validation.real("radius", self.radius, 0.0, open_low=True)
 
     def sensitivity(self, relation: str = "replace-one") -> float:
         """Largest distance between two records, or of a record from zero."""
@@ -145,15 +145,15 @@ class Intake:
         grid: float = 0.0,
     ) -> None:
         if clip is not None and not isinstance(clip, (Ball, Segment)):
-            clip = Ball(positive("clip", clip))
+            clip = Ball(validation.real("clip", clip, 0.0, open_low=True))
         if isinstance(clip, PSDBall) and not shape.symmetric:
             raise ParameterError("PSDBall bounds symmetric matrices; use Ball for vectors")
         if isinstance(clip, Segment) and shape.symmetric:
             raise ParameterError("Segment bounds vectors; use Ball or PSDBall for matrices")
         self.shape = shape
-        self.replicates = count("replicates", replicates)
+        self.replicates = validation.integer("replicates", replicates, 1)
         self.clip = clip
-        self.horizon = None if horizon is None else count("horizon", horizon)
+        self.horizon = None if horizon is None else validation.integer("horizon", horizon, 1)
         self.grid = grid
         self.rounds = 0
         self.clipped_count: NDArray[np.int64] = np.zeros(self.replicates, dtype=np.int64)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels
+from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
-from dpb_gym.privacy.checks import FloatArray, count, positive, probability
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
 from dpb_gym.privacy.noise import NoiseSource, grid_of
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.privacy.releasers.mechanisms import Mechanism, make_mechanism
 from dpb_gym.privacy.releasers.records import Bound, Intake, RecordShape, Segment
+from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
@@ -77,16 +77,22 @@ class Sum(Releaser):
         self.intake = Intake(self.shape, curator.replicates, clip, horizon)
         self._participations = participations
         self.sensitivity = self._distance(curator, sensitivity)
-        self._printed = None if sigma is None else positive("sigma", sigma)
+        self._printed = (
+            None if sigma is None else validation.real("sigma", sigma, 0.0, open_low=True)
+        )
         self._sigma = 0.0
         self._total = np.zeros((curator.replicates, self.shape.width))
         super().__init__(curator, share=share, what=what)
 
     def _distance(self, curator: Curator, given: float | None) -> float:
         """Replace-one distance of two units: `participations` records, each at most this far."""
-        times = 1 if self._participations is None else count("participations", self._participations)
+        times = (
+            1
+            if self._participations is None
+            else validation.integer("participations", self._participations, 1)
+        )
         if given is not None:
-            return positive("sensitivity", given) * times
+            return validation.real("sensitivity", given, 0.0, open_low=True) * times
         if self.intake.clip is None:
             if not curator.private:
                 return math.inf
@@ -192,7 +198,7 @@ class BatchSum(Sum):
         options.setdefault("what", "sums of disjoint batches")
         super().__init__(curator, width, **options)  # type: ignore[arg-type]
         self.cumulative = cumulative
-        self.sampling = probability("sampling", sampling, one=True)
+        self.sampling = validation.real("sampling", sampling, 0.0, 1.0, open_low=True)
         self.batches = 0
         self._past = np.zeros_like(self._total)
         self._at = 0
@@ -298,8 +304,8 @@ class RunningSum(Sum):
     ) -> None:
         options.setdefault("what", "running sum")
         super().__init__(curator, width, **options)  # type: ignore[arg-type]
-        horizon = count("horizon", self.intake.horizon)
-        self.every = count("every", every)
+        horizon = validation.integer("horizon", self.intake.horizon, 1)
+        self.every = validation.integer("every", every, 1)
         if self.every > horizon:
             raise ParameterError(f"every must be at most the horizon {horizon}; got {every}")
         self.steps = horizon // self.every

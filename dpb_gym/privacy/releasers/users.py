@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels
+from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.checks import FloatArray, count, positive
 from dpb_gym.privacy.releasers.sums import BatchSum
+from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
@@ -44,7 +44,7 @@ class _Users:
     """A table with one column per user id, which grows."""
 
     def __init__(self, replicates: int, dtype: type) -> None:
-        self.replicates = count("replicates", replicates)
+        self.replicates = validation.integer("replicates", replicates, 1)
         self.table: NDArray[Any] = np.zeros((self.replicates, _FIRST_USERS), dtype)
 
     def check(self, users: ArrayLike | None) -> IdArray:
@@ -100,7 +100,7 @@ class ContributionCap:
     """
 
     def __init__(self, limit: int, replicates: int) -> None:
-        self.limit = count("limit", limit)
+        self.limit = validation.integer("limit", limit, 1)
         self._users = _Users(replicates, np.int32)
         self._all = np.ones(self._users.replicates, bool)
 
@@ -121,10 +121,6 @@ class ContributionCap:
         out = np.empty(len(ids), bool)
         kernels.contributions.admit(ids, where, self.limit, self._users.table, out)
         return out
-
-    def sensitivity(self, record: float) -> float:
-        """Sensitivity to one user, given the sensitivity to one record: limit times it."""
-        return self.limit * positive("record", record)
 
 
 class LifetimeClip:
@@ -153,8 +149,8 @@ class LifetimeClip:
     """
 
     def __init__(self, width: int, replicates: int, radius: float, *, order: int = 2) -> None:
-        self.width = count("width", width)
-        self.radius = positive("radius", radius)
+        self.width = validation.integer("width", width, 1)
+        self.radius = validation.real("radius", radius, 0.0, open_low=True)
         if order not in (1, 2):
             raise ParameterError(f"order must be 1 or 2; got {order!r}")
         self.order = order
@@ -255,11 +251,6 @@ class UserSum(BatchSum):
         self._scratch = np.zeros_like(self._total)
         if curator.system_noise:
             raise ParameterError("clipped users need noise='seeded': their sums leave the grid")
-
-    @property
-    def clipped_users(self) -> NDArray[np.int64]:
-        """Users' sums that were shortened so far, ``(B,)``: a raw statistic."""
-        return self._clip.clipped_count
 
     def add(
         self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None

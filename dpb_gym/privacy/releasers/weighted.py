@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, portable
 from dpb_gym.privacy.calibration import gaussian_sigma
-from dpb_gym.privacy.checks import FloatArray
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.sums import Sum
+from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator

@@ -1,4 +1,4 @@
-"""Writes `data/blt.json`: ``python -m dpb_gym.privacy.make_blt_table``."""
+"""Writes `data/blt.json`: ``python benchmarks/make_blt_table.py``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import dpb_gym.privacy
 from dpb_gym.privacy.toeplitz import BUFFERS, optimise_blt
 
 LARGEST = 2**24
@@ -25,7 +26,7 @@ def main() -> None:
         theta, omega = optimise_blt(steps)
         rows[str(steps)] = {"theta": theta, "omega": omega}
     text = json.dumps({"buffers": BUFFERS, "parameters": rows}, indent=None)
-    path = Path(__file__).parent / "data" / "blt.json"
+    path = Path(dpb_gym.privacy.__file__).parent / "data" / "blt.json"
     path.write_text(text.replace('}, "', '},\n "') + "\n")
 
 
