@@ -18,6 +18,7 @@ from dpb_gym.privacy import (
     RunningSum,
     Schedule,
     SystemNoise,
+    UserSum,
     WeightedSum,
     ZCDPEvent,
     equivalent_rho,
@@ -116,6 +117,21 @@ class TestSystem:
             costs.append(releaser.curator.ledger.spent * 2 * releaser.sigma**2)
         grid = 2.0 ** (math.floor(math.log2(1e3)) - 20)
         assert math.sqrt(costs[1]) - math.sqrt(costs[0]) == pytest.approx(999 * 2 * grid, rel=1e-3)
+
+    def test_clipped_users_are_on_the_grid_too(self) -> None:
+        """Sums that clipping shortens are rounded again, which is charged for every batch."""
+        own = curator("rho=0.5", 200, noise="system", horizon=64, unit="user-rewards")
+        sums = UserSum(own, 2, radius=1.0, reward=(0, 1))
+        along = np.tile([0.6, 0.5], (200, 1))
+        for _ in range(3):
+            sums.add(np.full(200, 0.9), along, np.zeros(200, int))
+        released, grid = sums.release(), sums.intake.grid
+        assert grid and (released / grid == np.round(released / grid)).all()
+        exact = along / np.linalg.norm(along, axis=1, keepdims=True)  # shortened to the radius
+        assert stats.kstest(((released - exact) / sums.sigma).ravel(), "norm").pvalue > 1e-4
+        charged = math.sqrt(2 * own.ledger.spent) * sums.sigma
+        assert charged == pytest.approx(2.0 + 8 * grid * math.sqrt(2), abs=1e-12)
+        assert own.ledger.spent <= 0.5
 
     @pytest.mark.parametrize("name", ["blt", "sqrt-toeplitz"])
     def test_toeplitz_refuses(self, name: str) -> None:

@@ -189,6 +189,10 @@ class Intake:
         )
         self.rounds += 1
 
+    def rounded(self, rows: FloatArray) -> FloatArray:
+        """Rows on the grid, if there is one."""
+        return np.floor(rows / self.grid + 0.5) * self.grid if self.grid else rows
+
     def _scaled(self, value: ArrayLike, directions: ArrayLike) -> FloatArray:
         if self.shape.symmetric:
             raise ParameterError("directions are for vector records, not for matrices")

@@ -82,6 +82,7 @@ class Sum(Releaser):
         )
         self._sigma = 0.0
         self._total = np.zeros((curator.replicates, self.shape.width))
+        self._released = np.zeros_like(self._total)
         super().__init__(curator, share=share, what=what)
 
     def _distance(self, curator: Curator, given: float | None) -> float:
@@ -123,8 +124,8 @@ class Sum(Releaser):
 
     @property
     def value(self) -> FloatArray:
-        """The sums released last."""
-        raise NotImplementedError(f"{type(self).__name__} has only what its release returns")
+        """The newest release, ``(B, *shape)``; zeros before the first."""
+        return self.shape.emit(self._released, self._released, 0.0)
 
     def cost(self, rho: float) -> Event:
         return self._scales(rho)[2]
@@ -200,7 +201,6 @@ class BatchSum(Sum):
         self.cumulative = cumulative
         self.sampling = validation.real("sampling", sampling, 0.0, 1.0, open_low=True)
         self.batches = 0
-        self._past = np.zeros_like(self._total)
         self._at = 0
         if self.sampling < 1 and not isinstance(self.intake.clip, Segment):
             raise ParameterError("sampling is for rewards along public directions")
@@ -253,16 +253,11 @@ class BatchSum(Sum):
             rows = rows + self._noise.gaussian(self._sigma, self.shape.width)
         if self.sampling < 1:
             rows = rows / self.sampling
-        self._past = self._past + rows if self.cumulative else rows.copy()
+        self._released = self._released + rows if self.cumulative else rows.copy()
         self._total[:] = 0.0
         self._at = self.intake.rounds
         self.batches += 1
         return self.value
-
-    @property
-    def value(self) -> FloatArray:
-        """The last release, ``(B, *shape)``; zeros before the first."""
-        return self.shape.emit(self._past, self._past, 0.0)
 
 
 class RunningSum(Sum):

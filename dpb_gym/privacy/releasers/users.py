@@ -22,6 +22,7 @@ Both hold along every sequence of releases, so the policy may adapt to them.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,8 +250,9 @@ class UserSum(BatchSum):
             **options,  # type: ignore[arg-type]
         )
         self._scratch = np.zeros_like(self._total)
-        if curator.system_noise:
-            raise ParameterError("clipped users need noise='seeded': their sums leave the grid")
+        # rounding a batch's sum moves it by half a cell per coordinate in either world, and she may
+        # be in as many batches as there are rounds
+        self.least_weight = 1.0 / math.sqrt(self.intake.horizon or 1)
 
     def add(
         self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
@@ -272,5 +274,5 @@ class UserSum(BatchSum):
 
     def release(self) -> FloatArray:
         """Closes the batch and returns the noisy sum, ``(B, width)``; see `BatchSum`."""
-        self._total += self._clip.close()
+        self._total += self.intake.rounded(self._clip.close())
         return super().release()

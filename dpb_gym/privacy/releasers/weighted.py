@@ -19,7 +19,6 @@ from dpb_gym import kernels, portable
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.sums import Sum
-from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
@@ -155,7 +154,6 @@ class WeightedSum(Sum):
                 self._plan = schedule(gaussian_sigma(curator.most_rho, self.sensitivity))
             assert isinstance(self._plan, Schedule)
             self.least_weight = float(min(1.0, self._plan.weights.min()))
-        self._released = np.zeros_like(self._total)
         self._sum = np.zeros_like(self._total)
         self.releases = 0
 
@@ -175,21 +173,13 @@ class WeightedSum(Sum):
         schedule, k = self._schedule, self.releases
         if k == len(schedule.ends) or self.intake.rounds != schedule.ends[k]:
             return
-        batch = schedule.weights[k] * self._total
-        if self.intake.grid:
-            batch = np.floor(batch / self.intake.grid + 0.5) * self.intake.grid
-        self._sum += batch
+        self._sum += self.intake.rounded(schedule.weights[k] * self._total)
         self._total[:] = 0.0
         self._released = self._sum.copy()
         if self._sigma:
             std = self._sigma / float(schedule.scales[k])
             self._released += self._noise.gaussian(std, self.shape.width)
         self.releases += 1
-
-    @property
-    def value(self) -> FloatArray:
-        """The newest release, ``(B, *shape)``; zeros before the first."""
-        return self.shape.emit(self._released, self._released, 0.0)
 
     @property
     def noise_std(self) -> float:
