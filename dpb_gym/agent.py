@@ -135,6 +135,18 @@ class Agent(Policy, ABC):
         agent belongs to them.
         """
 
+    def probabilities(self, context: Context) -> Array | None:
+        """How likely each candidate is to be what `act` returns now, ``(B, n_candidates)``.
+
+        Optional, for recommendation: logs of an agent that says it carry its own propensities
+        (`dpb_gym.offline.collect`). Called before `act`; changes nothing.
+
+        Returns:
+            Rows that sum to 1, given everything that was observed so far; None, as by default,
+            where the agent cannot say.
+        """
+        return None
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint that `load` continues bit for bit; see `dpb_gym.checkpoint`.
 
@@ -183,6 +195,10 @@ class SingleAgent(Policy):
     def observe(self, context: Context, action: Any, feedback: Feedback) -> None:
         """Takes the response to `action`; does nothing by default."""
 
+    def probabilities(self, context: Context) -> Array | None:
+        """How likely each candidate is to be chosen now, ``(n_candidates,)``; see `Agent`."""
+        return None
+
 
 class BatchedSingle(Agent):
     """Runs one copy of a `SingleAgent` per replicate.
@@ -228,6 +244,13 @@ class BatchedSingle(Agent):
                 with self._blaming(i, "observe"):
                     own = kind.unstack(action, i)
                     copy.observe(_lane(context, i), own, _lane(feedback, i))
+
+    def probabilities(self, context: Context) -> Array | None:
+        told = []
+        for i, copy in enumerate(self._copies):
+            with self._blaming(i, "probabilities"):
+                told.append(copy.probabilities(_lane(context, i)))
+        return None if any(row is None for row in told) else np.array(told, np.float64)
 
     @contextmanager
     def _blaming(self, i: int, method: str) -> Iterator[None]:

@@ -158,6 +158,9 @@ class LocalPrivacy(Agent):
             sent = self._debiased(sent, estimate)
         self.inner.observe(context, action, sent)
 
+    def probabilities(self, context: Context) -> Array | None:
+        return self.inner.probabilities(context)
+
     def _debiased(self, sent: Feedback, estimate: Array) -> Feedback:
         if sent.demand is None:
             return sent._replace(reward=estimate)

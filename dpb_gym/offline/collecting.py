@@ -11,17 +11,19 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import make_problem
-from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.checks import check_distribution
 from dpb_gym.offline.log import Log, LoggedData
 from dpb_gym.offline.prices import PriceLog
 from dpb_gym.offline.slates import SlateLog, SlateProbabilities
-from dpb_gym.offline.targets import frozen_choices
+from dpb_gym.offline.targets import frozen_choices, frozen_shares, told_shares
 from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
+from dpb_gym.problems.delay import Post
 from dpb_gym.streams import check_seed
 
 Behaviour = Agent | Callable[[Context], Array] | None
 Columns = dict[str, Array]
+Decide = Callable[..., tuple[Array, Columns]]
 # Sampling what is logged must share no numbers with the replicate's own streams.
 _LOGGING_KEY = 0x10661D6
 PRICE_WINDOW = 0.1
@@ -37,6 +39,7 @@ def collect(
     exploration: float = 0.2,
     samples: int = 20,
     minimum_propensity: float | None = None,
+    learn: bool = False,
     **kwargs: Any,
 ) -> list[Any]:
     """Logs `rounds` rounds of a problem, one log per seed.
@@ -59,8 +62,10 @@ def collect(
             `PRICE_WINDOW` beside.
         samples: How often a random agent is asked for its choice; one of the answers is then
             drawn, so propensities are exact.
-        minimum_propensity: Declared for a function's probabilities of candidates; see
-            `LoggedData`. Uniform and mixed choices have theirs.
+        minimum_propensity: Declared for a function's probabilities of candidates, or those of
+            an agent that learns; see `LoggedData`. Uniform and mixed choices have theirs.
+        learn: Whether the agent learns while it logs, as in a run: its own choices are logged,
+            at the probabilities that it says (`Agent.probabilities`).
         **kwargs: Parameters of the environment, if `problem` is an id.
 
     Returns:
@@ -78,8 +83,11 @@ def collect(
     instance = made.instance(seeds)
     for _ in range(skip):
         instance.advance()
-    choices = _choices(behaviour, len(seeds), samples)
     decide, make = _KINDS[made.kind]
+    if validation.flag("learn", learn):
+        decide = _learning(behaviour)
+    choices = None if learn else _choices(made.kind, behaviour, len(seeds), samples)
+    post, tray = Post(made, seeds), Post.tray(made.kind)
     generators = [np.random.default_rng([seed, skip, _LOGGING_KEY]) for seed in seeds]
     logged: dict[str, list[Array]] = {}
     for i in range(rounds):
@@ -87,6 +95,9 @@ def collect(
         answers = None if choices is None else choices(context)
         action, columns = decide(made, context, answers, exploration, generators)
         outcome = instance.respond(action)
+        if learn:
+            post.open(context)
+            behaviour.observe(*post.deliver(tray, action, outcome.feedback))  # type: ignore[union-attr]
         response = _response(made, instance, action, outcome)
         for key, column in {**context._asdict(), **columns, **response}.items():
             if key != "t" and column is not None:
@@ -95,7 +106,7 @@ def collect(
             instance.advance()
     stacked = {key: np.stack(column, axis=1) for key, column in logged.items()}
     least = minimum_propensity
-    if least is None and (behaviour is None or isinstance(behaviour, Agent)):
+    if least is None and not learn and (behaviour is None or isinstance(behaviour, Agent)):
         least = (1.0 if behaviour is None else exploration) / (made.info.n_candidates or 1)
     return [
         make(made, {key: column[b] for key, column in stacked.items()}, least, name)
@@ -160,14 +171,35 @@ def _problem(problem: Problem | str, rounds: int, kwargs: dict[str, Any]) -> Pro
     return made
 
 
+def _learning(agent: Any) -> Decide:
+    """What decides when an agent learns while it logs."""
+    if not isinstance(agent, Agent):
+        raise ParameterError(f"learn=True needs an agent that was set up, got {shown(agent)}")
+
+    def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
+        told = told_shares(agent, context) if made.kind == "recommendation" else None
+        if told is None:
+            raise ParameterError(
+                f"{type(agent).__name__} does not say the probabilities of its choices "
+                f"(Agent.probabilities) in a {made.kind} problem: learn=False"
+            )
+        action = made.check_action(agent.act(context), len(context.features))
+        return action, {"actions": action, "behaviour": told}
+
+    return decide
+
+
 def _choices(
-    behaviour: Behaviour, B: int, samples: int
+    kind: str, behaviour: Behaviour, B: int, samples: int
 ) -> Callable[[Context], tuple[bool, Array]] | None:
-    """From contexts to whether an agent was asked, and its choices ``(S, B, ...)``; or what a
-    function returns ``(1, B, ...)``."""
+    """From contexts to whether an agent was asked, and its choices ``(S, B, ...)`` or the shares
+    of candidates ``(1, B, m)``; or what a function returns ``(1, B, ...)``."""
     if behaviour is None:
         return None
     if isinstance(behaviour, Agent):
+        if kind == "recommendation":
+            shares = frozen_shares(behaviour, B, samples)
+            return lambda context: (True, shares(context)[None])
         ask = frozen_choices(behaviour, B, samples)
         return lambda context: (True, ask(context))
     if callable(behaviour):
@@ -199,11 +231,7 @@ def _candidates(
     if answers is None:
         shares = np.full((B, m), 1.0 / m)
     elif answers[0]:
-        given = answers[1]
-        if given.min() < 0 or given.max() >= m:
-            raise AgentError(f"the logging agent chose outside 0..{m - 1}")
-        asked = np.stack([(given == k).mean(axis=0) for k in range(m)], axis=1)
-        shares = (1.0 - exploration) * asked + exploration / m
+        shares = (1.0 - exploration) * answers[1][0] + exploration / m
     else:
         shares = check_distribution("behaviour", answers[1][0], (B, m))
     action = np.array([_draw(row, one.random()) for row, one in zip(shares, random)], np.int64)
@@ -289,7 +317,7 @@ def _offers(made: Problem, c: Columns, least: float | None, name: str) -> PriceL
     )  # fmt: skip
 
 
-_KINDS: dict[str, tuple[Callable[..., tuple[Array, Columns]], Callable[..., Log]]] = {
+_KINDS: dict[str, tuple[Decide, Callable[..., Log]]] = {
     "recommendation": (_candidates, _recommendations),
     "assortment": (_sets, _slates),
     "pricing": (_prices, _offers),

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.errors import ParameterError
 from dpb_gym.offline.checks import check_distribution, check_range, frozen, inside, integers
 from dpb_gym.offline.models import cross_fitted, estimated_propensities
-from dpb_gym.offline.targets import answers
+from dpb_gym.offline.targets import answers, frozen_shares
 from dpb_gym.offline.weights import LIMITS, NEEDS_MODEL, WEIGHTING, Estimator, Weighted
 from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
 
@@ -373,12 +373,12 @@ def probabilities(
 ) -> Array:
     """How likely a frozen agent is to choose each logged candidate.
 
-    The agent is copied and never told a reward, so it does not learn and spends no privacy;
-    the agent passed in is unchanged. A policy that always answers alike is asked once per
-    round and gets probabilities 0 and 1. One that draws random numbers (Thompson sampling) is
-    asked `samples` times and gets the shares of its answers. IPS, DM and DR are linear in
-    these probabilities, so they stay unbiased for any number of samples; fewer samples only
-    add variance, and a small bias to SNIPS and switch-DR.
+    The agent is copied and never told a reward, so it does not learn and spends no privacy; the
+    agent passed in is unchanged. One that knows them (`Agent.probabilities`) says them. One that
+    always answers alike is asked once per round and gets probabilities 0 and 1; one that draws
+    random numbers (Thompson sampling) `samples` times, and gets the shares of its answers. IPS,
+    DM and DR are linear in these probabilities, so they stay unbiased for any number of samples;
+    fewer samples only add variance, and a small bias to SNIPS and switch-DR.
 
     Args:
         agent: A trained recommendation agent of B replicates.
@@ -400,8 +400,6 @@ def probabilities(
         raise ParameterError("the logs must be at least one, and all of the same shape")
     n, m, _ = logs[0].features.shape
     result = np.empty((len(logs), n, m))
-    for i, answer in enumerate(answers(agent, logs, samples, t)):
-        if answer.min() < 0 or answer.max() >= m:
-            raise AgentError(f"{type(agent).__name__} chose outside 0..{m - 1}")
-        result[:, i] = np.stack([(answer == k).mean(axis=0) for k in range(m)], axis=-1)
+    for i, shares in enumerate(answers(agent, logs, samples, t, frozen_shares)):
+        result[:, i] = shares
     return result[0] if isinstance(log, LoggedData) else result

@@ -12,6 +12,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.offline.checks import check_distribution
 from dpb_gym.problems.base import Array, Context
 
 
@@ -23,8 +24,15 @@ class Rounds(Protocol):
         """Round i as an agent of one replicate sees it at its round t."""
 
 
+Ask = Callable[[Context], Array]
+
+
 def answers(
-    agent: Agent, logs: Sequence[Rounds], samples: int, t: int | None = None
+    agent: Agent,
+    logs: Sequence[Rounds],
+    samples: int,
+    t: int | None = None,
+    asking: Callable[[Agent, int, int], Ask] | None = None,
 ) -> Iterator[Array]:
     """Asks a frozen agent about every round of its replicates' logs.
 
@@ -33,11 +41,12 @@ def answers(
         logs: Logs of one length.
         samples: Answers per round of a random policy; one that always answers alike gives one.
         t: The round number that the agent is told; the length of the log by default.
+        asking: `frozen_choices`, or `frozen_shares`.
 
     Yields:
-        Per round its actions ``(samples, B, ...)``.
+        Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
     """
-    ask = frozen_choices(agent, len(logs), samples)
+    ask = (asking or frozen_choices)(agent, len(logs), samples)
     told = len(logs[0]) if t is None else validation.integer("t", t, 1)
     for i in range(len(logs[0])):
         contexts = [log.context(i, told) for log in logs]
@@ -48,7 +57,51 @@ def answers(
         yield ask(Context(told, *parts))
 
 
-def frozen_choices(agent: Agent, replicates: int, samples: int) -> Callable[[Context], Array]:
+def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:
+    """A function from contexts to how likely the frozen agent is to choose each candidate,
+    ``(B, m)``: what it says, or else the shares of its answers.
+
+    Raises:
+        AgentError: If the agent chooses outside the candidates.
+    """
+    ask, frozen = frozen_choices(agent, replicates, samples), copy.deepcopy(agent)
+    met = False
+
+    def shares(context: Context) -> Array:
+        nonlocal met
+        m = context.features.shape[1]
+        given = None if met else ask(context)  # refuses an agent of other replicates
+        met, told = True, told_shares(frozen, context)
+        if told is not None:
+            return told
+        given = ask(context) if given is None else given
+        if given.min() < 0 or given.max() >= m:
+            raise AgentError(f"{type(agent).__name__} chose outside 0..{m - 1}")
+        return np.stack([(given == k).mean(axis=0) for k in range(m)], axis=1)
+
+    return shares
+
+
+def told_shares(agent: Agent, context: Context) -> Array | None:
+    """What an agent says of the probabilities of its choice; None if it does not.
+
+    Raises:
+        AgentError: If there is not one row per replicate.
+        ParameterError: If they are no probabilities.
+    """
+    told = agent.probabilities(context)
+    if told is None:
+        return None
+    name, wanted = f"{type(agent).__name__}.probabilities", context.features.shape[:2]
+    if np.shape(told) != wanted:
+        raise AgentError(
+            f"{name} has shape {np.shape(told)}, not {wanted}: a row for each of {wanted[0]} "
+            "replicates"
+        )
+    return check_distribution(name, told, wanted)
+
+
+def frozen_choices(agent: Agent, replicates: int, samples: int) -> Ask:
     """A function from contexts to the frozen agent's actions ``(samples or 1, B, ...)``."""
     if not isinstance(agent, Agent):
         raise ParameterError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dpb_gym.agent import Agent
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -24,6 +26,12 @@ class RandomPolicy(Agent):
     def act(self, context: Context) -> Array:
         offer = () if context.available is None else (context.available,)
         return self._kind.random(self._problem, self._uniforms.next(), *offer)
+
+    def probabilities(self, context: Context) -> Array | None:
+        if self._problem.kind != "recommendation":
+            return None
+        B, m, _ = context.features.shape
+        return np.full((B, m), 1.0 / m)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         pass

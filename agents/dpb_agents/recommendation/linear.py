@@ -118,12 +118,16 @@ class LinearPolicy(Agent):
         features = self._features(context)
         self._choose(features, action)
         if self._exploration:
-            uniform = self._coins.next()
-            t, candidates = self._rounds + 1, features.shape[1]
-            forced = uniform[:, 0] < min(1.0, self._exploration * portable.log(t) / t)
+            uniform, candidates = self._coins.next(), features.shape[1]
+            forced = uniform[:, 0] < self._forced()
             drawn = np.minimum((candidates * uniform[:, 1]).astype(np.int64), candidates - 1)
             action[forced] = drawn[forced]
         return action
+
+    def _forced(self) -> float:
+        """Probability that this round's candidate is uniformly random."""
+        t = self._rounds + 1
+        return min(1.0, self._exploration * portable.log(t) / t)
 
     def _features(self, context: Context) -> Array:
         """The candidates' features, with the constant one if there is an intercept."""
@@ -196,6 +200,15 @@ class LinUCB(LinearPolicy):
 
     def _choose(self, features: Array, action: Array) -> None:
         zoo.linear.choose_optimistic(features, self._inverse, self._response, self.alpha, action)
+
+    def probabilities(self, context: Context) -> Array:
+        features = self._features(context)
+        best = np.empty(len(features), np.int64)
+        self._choose(features, best)
+        forced = self._forced()
+        shares = np.full(features.shape[:2], forced / features.shape[1])
+        shares[np.arange(len(best)), best] += 1.0 - forced
+        return shares
 
     def _grow(self) -> None:
         kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
