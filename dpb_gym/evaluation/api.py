@@ -18,7 +18,8 @@ from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed
-from dpb_gym.evaluation.spec import Task, raised
+from dpb_gym.evaluation.schema import raised
+from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.streams import check_seed
 

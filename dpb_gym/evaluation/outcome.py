@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.evaluation.spec import Cell, canonical
+from dpb_gym.evaluation.schema import canonical
+from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Array
 
 COMPUTED = "computed here"

@@ -8,22 +8,15 @@ numbers, bit for bit.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-import numpy as np
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
-    Strict,
     ValidationError,
     field_serializer,
     field_validator,
@@ -35,10 +28,9 @@ from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
     AgentError,
     DataError,
-    DPBError,
-    ParameterError,
     UnknownNameError,
 )
+from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_memory, plain, raised
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
@@ -50,104 +42,12 @@ ALGORITHM_VERSION = 3
 
 FACTORY = "factory:"
 
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
-Label = Annotated[str, AfterValidator(lambda text: printable(text))]
-T = TypeVar("T")
-Many = Annotated[tuple[T, ...], Strict(False)]
-"""A tuple; YAML has lists only."""
-
 AnyBudget = Annotated[
     Budget | None,
     BeforeValidator(Budget.parse),
     PlainSerializer(Budget.text, return_type=str),
 ]
 """A budget as `Budget` or as text; ``"none"`` and None are the same."""
-
-
-def printable(text: str) -> str:
-    """Returns a label, which is visible text: no control or zero-width characters.
-
-    Raises:
-        ParameterError: If it is not, or too long.
-    """
-    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > 500:
-        raise ParameterError(f"a label must be printable text, got {text!r:.100}")
-    return text
-
-
-class Spec(BaseModel):
-    """Validated once, immutable afterwards; unknown keys and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def in_memory(value: Any) -> bool:
-    """Whether a parameter is a table of data, of which results store name and digest only."""
-    return callable(getattr(value, "digest", None)) and isinstance(
-        getattr(value, "name", None), str
-    )
-
-
-def plain(value: Any, what: str) -> Any:
-    """Reduces parameters to JSON values.
-
-    Raises:
-        ParameterError: If a value has no JSON form, so that a result could not say how
-            it was computed.
-    """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        raise ParameterError(f"{what}: {value} cannot be stored; use None or a finite number")
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist(), what)
-    if isinstance(value, (list, tuple)):
-        return [plain(item, what) for item in value]
-    if in_memory(value):
-        return {"name": value.name, "digest": value.digest()}
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise ParameterError(f"{what}: keys must be text to be stored, got {list(value)!r}")
-        return {key: plain(item, f"{what}[{key!r}]") for key, item in value.items()}
-    raise ParameterError(
-        f"{what}: {value!r} cannot be stored; allowed are None, booleans, numbers, text, arrays, "
-        "lists and mappings"
-    )
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def problems(error: ValidationError) -> str:
-    """What is wrong with a specification, in one line that names the keys."""
-    return "; ".join(_problem(detail) for detail in error.errors()[:5])
-
-
-def _problem(detail: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"] if part not in ("tuple", "str"))
-    if detail["type"] == "extra_forbidden":
-        return f"{path}: unknown key"
-    if detail["type"] == "missing":
-        return f"{path}: missing"
-    text = detail["msg"].removeprefix("Value error, ")
-    text = text[0].lower() + text[1:] if text.startswith("Input ") else text
-    got = "" if detail["type"] == "value_error" else f", got {detail['input']!r:.80}"
-    return f"{path}: {text}{got}" if path else f"{text}{got}"
-
-
-def raised(error: ValidationError) -> DPBError:
-    """The error to raise for values that came from Python: our own if one was the cause."""
-    for detail in error.errors():
-        cause = detail.get("ctx", {}).get("error")
-        if isinstance(cause, DPBError):
-            return cause
-    return ParameterError(f"not a valid run: {problems(error)}")
 
 
 class Constants(Spec):

@@ -8,21 +8,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from dpb_gym.errors import DPBError, SuiteError, unknown_name
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.spec import (
-    AnyBudget,
+from dpb_gym.evaluation.schema import (
     Label,
     Many,
     Slug,
     Spec,
-    Task,
     canonical,
-    problems,
+    read_spec,
 )
-from dpb_gym.evaluation.yamlfile import parse_yaml
+from dpb_gym.evaluation.spec import AnyBudget, Task
 
 SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
@@ -221,26 +219,8 @@ class Suite(Spec):
 
 
 def parse_suite(text: str, source: str) -> Suite:
-    """Reads a suite from YAML.
-
-    Args:
-        text: The YAML.
-        source: Where it came from, for messages.
-
-    Raises:
-        SuiteError: If it is not valid; names the key and what is allowed.
-    """
-    try:
-        data = parse_yaml(text)
-    except ValueError as error:
-        raise SuiteError(f"{source}: not valid YAML: {error}") from None
-    if not isinstance(data, dict):
-        found = type(data).__name__
-        raise SuiteError(f"{source}: a suite is a mapping of keys to values, got {found}")
-    try:
-        return Suite.model_validate(data)
-    except ValidationError as error:
-        raise SuiteError(f"{source}: {problems(error)}") from None
+    """Reads a suite from YAML; see `read_spec`."""
+    return read_spec(Suite, text, source)
 
 
 def suite_names() -> list[str]:

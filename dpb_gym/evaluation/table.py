@@ -21,7 +21,8 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
 from dpb_gym.evaluation.plan import slug
-from dpb_gym.evaluation.spec import Cell, canonical
+from dpb_gym.evaluation.schema import canonical
+from dpb_gym.evaluation.spec import Cell
 
 TEXTS = ("cell", "task", "agent", "budget")
 COLUMNS = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.spec import Many, Slug, Spec
+from dpb_gym.evaluation.schema import Many, Slug, Spec
 from dpb_gym.papers.curves import Curve, Scalar, counterparts, same
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import quantity_kind

@@ -8,36 +8,16 @@ from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from dpb_gym.errors import SuiteError, unknown_name
-from dpb_gym.evaluation.yamlfile import parse_yaml
+from dpb_gym.evaluation.schema import read_spec
 from dpb_gym.papers.figure import Figure
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
 
 
 def parse_figure(text: str, source: str) -> Figure:
-    """Reads a figure from YAML.
-
-    Raises:
-        SuiteError: If it is not valid; names the key and what is allowed.
-    """
-    try:
-        return Figure.model_validate(parse_yaml(text))
-    except ValidationError as error:
-        problems = [
-            ": ".join(filter(None, (
-                ".".join(str(key) for key in detail["loc"]),
-                detail["msg"].removeprefix("Value error, "),
-            )))
-            for detail in error.errors()[:5]
-        ]  # fmt: skip
-        raise SuiteError(f"{source}: {'; '.join(problems)}") from None
-    except SuiteError as error:
-        raise SuiteError(f"{source}: {error}") from None
-    except ValueError as error:
-        raise SuiteError(f"{source}: not valid YAML: {error}") from None
+    """Reads a figure from YAML; see `read_spec`."""
+    return read_spec(Figure, text, source)
 
 
 def figure_files() -> dict[str, Traversable]:

@@ -24,7 +24,8 @@ from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import board
 from dpb_gym.evaluation.runner import run_block
-from dpb_gym.evaluation.spec import AgentRun, Cell, canonical, plain
+from dpb_gym.evaluation.schema import canonical, plain
+from dpb_gym.evaluation.spec import AgentRun, Cell
 from dpb_gym.papers.curves import Curve
 
 if TYPE_CHECKING:

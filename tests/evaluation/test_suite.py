@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import DataError, SuiteError, UnknownNameError
 from dpb_gym.evaluation.plan import make_jobs, plan_suite
+from dpb_gym.evaluation.schema import parse_yaml
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
-from dpb_gym.evaluation.yamlfile import parse_yaml
 from dpb_gym.registry import agent_specs
 
 GOOD: dict[str, Any] = {

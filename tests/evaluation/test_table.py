@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.spec import AgentRun, Cell, Task, canonical, plain
+from dpb_gym.evaluation.schema import canonical, plain
+from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.table import (
     COLUMNS,
     DamagedResult,

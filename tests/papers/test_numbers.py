@@ -11,7 +11,7 @@ import pytest
 from figure_helpers import cell_of, claim, curve
 
 from dpb_gym.errors import ResultError
-from dpb_gym.papers.claims import AxisMap, Quantity, Table
+from dpb_gym.papers.claims import AxisMap, FigureTable, Quantity
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.numbers import fill
@@ -21,9 +21,9 @@ from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 EPSILON = Budget.approx(1.0, 1e-5)
 
 
-def table(**fields: Any) -> Table:
+def table(**fields: Any) -> FigureTable:
     base = {"id": "t", "title": "T", "quantity": "final-regret", "rows": "run"}
-    return Table.model_validate({**base, **fields})
+    return FigureTable.model_validate({**base, **fields})
 
 
 def value(one: Curve, kind: str, curves: Any, **fields: Any) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.spec import canonical, plain
+from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.registry import AgentSpec
 
 SHUFFLE_SEED = 20_240_229

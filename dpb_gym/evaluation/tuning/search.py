@@ -21,7 +21,8 @@ from dpb_gym.evaluation.plan import TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.spec import AgentRun, canonical, plain
+from dpb_gym.evaluation.schema import canonical, plain
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid

@@ -1,0 +1,177 @@
+"""How specifications are read: YAML or Python, validated once, told in one line when wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Hashable, Mapping
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
+
+from dpb_gym.errors import DPBError, ParameterError, SuiteError
+
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
+Label = Annotated[str, AfterValidator(lambda text: printable(text))]
+T = TypeVar("T")
+Many = Annotated[tuple[T, ...], Strict(False)]
+"""A tuple; YAML has lists only."""
+
+
+def printable(text: str) -> str:
+    """Returns a label, which is visible text: no control or zero-width characters.
+
+    Raises:
+        ParameterError: If it is not, or too long.
+    """
+    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > 500:
+        raise ParameterError(f"a label must be printable text, got {text!r:.100}")
+    return text
+
+
+class Spec(BaseModel):
+    """Validated once, immutable afterwards; unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def in_memory(value: Any) -> bool:
+    """Whether a parameter is a table of data, of which results store name and digest only."""
+    return callable(getattr(value, "digest", None)) and isinstance(
+        getattr(value, "name", None), str
+    )
+
+
+def plain(value: Any, what: str) -> Any:
+    """Reduces parameters to JSON values.
+
+    Raises:
+        ParameterError: If a value has no JSON form, so that a result could not say how
+            it was computed.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        raise ParameterError(f"{what}: {value} cannot be stored; use None or a finite number")
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist(), what)
+    if isinstance(value, (list, tuple)):
+        return [plain(item, what) for item in value]
+    if in_memory(value):
+        return {"name": value.name, "digest": value.digest()}
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise ParameterError(f"{what}: keys must be text to be stored, got {list(value)!r}")
+        return {key: plain(item, f"{what}[{key!r}]") for key, item in value.items()}
+    raise ParameterError(
+        f"{what}: {value!r} cannot be stored; allowed are None, booleans, numbers, text, arrays, "
+        "lists and mappings"
+    )
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def problems(error: ValidationError) -> str:
+    """What is wrong with a specification, in one line that names the keys."""
+    return "; ".join(_problem(detail) for detail in error.errors()[:5])
+
+
+def _problem(detail: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"] if part not in ("tuple", "str"))
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key"
+    if detail["type"] == "missing":
+        return f"{path}: missing"
+    text = detail["msg"].removeprefix("Value error, ")
+    text = text[0].lower() + text[1:] if text.startswith("Input ") else text
+    got = "" if detail["type"] == "value_error" else f", got {detail['input']!r:.80}"
+    return f"{path}: {text}{got}" if path else f"{text}{got}"
+
+
+def raised(error: ValidationError) -> DPBError:
+    """The error to raise for values that came from Python: our own if one was the cause."""
+    for detail in error.errors():
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, DPBError):
+            return cause
+    return ParameterError(f"not a valid run: {problems(error)}")
+
+
+S = TypeVar("S", bound=Spec)
+
+
+def read_spec(model: type[S], text: str, source: str) -> S:
+    """Reads a specification from YAML.
+
+    Args:
+        model: What it is of.
+        text: The YAML, a mapping.
+        source: Where it came from, for messages.
+
+    Raises:
+        SuiteError: If it is not valid; names the key and what is allowed.
+    """
+    try:
+        data = parse_yaml(text)
+    except ValueError as error:
+        raise SuiteError(f"{source}: not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        what, found = model.__name__.lower(), type(data).__name__
+        raise SuiteError(f"{source}: a {what} is a mapping of keys to values, got {found}")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise SuiteError(f"{source}: {problems(error)}") from None
+    except SuiteError as error:
+        raise SuiteError(f"{source}: {error}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    seen = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if isinstance(key, Hashable) and key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} appears twice", key_node.start_mark
+            )
+        seen.add(key)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# YAML 1.1 reads 1e-5 as text: its numbers need a point and a signed exponent.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def parse_yaml(text: str) -> Any:
+    """Parses YAML.
+
+    Raises:
+        ValueError: If the text is not YAML or a key appears twice; one line.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise ValueError(f"{where}{error.problem}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error).split("\n")[0]) from None
