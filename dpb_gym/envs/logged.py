@@ -98,16 +98,21 @@ class _Line:
 
     def __init__(self) -> None:
         self.start, self.what = time.monotonic(), "reading"
-        self.timer = threading.Timer(2.0, self.show)
-        self.timer.daemon = True
-        self.timer.start()
+        self.done = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
 
     def __call__(self, what: str) -> None:
         self.what = what
         if time.monotonic() - self.start > 2.0:
-            self.show()
+            self._show()
 
-    def show(self) -> None:
+    def _watch(self) -> None:
+        wait = 2.0
+        while not self.done.wait(wait):
+            self._show()
+            wait = 10.0
+
+    def _show(self) -> None:
         seconds = time.monotonic() - self.start
         print(f"from_log: {self.what} ({seconds:.0f} s so far)", file=sys.stderr, flush=True)
 
@@ -185,7 +190,7 @@ def from_log(
     finally:
         LISTENER.reset(told)
         if line is not None:
-            line.timer.cancel()
+            line.done.set()
 
 
 def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
