@@ -200,6 +200,7 @@ class ReplayProblem(Problem):
             partial_feedback=self.protocol == "replay",
             rating_uses=rating_uses,
             person_uses=person_uses,
+            prior=None if self.prior is None else tuple(self.prior.tolist()),
         )
 
     def _prepare(self, data: Ratings) -> None:

@@ -37,6 +37,8 @@ class ProblemInfo:
         delay: When responses arrive, as text (see `dpb_gym.problems.delay.Delay`); None: at once.
         rating_uses: Replay of real ratings: rounds at most in which one rating is offered.
         person_uses: Real data: rounds at most of one person.
+        prior: Mean of theta ``(d,)`` by public or unprotected data, in units of the reward; None:
+            nothing is known. Agents use it when told.
     """
 
     kind: str
@@ -57,6 +59,7 @@ class ProblemInfo:
     delay: str | None = None
     rating_uses: int | None = None
     person_uses: int | None = None
+    prior: tuple[float, ...] | None = None
 
     @property
     def longest(self) -> int:

@@ -259,7 +259,8 @@ def test_most_rated_items_are_kept(table):
 def test_warm_start_appends_the_training_users_preferences(table, personalised):
     problem = ReplayProblem(table, dim=5, warm_start=True, personalised=personalised, horizon=300)
     plain = ReplayProblem(table, dim=5, personalised=personalised, horizon=300)
-    assert problem.dim == problem.info.dim == 6 and plain.prior is None
+    assert problem.dim == problem.info.dim == 6 and plain.prior is plain.info.prior is None
+    assert problem.info.prior == tuple(problem.prior.tolist())
     norms = np.linalg.norm(problem.features.astype(float), axis=1)
     assert norms.max() <= 1.0
     np.testing.assert_allclose(problem.features[:, :5], plain.features * np.sqrt(0.5), atol=1e-5)
