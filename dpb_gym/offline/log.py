@@ -119,7 +119,7 @@ class Log(ABC):
 class LoggedData(Log):
     """n logged recommendations: candidates, the one shown, how likely that was, its reward.
 
-    Build it with `from_arrays`, `from_columns`, `read_csv` or `from_problem`, which validate.
+    Build it with `from_arrays`, `from_columns` or `from_problem`, which validate.
 
     Attributes:
         features: float32 ``(n, m, d)``, the candidates' features.
@@ -233,50 +233,36 @@ class LoggedData(Log):
 
     @classmethod
     def from_columns(
-        cls, frame: Any, reward_range: tuple[float, float], name: str = "log", **options: Any
+        cls,
+        source: Any,
+        reward_range: tuple[float, float],
+        name: str | None = None,
+        **options: Any,
     ) -> LoggedData:
-        """Makes a log of a data frame or mapping of columns; see `read_csv` for their names.
+        """Makes a log of a table with one row per round.
+
+        Columns, in any order: ``action``, ``reward``, and ``x_K_J`` for coordinate J of candidate
+        K, both counted from 0; ``propensity``, without which propensities are estimated; optional
+        ``arm_K``, ``expected_K``, ``behaviour_K`` and ``user``. `write_csv` writes such a file.
 
         Args:
-            frame: Anything with named columns: a dict of arrays, a pandas or Polars frame,
-                a pyarrow table.
+            source: A frame, a mapping of arrays, or the path of a CSV or Parquet file, as
+                `dpb_data.frames.take_columns` takes them.
             reward_range: Lowest and highest possible reward.
-            name: For titles and messages.
+            name: For titles and messages; the file's by default.
             **options: ``minimum_propensity``.
 
         Raises:
-            DataError: If a column is missing or left over.
+            DataError: If the table is damaged, or a column is missing or left over; the message
+                names the line where there is one.
             ParameterError: If a value is out of range.
         """
         from dpb_gym.offline.tables import from_columns
 
-        return from_columns(frame, reward_range, name, **options)
-
-    @classmethod
-    def read_csv(
-        cls, path: str | os.PathLike[str], reward_range: tuple[float, float], **options: Any
-    ) -> LoggedData:
-        """Reads a log from a CSV file with a header, one line per round.
-
-        Columns, in any order: ``action``, ``reward``, and ``x_K_J`` for coordinate J of candidate
-        K, both counted from 0; ``propensity``, without which propensities are estimated; optional
-        ``arm_K``, ``expected_K``, ``behaviour_K`` and ``user``. `write_csv` writes this format.
-
-        Args:
-            path: The file.
-            reward_range: Lowest and highest possible reward.
-            **options: ``minimum_propensity``.
-
-        Raises:
-            DataError: If the file is missing or damaged; the message names the line where
-                there is one.
-        """
-        from dpb_gym.offline.tables import read_csv
-
-        return read_csv(path, reward_range, **options)
+        return from_columns(source, reward_range, name, **options)
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Writes the log for `read_csv`, without loss. The file holds the raw rewards."""
+        """Writes the log for `from_columns`, without loss. The file holds the raw rewards."""
         from dpb_gym.offline.tables import write_csv
 
         write_csv(self, path)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.offline.log import LoggedData
-from dpb_gym.problems.base import Array
 
 REQUIRED = ("action", "reward")
 PER_CANDIDATE = ("arm", "expected", "behaviour")
@@ -45,30 +42,19 @@ def _layout(names: list[str], where: str) -> tuple[int, int]:
 
 
 def from_columns(
-    frame: Any, reward_range: tuple[float, float], name: str, **options: Any
+    source: Any, reward_range: tuple[float, float], name: str | None, **options: Any
 ) -> LoggedData:
     """See `LoggedData.from_columns`."""
-    if isinstance(frame, Mapping):
-        names = [str(key) for key in frame]
-    else:
-        found = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
-        if found is None or callable(found):
-            raise DataError(
-                "a log is made of named columns (dict, pandas, Polars, pyarrow), "
-                f"got {type(frame).__name__}"
-            )
-        names = [str(key) for key in found]
-    m, d = _layout(names, name)
-    columns: dict[str, Array] = {}
-    for key in names:
-        try:
-            columns[key] = np.asarray(frame[key], dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{name}: column {key!r} holds no numbers: {error}") from None
-        if columns[key].shape != columns[names[0]].shape or columns[key].ndim != 1:
-            shapes = f"{columns[key].shape}, {names[0]!r} has {columns[names[0]].shape}"
-            raise DataError(f"{name}: column {key!r} has shape {shapes}")
+    from dpb_data.frames import open_table, take_columns
+    from dpb_data.reading import Column
+
+    opened = open_table(source)
+    lines = isinstance(source, (str, os.PathLike))
+    m, d = _layout(opened.columns, f"{opened.where}: line 1" if lines else opened.where)
+    label, columns = take_columns(opened, [Column(key) for key in opened.columns])
     n = len(columns["action"])
+    if n < 2:
+        raise DataError(f"{opened.where}: expected at least 2 rounds, found {n}")
     features = np.empty((n, m, d), np.float32)
     for k in range(m):
         for j in range(d):
@@ -79,47 +65,26 @@ def from_columns(
         else None
         for kind in PER_CANDIDATE
     }
-    return LoggedData.from_arrays(
-        features,
-        columns["action"],
-        columns.get("propensity"),
-        columns["reward"],
-        reward_range,
-        arms=extras["arm"],
-        expected=extras["expected"],
-        behaviour=extras["behaviour"],
-        users=columns.get("user"),
-        name=name,
-        **options,
-    )
-
-
-def read_csv(
-    path: str | os.PathLike[str], reward_range: tuple[float, float], **options: Any
-) -> LoggedData:
-    """See `LoggedData.read_csv`."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    place = Path(path)
     try:
-        header = place.open(encoding="utf-8").readline().rstrip("\r\n")
-        names = [name.strip('"') for name in header.split(",")] if header else []
-        _layout(names, f"{place}: line 1")
-        kinds = csv.ConvertOptions(column_types={name: pa.float64() for name in names})
-        one_thread = csv.ReadOptions(use_threads=False)  # so that errors name the row
-        table = csv.read_csv(place, read_options=one_thread, convert_options=kinds)
-        if len(table) < 2:
-            raise DataError(f"{place}: expected at least 2 rounds, found {len(table)}")
-        return from_columns(table, reward_range, place.stem, **options)
-    except OSError as error:
-        raise DataError(f"{place}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise DataError(f"{place}: expected CSV of numbers in UTF-8: {error}") from None
+        return LoggedData.from_arrays(
+            features,
+            columns["action"],
+            columns.get("propensity"),
+            columns["reward"],
+            reward_range,
+            arms=extras["arm"],
+            expected=extras["expected"],
+            behaviour=extras["behaviour"],
+            users=columns.get("user"),
+            name=name or label,
+            **options,
+        )
     except ParameterError as error:
+        if not lines:
+            raise
         # Round i of the log is line i + 2 of the file.
         text = re.sub(r"in round (\d+)", lambda s: f"in line {int(s[1]) + 2}", str(error))
-        raise DataError(f"{place}: {text}") from None
+        raise DataError(f"{opened.where}: {text}") from None
 
 
 def write_csv(log: LoggedData, path: str | os.PathLike[str]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,98 @@ MAX_LEVELS = 50
 NULLS = ("", "NULL", "NA")
 _PLAIN = ("integer", "number", "text")
 _FLAGS = {"1": 1, "true": 1, "1.0": 1, "0": 0, "false": 0, "0.0": 0}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table that was found and not read yet.
+
+    Attributes:
+        name: Of the file without its endings, ``"frame"`` for anything else.
+        where: How messages name it.
+        columns: Names of its columns.
+        read: Reads and checks columns that it has.
+    """
+
+    name: str
+    where: str
+    columns: list[str]
+    read: Callable[[Sequence[Column]], dict[str, Array]]
+
+
+def open_table(source: Any, nulls: Sequence[str] = NULLS) -> Opened:
+    """Finds a table and the names of its columns; see `take_columns`."""
+    if isinstance(source, (str, os.PathLike)):
+        place = existing_path(source)
+        if place.suffix.lower() == ".parquet":
+            return _open_parquet(place)
+        found = Source(place)
+        if found.main is None:
+            raise DataError(f"{place}: expected the path of a CSV or Parquet file")
+        return open_csv(found, found.main, nulls)
+    frame = source
+    if not hasattr(frame, "__getitem__"):
+        import pyarrow as pa
+        import pyarrow.interchange
+
+        if hasattr(frame, "__arrow_c_stream__"):
+            frame = pa.table(frame)
+        elif hasattr(frame, "__dataframe__"):
+            frame = pyarrow.interchange.from_dataframe(frame)
+    names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
+    names = frame if names is None and isinstance(frame, Mapping) else names
+    if names is None or callable(names):
+        raise DataError(
+            "expected a frame (pandas, polars, pyarrow), a mapping of arrays or the path of a "
+            f"CSV or Parquet file, got a {type(frame).__name__}"
+        )
+    return Opened("frame", "frame", [str(n) for n in names], partial(_from_frame, frame, "frame"))
+
+
+def _open_parquet(place: Path) -> Opened:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def read(columns: Sequence[Column]) -> dict[str, Array]:
+        try:
+            frame = pq.read_table(place, columns=[column.name for column in columns])
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{place}: expected a Parquet file ({error})") from error
+        return _from_frame(frame, str(place), columns)
+
+    try:
+        names = pq.read_schema(place).names
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{place}: expected a Parquet file ({error})") from error
+    return Opened(place.name.split(".")[0], str(place), names, read)
+
+
+def open_csv(source: Source, member: str, nulls: Sequence[str] = NULLS) -> Opened:
+    """Finds the columns of a CSV member; see `take_columns`."""
+    where = source.where(member)
+    raw = source.read(member)
+    line = first_line(raw, where)
+    delimiter = max(",;\t", key=line.count)
+    names = next(csv.reader([line], delimiter=delimiter))
+    unique = [name or f"unnamed {i}" for i, name in enumerate(names)]
+
+    def parsed(columns: Sequence[Column]) -> dict[str, Array]:
+        return read_columns(
+            raw, where, columns, unique, delimiter=delimiter, nulls=nulls, quoted=True
+        )
+
+    def read(columns: Sequence[Column]) -> dict[str, Array]:
+        try:
+            found = parsed(columns)  # Arrow tells numbers from text, by the first block
+        except DataError:
+            plain = [c if c.kind in _PLAIN else replace(c, kind="text") for c in columns]
+            found = parsed(plain)
+        return {
+            c.name: found[c.name] if c.kind in _PLAIN else _checked(found[c.name], c, where)
+            for c in columns
+        }
+
+    return Opened(member.split(".")[0], where, names, read)
 
 
 def take_columns(
@@ -46,88 +140,21 @@ def take_columns(
             expected and what was found.
         UnknownNameError: No file of this name is here.
     """
-    if isinstance(source, (str, os.PathLike)):
-        place = existing_path(source)
-        name = place.name.split(".")[0]
-        if place.suffix.lower() != ".parquet":
-            found = Source(place)
-            if found.main is None:
-                raise DataError(f"{place}: expected the path of a CSV or Parquet file")
-            return name, take_from_csv(found, found.main, columns, nulls)
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            known = pq.read_schema(place).names
-            wanted = [column.name for column in columns if column.name in known]
-            frame = pq.read_table(place, columns=wanted)
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{place}: expected a Parquet file ({error})") from error
-        return name, _from_frame(frame, str(place), known, columns)
-    frame = source
-    if not hasattr(frame, "__getitem__"):
-        import pyarrow as pa
-        import pyarrow.interchange
-
-        if hasattr(frame, "__arrow_c_stream__"):
-            frame = pa.table(frame)
-        elif hasattr(frame, "__dataframe__"):
-            frame = pyarrow.interchange.from_dataframe(frame)
-        else:
-            raise DataError(
-                "expected a frame (pandas, polars, pyarrow), a mapping of arrays or the path of a "
-                f"CSV or Parquet file, got a {type(frame).__name__}"
-            )
-    names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
-    known = [str(n) for n in (frame if names is None and isinstance(frame, Mapping) else names)]
-    return "frame", _from_frame(frame, "frame", known, columns)
-
-
-def _require(columns: Sequence[Column], known: Sequence[str], where: str) -> list[Column]:
-    missing = [c.name for c in columns if c.required and c.name not in known]
+    opened = source if isinstance(source, Opened) else open_table(source, nulls)
+    missing = [c.name for c in columns if c.required and c.name not in opened.columns]
     if missing:
+        known = opened.columns
         some = ", ".join(known[:30]) + (" ..." if len(known) > 30 else "")
-        raise DataError(f"{where}: expected the columns {', '.join(missing)}, found {some}")
-    return [column for column in columns if column.name in known]
+        raise DataError(f"{opened.where}: expected the columns {', '.join(missing)}, found {some}")
+    return opened.name, opened.read([c for c in columns if c.name in opened.columns])
 
 
-def take_from_csv(
-    source: Source,
-    member: str,
-    columns: Sequence[Column],
-    nulls: Sequence[str] = ("", "NULL", "NA"),
-) -> dict[str, Array]:
-    """Takes columns from a CSV member; see `take_columns`."""
-    where = source.where(member)
-    raw = source.read(member)
-    line = first_line(raw, where)
-    delimiter = max(",;\t", key=line.count)
-    names = next(csv.reader([line], delimiter=delimiter))
-    taken = _require(columns, names, where)
-    unique = [name or f"unnamed {i}" for i, name in enumerate(names)]
-
-    def read(columns: Sequence[Column]) -> dict[str, Array]:
-        return read_columns(
-            raw, where, columns, unique, delimiter=delimiter, nulls=nulls, quoted=True
-        )
-
-    try:
-        found = read(taken)  # Arrow tells numbers from text, by the first block
-    except DataError:
-        found = read([c if c.kind in _PLAIN else replace(c, kind="text") for c in taken])
-    return {
-        c.name: found[c.name] if c.kind in _PLAIN else _checked(found[c.name], c, where)
-        for c in taken
-    }
-
-
-def _from_frame(
-    frame: Any, where: str, known: Sequence[str], columns: Sequence[Column]
-) -> dict[str, Array]:
-    return {
-        column.name: _checked(np.asarray(frame[column.name]), column, where)
-        for column in _require(columns, known, where)
-    }
+def _from_frame(frame: Any, where: str, columns: Sequence[Column]) -> dict[str, Array]:
+    found = {c.name: _checked(np.asarray(frame[c.name]), c, where) for c in columns}
+    lengths = {name: len(values) for name, values in found.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"{where}: expected columns of one length, found {lengths}")
+    return found
 
 
 def _checked(values: Array, column: Column, where: str) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpb_data.formats import RatingFormat, detect
-from dpb_data.frames import take_columns, take_from_csv
+from dpb_data.frames import open_csv, take_columns
 from dpb_data.jester import read_jester
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.places import path as locate
@@ -252,7 +252,7 @@ def _read_kuairec(source: Source, fmt: RatingFormat, member: str, name: str) -> 
         Column("video_id", 0.0, _LARGEST_ID, kind="integer"),
         Column("watch_ratio", 0.0),
     ]
-    read = take_from_csv(source, member, columns)
+    _, read = take_columns(open_csv(source, member), columns)
     users, user_ids = renumber("user_id", read["user_id"])
     items, item_ids = renumber("video_id", read["video_id"])
     _require_once(users, items, read["user_id"], read["video_id"], where, 1)

@@ -81,7 +81,7 @@ def test_csv_round_trip_is_exact(full, tmp_path):
     else:
         log, _, _ = small_log()
     log.write_csv(tmp_path / "log.csv")
-    same(log, LoggedData.read_csv(tmp_path / "log.csv", log.reward_range))
+    same(log, LoggedData.from_columns(tmp_path / "log.csv", log.reward_range))
 
 
 def test_frames():
@@ -97,8 +97,8 @@ def test_frames():
     same(log, LoggedData.from_columns(columns, (0, 1)))
     same(log, LoggedData.from_columns(pa.table(columns), (0, 1)))
     for bad, message in (
-        ({**columns, "reward": ["a"] * 6}, "no numbers"),
-        ({**columns, "reward": log.rewards[:3]}, "shape"),
+        ({**columns, "reward": ["a"] * 6}, "expected reward to be a number"),
+        ({**columns, "reward": log.rewards[:3]}, "columns of one length"),
         ({k: v for k, v in columns.items() if k != "action"}, "expected a column 'action'"),
         ({**columns, "weight": log.rewards}, "unknown column 'weight'"),
         ({k: v for k, v in columns.items() if k != "x_0_0"}, "2 x 1 feature columns"),
@@ -108,7 +108,7 @@ def test_frames():
     ):
         with pytest.raises(DataError, match=message):
             LoggedData.from_columns(bad, (0, 1))
-    with pytest.raises(DataError, match="named columns"):
+    with pytest.raises(DataError, match="expected a frame"):
         LoggedData.from_columns([1, 2], (0, 1))
 
 
@@ -118,16 +118,25 @@ HEADER = "action,propensity,reward,x_0_0,x_1_0\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER + "0,0.5,1,1,2\n1,0.5,one,1,2\n", "Row #3.*'one'"),
-        (HEADER + "0,0.5,1,1,2\n1,0.5,1,1\n", "Row #3: Expected 5 columns, got 4"),
+        (
+            HEADER + "0,0.5,1,1,2\n1,0.5,one,1,2\n",
+            "line 3: expected reward to be a number, found 'one'",
+        ),
+        (
+            HEADER + "0,0.5,1,1,2\n1,0.5,1,1\n",
+            "line 3: expected 5 fields separated by ',', found 4",
+        ),
         (HEADER + "0,0.5,1,1,2\n1,0.5,7,1,2\n", r"rewards must lie in \[0, 1\], got 7 in line 3"),
         (HEADER + "0,0.5,1,1,2\n1,0,1,1,2\n", "propensities must be positive, got 0 in line 3"),
         (HEADER + "0,0.5,1,1,2\n2,0.5,1,1,2\n", "actions must lie in .* in line 3"),
         (HEADER + "0,0.5,1,1,2\n", "at least 2 rounds, found 1"),
-        (HEADER + "0,0.5,nan,1,2\n1,0.5,1,1,2\n", "finite"),
+        (
+            HEADER + "0,0.5,nan,1,2\n1,0.5,1,1,2\n",
+            "line 2: expected reward to be a number, found 'nan'",
+        ),
         (HEADER.replace("reward", "rewards"), "line 1: expected a column 'reward'"),
         (HEADER.replace("x_1_0", "x_0_0"), "occurs twice"),
-        ("", "line 1: expected feature columns"),
+        ("", "line 1: expected text, found an empty file"),
         ('"', "expected feature columns"),
     ],
 )
@@ -135,15 +144,15 @@ def test_bad_files(text, message, tmp_path):
     place = tmp_path / "log.csv"
     place.write_text(text)
     with pytest.raises(DataError, match=message):
-        LoggedData.read_csv(place, (0, 1))
+        LoggedData.from_columns(place, (0, 1))
 
 
 def test_missing_and_binary_files(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
-        LoggedData.read_csv(tmp_path / "none.csv", (0, 1))
+    with pytest.raises(DataError, match="no such file"):
+        LoggedData.from_columns(tmp_path / "none.csv", (0, 1))
     (tmp_path / "log.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="UTF-8"):
-        LoggedData.read_csv(tmp_path / "log.csv", (0, 1))
+        LoggedData.from_columns(tmp_path / "log.csv", (0, 1))
 
 
 def test_logs_of_a_problem_are_its_own_rounds():

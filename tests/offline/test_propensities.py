@@ -81,4 +81,4 @@ def test_estimates_with_them_are_right_and_say_so(truth, tmp_path):
     # and a file keeps the mark
     short = unknown.select(slice(0, 50))
     short.write_csv(tmp_path / "log.csv")
-    assert LoggedData.read_csv(tmp_path / "log.csv", (0, 1)).estimated
+    assert LoggedData.from_columns(tmp_path / "log.csv", (0, 1)).estimated
