@@ -69,7 +69,13 @@ class Session:
         return tuple(self._state["open"])
 
     def decide(
-        self, features: Any, *, revenues: Any = None, arms: Any = None, user: int | None = None
+        self,
+        features: Any,
+        *,
+        revenues: Any = None,
+        arms: Any = None,
+        user: int | None = None,
+        available: Any = None,
     ) -> tuple[int, Any]:
         """Decides for the next customer.
 
@@ -79,6 +85,7 @@ class Session:
             revenues: Assortment: of the items ``(N,)``; 1 each by default where all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
             user: Number of the customer, where the problem identifies users.
+            available: Which items or candidates can be offered, where that changes; all by default.
 
         Returns:
             A number to `observe` the response by, and the action: a slate of at most K items, a
@@ -94,13 +101,13 @@ class Session:
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
-            context = self._context(features, revenues, arms, user)
+            context = self._context(features, revenues, arms, user, available)
             if state["owed"] and state["punctual"] and not state["came"]:
                 raise AgentError(
                     f"this agent needs every response in its own round: observe {state['t']} first"
                 )
             if state["owed"]:
-                self._learn()
+                self._learn(context)
             action = np.array(kind.check_action(info, self.agent.act(context), 1))
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
@@ -167,7 +174,9 @@ class Session:
         found: tuple[Context, Array] = self._state["open"][number]
         return found
 
-    def _context(self, features: Any, revenues: Any, arms: Any, user: Any) -> Context:
+    def _context(
+        self, features: Any, revenues: Any, arms: Any, user: Any, available: Any
+    ) -> Context:
         info, kind = self.problem, kind_of(self.problem.kind)
         x = validation.array("features", features, kind.feature_shape(info), -_MOST, _MOST)
         earned = listed = who = None
@@ -185,7 +194,13 @@ class Session:
                 listed[0] = given
         if info.max_interactions is not None:
             who = np.array([validation.integer("user", user, 0)])
-        return Context(self._state["t"] + 1, x.astype(np.float32)[None], earned, listed, who)
+        mask = None
+        if info.masked:
+            given = np.ones(len(x)) if available is None else available
+            mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
+        elif available is not None:
+            raise ParameterError("everything is available here: ProblemInfo(masked=True) says not")
+        return Context(self._state["t"] + 1, x.astype(np.float32)[None], earned, listed, who, mask)
 
     def _feedback(self, context: Context, action: Array, response: Any) -> Feedback:
         kind, seen = kind_of(self.problem.kind), np.array([True])
@@ -216,33 +231,24 @@ class Session:
         reward = np.array([validation.real("reward", response, low, high)])
         return Feedback(reward, observed=seen, answer=answer)
 
-    def _learn(self) -> None:
-        """Closes the last round: with the response that came first, or with none."""
-        state = self._state
+    def _learn(self, now: Context) -> None:
+        """Closes the last round: with the response that came first, or with none.
+
+        Without one the agent is shown zeros, so that it sees nobody's features twice.
+        """
+        state, kind = self._state, kind_of(self.problem.kind)
         state["owed"] = False
         if state["came"]:
             context, action, feedback = state["came"].pop(0)
         else:
-            context, action, feedback = self._nothing()
+            fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
+            blank: Any = {k: np.full_like(v, -1 if k == "arms" else 0) for k, v in fields.items()}
+            context = now._replace(**blank)
+            action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
+            response = {"choice": np.array([-1]), "demand": np.zeros(1)}
+            told = {k: v for k, v in response.items() if k == kind.response}
+            feedback = Feedback(np.zeros(1), observed=np.array([False]), **told)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
-
-    def _nothing(self) -> tuple[Context, Array, Feedback]:
-        """A round without a response: nobody's features are seen twice."""
-        info, kind = self.problem, kind_of(self.problem.kind)
-        x = np.zeros((1, *kind.feature_shape(info)), np.float32)
-        earned = np.zeros((1, info.n_items or 0), np.float32) if kind.revenues else None
-        listed = None
-        if info.n_candidates is not None:
-            listed = np.full((1, info.n_candidates), -1)
-        who = None if info.max_interactions is None else np.zeros(1, np.int64)
-        chosen = np.full((1, *kind.action_shape(info)), kind.nothing)
-        feedback = Feedback(
-            np.zeros(1),
-            choice=np.array([-1]) if kind.response == "choice" else None,
-            demand=np.zeros(1) if kind.response == "demand" else None,
-            observed=np.array([False]),
-        )
-        return Context(0, x, earned, listed, who), chosen, feedback
 
 
 def serve(
@@ -296,7 +302,7 @@ def serve(
         check_supported(spec, info, asked)
         if spec.uses_oracle:
             raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
-        punctual = not (spec.partial_feedback and getattr(spec, "delayed_feedback", True))
+        punctual = not (spec.partial_feedback and spec.delayed_feedback)
         made, streams = spec.make(), spec.streams([start], asked)
     else:
         name = getattr(agent, "__name__", "agent")

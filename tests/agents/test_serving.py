@@ -107,6 +107,38 @@ def test_late_responses_come_with_their_own_context_and_action() -> None:
             session.observe(nothing, 0.5)
 
 
+def test_late_responses_reach_agents_of_one_stream_with_their_own_action() -> None:
+    told = []
+
+    class Alone(dpb_gym.SingleAgent):
+        def act(self, context: Any) -> int:
+            return int(context.t % 3)
+
+        def observe(self, context: Any, action: Any, feedback: Any) -> None:
+            told.append((float(context.features[0, 0]), int(action), float(feedback.reward)))
+
+    session = dpb_gym.serve(Alone, None, SHOP)
+    for k in (10, 20, 30):
+        session.decide(offer(k))
+    session.observe(1, 0.25)
+    session.decide(offer(40))
+    session.observe(3, 0.75)
+    session.decide(offer(50))
+    assert told == [(10.0, 1, 0.25), (30.0, 0, 0.75)]
+
+
+def test_what_is_not_there_is_not_offered() -> None:
+    session = dpb_gym.serve("random", None, replace(SHOP, masked=True), seed=3)
+    for k in range(20):
+        assert session.decide(offer(k), available=[False, True, False])[1] == 1
+    assert {session.decide(offer(k))[1] for k in range(30)} == {0, 1, 2}
+    for bad in ([1, 1], [2, 0, 0], "x"):
+        with pytest.raises(ParameterError, match="available"):
+            session.decide(offer(1), available=bad)
+    with pytest.raises(ParameterError, match="masked=True"):
+        dpb_gym.serve("random", None, SHOP).decide(offer(1), available=[1, 1, 1])
+
+
 def test_responses_become_rewards() -> None:
     class Same(Notebook):
         answer: Any
