@@ -78,6 +78,7 @@ test-lowest: $(LOWEST)/.test
 
 docs: $(VENV)/.docs
 	@$(BIN)/sphinx-build -W --keep-going -q -E -b html docs $(DOCS)
+	@! command -v chromium >/dev/null || $(BIN)/python docs/_ext/phone.py $(DOCS)
 	@echo "$(DOCS)/index.html"
 
 dist: $(VENV)/.test

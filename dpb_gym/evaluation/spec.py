@@ -51,7 +51,12 @@ AnyBudget = Annotated[
 
 
 class Constants(Spec):
-    """Mean cumulative rewards at the horizon that score 0 and 1."""
+    """Mean cumulative rewards at the horizon that score 0 and 1.
+
+    Attributes:
+        random: Of uniformly random play.
+        oracle: Of the best action in every round.
+    """
 
     random: float = Field(allow_inf_nan=False)
     oracle: float = Field(allow_inf_nan=False)

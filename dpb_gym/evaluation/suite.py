@@ -100,7 +100,8 @@ class Suite(Spec):
         normalisation_seed: First seed for measuring the normalisation constants.
         replicates: Replicates per task.
         block: Replicates that run together; changes speed, never values.
-        checkpoints: See `resolve_checkpoints`.
+        checkpoints: Recorded rounds: ``log``, ``all``, a number of them, or a list; the last is
+            always recorded.
         budgets: Named grids of budgets.
         tracks: Named groups of tasks, in the order of the leaderboard.
         tasks: The tasks, distinct names.

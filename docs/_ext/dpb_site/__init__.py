@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpb_site import agents, api, environments, leftovers, pictures
+from dpb_site import agents, api, environments, leftovers, pictures, suites, tutorials
 from dpb_site.markdown import Pages
 
 if TYPE_CHECKING:
@@ -30,14 +30,16 @@ def generate(docs: Path, out: Path) -> Pages:
     environments.write(pages)
     agents.write(pages, docs)
     api.write(pages)
+    suites.write(pages)
     leftovers.write(pages, docs)
-    pages.remove_stale()
     return pages
 
 
 def _generate(app: Sphinx) -> None:
     docs = Path(app.srcdir)
-    generate(docs, docs / FOLDER)
+    pages = generate(docs, docs / FOLDER)
+    tutorials.write(pages, docs)
+    pages.remove_stale()
     pictures.draw(docs, docs / FOLDER)
 
 

@@ -1,0 +1,80 @@
+"""Tutorials: scripts in cells, executed as notebooks, shown with what they print and draw."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from traitlets.config import Config
+
+from dpb_site.markdown import Pages, fence, toctree
+
+FOLDER = "tutorials"
+
+
+def write(pages: Pages, docs: Path) -> None:
+    """Writes a page and a notebook for each script that is newer than its page.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: If a cell fails.
+    """
+    names = []
+    for script in sorted((docs / FOLDER).glob("*.py")):
+        names.append(script.stem)
+        page = pages.root / FOLDER / f"{script.stem}.md"
+        if page.exists() and page.stat().st_mtime > script.stat().st_mtime:
+            pages.written.add(page)
+            continue
+        page.parent.mkdir(parents=True, exist_ok=True)
+        notebook = run(read(script.read_text(encoding="utf-8")), page.parent)
+        nbformat.write(notebook, page.with_suffix(".ipynb"))
+        pages.write(f"{FOLDER}/{script.stem}", shown(notebook, page))
+    lead = "Notebooks, executed when this site is built; each page has its notebook to download."
+    pages.write(f"{FOLDER}/index", ["# Tutorials", lead, toctree(names)])
+
+
+def read(text: str) -> Any:
+    """A notebook from a script whose cells begin with ``# %%`` or ``# %% [markdown]``."""
+    cells = []
+    for head, body in re.findall(r"^# %%(.*)\n((?:(?!# %%).*\n?)*)", text, re.M):
+        if "[markdown]" in head:
+            prose = re.sub(r"^# ?", "", body, flags=re.M)
+            cells.append(nbformat.v4.new_markdown_cell(prose.strip()))
+        else:
+            cells.append(nbformat.v4.new_code_cell(body.strip()))
+    for number, cell in enumerate(cells):
+        cell.id = str(number)
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def run(notebook: Any, folder: Path) -> Any:
+    """Executes a notebook in a folder and returns it with its outputs."""
+    resources = {"metadata": {"path": str(folder)}}
+    config = Config({"KernelManager": {"transport": "ipc"}})  # no ports, no warning about them
+    return NotebookClient(notebook, timeout=300, resources=resources, config=config).execute()
+
+
+def shown(notebook: Any, page: Path) -> list[str]:
+    """The paragraphs of a page; pictures are written beside it."""
+    parts: list[str] = []
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(fence("python", cell.source))
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                picture = page.with_name(f"{page.stem}-{number}.png")
+                picture.write_bytes(base64.b64decode(data["image/png"]))
+                parts.append(f"```{{image}} {picture.name}\n:alt: What the cell above draws\n```")
+            elif "text/html" in data:
+                parts.append(f'```{{raw}} html\n<div class="output">{data["text/html"]}</div>\n```')
+            elif text := output.get("text") or data.get("text/plain"):
+                parts.append(fence("text", text))
+    parts.append(f"{{download}}`This page as a notebook <{page.stem}.ipynb>`.")
+    return parts

@@ -1,0 +1,108 @@
+"""The pages that guide: suite reference, glossary, choice of an agent, tutorials, small screens."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpb_gym.evaluation.spec import Task
+from dpb_gym.evaluation.suite import Participant, Suite, Track
+from dpb_gym.registry import agent_specs
+
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def extension():
+    sys.path.insert(0, str(DOCS / "_ext"))
+    yield
+    sys.path.remove(str(DOCS / "_ext"))
+
+
+def module(name):
+    return importlib.import_module(name)
+
+
+def test_every_key_of_a_suite_is_described(tmp_path):
+    pages = module("dpb_site.markdown").Pages(tmp_path)
+    module("dpb_site.suites").write(pages)
+    text = (tmp_path / "suite.md").read_text()
+    parts = dict(part.partition("\n")[::2] for part in text.split("\n## "))
+    for title, model in (
+        ("The file", Suite), ("A task", Task), ("A track", Track), ("An agent", Participant),
+    ):  # fmt: skip
+        rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.*?) \| (.+) \|$", parts[title], re.M)
+        assert [row[0] for row in rows] == list(model.model_fields), title
+        required = [name for name, field in model.model_fields.items() if field.is_required()]
+        assert [row[0] for row in rows if row[2] == "required"] == required
+    assert "integer (>= 1, <= 1,000,000) | required | Replicates per task." in parts["The file"]
+    assert "mapping to list of budget" in parts["The file"]
+    example = parts["Example"].partition("```yaml\n")[2].partition("```")[0]
+    assert Suite.model_validate(yaml.safe_load(example)).name == "smoke"
+
+
+def test_the_glossary_is_sorted_and_says_something():
+    entries = re.findall(r"^(\S.*)\n: (.+)", (DOCS / "glossary.md").read_text(), re.M)
+    terms = [term for term, _ in entries]
+    assert terms == sorted(terms) and len(terms) > 30
+    assert all(len(text) > 20 for _, text in entries)
+
+
+def test_the_choice_of_an_agent_says_what_each_protects():
+    text = (DOCS / "choose.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]*) \| (.+) \|$", text, re.M)[1:]
+    kinds = {"a slate of items": "assortment", "a price": "pricing"}
+    found = set()
+    for decided, protects, names in rows:
+        for name in re.findall(r"`([a-z-]+\d?)`", names):
+            spec = agent_specs()[name]
+            if protects.strip():
+                notion, unit = protects.strip().split(", ")
+                # A cap on a user's rounds makes a unit of all of them.
+                capped = f"{name}`** with `max_rounds_per_user" in names
+                assert spec.protects == (notion, "reward" if capped else unit), name
+                assert kinds.get(decided, "recommendation") in spec.supports
+            else:
+                assert spec.protects is None
+            found.add(name)
+    private = {n for n, s in agent_specs().items() if s.protects and n.startswith("one-pass")}
+    assert private <= found and len(found) > 20
+
+
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorials_run_as_notebooks(script, tmp_path):
+    tutorials = module("dpb_site.tutorials")
+    notebook = tutorials.run(tutorials.read(script.read_text()), tmp_path)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert len(code) >= 4 and "# %%" not in "".join(cell.source for cell in notebook.cells)
+    kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {})}
+    assert "text/html" in kinds
+    text = "\n".join(tutorials.shown(notebook, tmp_path / "page.md"))
+    assert text.startswith("# ") and "<table" in text
+    assert len(list(tmp_path.glob("page-*.png"))) == text.count("```{image}")
+
+
+def test_a_tutorial_that_fails_stops_the_build(tmp_path):
+    tutorials = module("dpb_site.tutorials")
+    notebook = tutorials.read("# %% [markdown]\n# # Title\n\n# %%\n1 / 0\n")
+    assert [cell.source for cell in notebook.cells] == ["# Title", "1 / 0"]
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        tutorials.run(notebook, tmp_path)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a headless Chromium")
+def test_pages_wider_than_a_phone_are_found(tmp_path):
+    view = '<!doctype html><meta name="viewport" content="width=device-width">'
+    (tmp_path / "fine.html").write_text(f"{view}<p>{'word ' * 100}")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "cut.html").write_text(f"{view}<div style='width: 500px'>wide</div>")
+    found = module("phone").widths(tmp_path)
+    assert found["fine.html"] == 390 and found["sub/cut.html"] > 390
