@@ -57,7 +57,7 @@ def test_the_glossary_is_sorted_and_says_something():
 
 def test_the_choice_of_an_agent_says_what_each_protects():
     text = (DOCS / "choose.md").read_text()
-    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]*) \| (.+) \|$", text, re.M)[1:]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|([^|]*)\| (.+) \|$", text, re.M)[1:]
     kinds = {"a slate of items": "assortment", "a price": "pricing"}
     found = set()
     for decided, protects, names in rows:
