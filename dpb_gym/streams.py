@@ -41,6 +41,7 @@ class Stream(IntEnum):
     CUSTOMERS = 11
     CONTAMINATION = 12
     DELAY = 13
+    TAILS = 14
 
 
 def generator(

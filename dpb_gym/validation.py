@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -139,3 +139,42 @@ def numbers(name: str, value: Any) -> FloatArray:
     with np.errstate(over="ignore"):
         result: FloatArray = np.asarray(given, dtype=np.float64)
     return result
+
+
+def variant(
+    name: str, value: Any, options: Mapping[str, Mapping[str, float]]
+) -> tuple[str, dict[str, Any]]:
+    """Reads ``"kind"`` or ``{"kind": "kind", parameter: number, ...}``.
+
+    Args:
+        name: What it is, for messages.
+        value: What the user wrote.
+        options: Parameters of each kind with their defaults.
+
+    Returns:
+        The kind, and its parameters, defaults included.
+    """
+    given = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise ParameterError(
+            f"{name} must be one of {', '.join(map(repr, options))} or a mapping with the key "
+            f"'kind', got {shown(value)}"
+        )
+    kind = choice(name if given is not value else f"{name}: kind", given.get("kind"), options)
+    return kind, settings(
+        f"{name} {kind!r}", {k: v for k, v in given.items() if k != "kind"}, options[kind]
+    )
+
+
+def settings(what: str, given: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The given parameters over the known ones.
+
+    Raises:
+        ParameterError: If it is no mapping, or names an unknown one.
+    """
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{what} must be a mapping of {', '.join(known)}, got {shown(given)}")
+    for key in given:
+        if key not in known:
+            raise ParameterError(f"{what} takes {', '.join(known)}, got {shown(key)}")
+    return {**known, **given}

@@ -143,7 +143,42 @@ def best_slates(utility, revenues, K, exactly, slates, values):
 
 
 @jit
-def outcome(features, theta, revenues, slates, uniform, choice, reward, expected):
+def _share_nests(u, items, n, nests, dissimilarity):
+    """Makes utilities those of a multinomial logit with the nested logit's probabilities.
+
+    With lambda the dissimilarity and I the sum of exp(u_i / lambda) over a nest, item i is bought
+    with probability proportional to exp(u_i / lambda) I^(lambda - 1) (McFadden 1978).
+    """
+    for a in range(n):
+        u[a] /= dissimilarity
+    shift = np.empty(n)
+    for a in range(n):
+        top = u[a]
+        for c in range(n):
+            if nests[items[c]] == nests[items[a]]:
+                top = max(top, u[c])
+        total = 0.0
+        for c in range(n):
+            if nests[items[c]] == nests[items[a]]:
+                total += exp(u[c] - top)
+        shift[a] = (dissimilarity - 1.0) * (top + log(total))
+    for a in range(n):
+        u[a] += shift[a]
+
+
+@jit
+def outcome(
+    features,
+    theta,
+    revenues,
+    slates,
+    nests,
+    dissimilarity,
+    uniform,
+    choice,
+    reward,
+    expected,
+):
     """Choice, realised reward and expected reward of each replicate's slate.
 
     The customer's choice inverts the distribution function over the items in ascending
@@ -155,6 +190,8 @@ def outcome(features, theta, revenues, slates, uniform, choice, reward, expected
         theta: ``(B, d)``.
         revenues: ``(B, N)``.
         slates: ``(B, K)`` items; -1 and repeats count for nothing.
+        nests: ``(N,)`` nest of each item, read if dissimilarity is below 1.
+        dissimilarity: In (0, 1]; 1 is the multinomial logit.
         uniform: ``(B,)`` on [0, 1).
         choice: Output ``(B,)``: position in the slate of the bought item, or -1.
         reward: Output ``(B,)``: revenue of the bought item, or 0.
@@ -194,8 +231,11 @@ def outcome(features, theta, revenues, slates, uniform, choice, reward, expected
             for k in range(d):
                 s += features[b, items[a], k] * theta[b, k]
             u[a] = s
-            if s > top:
-                top = s
+        if dissimilarity < 1.0:
+            _share_nests(u, items, n, nests, dissimilarity)
+        for a in range(n):
+            if u[a] > top:
+                top = u[a]
         outside = exp(-top)
         denominator = outside
         numerator = 0.0

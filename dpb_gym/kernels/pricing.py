@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
-from dpb_gym.kernels.elementary import exp, log, log1p, normal_of, sigmoid
+from dpb_gym.kernels.elementary import exp, log, log1p, normal_cdf, normal_of, sigmoid
 
-LOGISTIC, GAUSSIAN = 0, 1
+LOGISTIC, GAUSSIAN, PROBIT, EXPONENTIAL = 0, 1, 2, 3
 
 
 @jit
@@ -51,12 +51,21 @@ def intercept_slope(features, theta, b):
 
 
 @jit
+def mean_demand(z, model, zeta):
+    """E[demand] at z; a probability but for Gaussian demand."""
+    if model == LOGISTIC:
+        return sigmoid(zeta * z)
+    if model == PROBIT:
+        return normal_cdf(zeta * z)
+    if model == EXPONENTIAL:
+        return exp(min(0.0, zeta * z))
+    return z
+
+
+@jit
 def expected_revenue(a, slope, price, model, zeta):
     """price * E[demand]."""
-    z = a - slope * price
-    if model == LOGISTIC:
-        return price * sigmoid(zeta * z)
-    return price * z
+    return price * mean_demand(a - slope * price, model, zeta)
 
 
 @jit
@@ -88,8 +97,8 @@ def best_prices(features, theta, model, zeta, price, value):
 def outcome(features, theta, price, model, zeta, uniform, demand, reward, expected):
     """Demand, revenue and expected revenue of each replicate's price.
 
-    Logistic demand is 1 when `uniform` is below its mean; Gaussian demand is its mean
-    plus the standard normal quantile of the uniform. Returns 0, or 1 + the first
+    Gaussian demand is its mean plus the standard normal quantile of the uniform; any other is 1
+    when the uniform is below its mean. Returns 0, or 1 + the first
     replicate whose price is outside [0, 1] or NaN.
     """
     B = features.shape[0]
@@ -100,10 +109,10 @@ def outcome(features, theta, price, model, zeta, uniform, demand, reward, expect
         a, slope = intercept_slope(features, theta, i)
         expected[i] = expected_revenue(a, slope, p, model, zeta)
         z = a - slope * p
-        if model == LOGISTIC:
-            demand[i] = 1.0 if uniform[i] < sigmoid(zeta * z) else 0.0
-        else:
+        if model == GAUSSIAN:
             demand[i] = z + normal_of(uniform[i])
+        else:
+            demand[i] = 1.0 if uniform[i] < mean_demand(z, model, zeta) else 0.0
         reward[i] = p * demand[i]
     return 0
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.problems import search
 from dpb_gym.problems.base import (
     Array,
     Context,
@@ -27,6 +28,7 @@ from dpb_gym.problems.oblivious import ContextSchedule
 from dpb_gym.streams import Stream
 
 RANDOM = {"random": (0.0, 1.0), "signed": (-1.0, 1.0)}
+CHOICES: dict[str, dict[str, float]] = {"mnl": {}, "nested": {"nests": 4, "dissimilarity": 0.5}}
 DESIGNS = ("gaussian", "uniform", "sphere", "low-rank")
 
 
@@ -53,6 +55,10 @@ class AssortmentProblem(Problem):
             ``"signed"`` (uniform on [-1, 1], new each round), or N numbers: non-negative ones,
             or in [-1, 1].
         exactly: Whether slates must hold K items, not fewer.
+        choice: ``"mnl"``, or the nested logit that agents take for it: ``"nested"`` or
+            ``{"kind": "nested", "nests": 4, "dissimilarity": 0.5}``, item i in nest
+            i mod nests, dissimilarity in (0, 1]. Its best slates are searched
+            (`dpb_gym.problems.search`), so there must not be too many.
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
         contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
             ``"drifting"``, an array ``(n, N, d)`` or its file; see
@@ -75,6 +81,7 @@ class AssortmentProblem(Problem):
         rank: int | None = None,
         revenues: Any = "equal",
         exactly: bool = False,
+        choice: Any = "mnl",
         theta: Any = None,
         contexts: Any = "drawn",
     ) -> None:
@@ -124,6 +131,17 @@ class AssortmentProblem(Problem):
             equal_revenues=self._drawn_revenues is None
             and bool((self.revenues == self.revenues[0]).all()),
         )
+        self._read_choice(choice)
+
+    def _read_choice(self, choice: Any) -> None:
+        _, nested = validation.variant("choice", choice, CHOICES)
+        nests = validation.integer("choice: nests", nested.get("nests", 1), 1, self.n_items)
+        self._nests = np.arange(self.n_items) % nests
+        self._dissimilarity = validation.real(
+            "choice: dissimilarity", nested.get("dissimilarity", 1.0), 0.0, 1.0, open_low=True
+        )
+        if self._dissimilarity < 1.0:
+            search.check_searchable("choice 'nested'", self.info)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         theta = rng.random(self.dim)
@@ -185,6 +203,8 @@ class AssortmentProblem(Problem):
             hidden["theta"],
             context.revenues,
             action,
+            self._nests,
+            self._dissimilarity,
             round_.uniform,
             choice,
             reward,
@@ -210,6 +230,8 @@ class AssortmentProblem(Problem):
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         context = round_.context
+        if self._dissimilarity < 1.0:
+            return search.best_action(self, [hidden], round_)
         return self.best_slates(hidden["theta"], context.features, context.worth)
 
     def best_slates(self, theta: Array, features: Array, revenues: Array) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError
+from dpb_gym.problems import search
 from dpb_gym.problems.base import (
     Array,
     Context,
@@ -24,7 +25,8 @@ from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.oblivious import fixed_rows
 from dpb_gym.streams import Stream, generator
 
-DEMANDS = ("logistic", "gaussian")
+GLM = ("logistic", "gaussian")
+DEMANDS = (*GLM, "probit", "exponential")
 CUSTOMERS = ("uniform", "drifting", "two-type", "switched", "sorted")
 
 
@@ -38,7 +40,9 @@ class PricingProblem(Problem):
     Args:
         horizon: Rounds T, at least 2.
         dim: Dimension d of theta, at least 2.
-        demand: ``"logistic"`` or ``"gaussian"``.
+        demand: ``"logistic"`` or ``"gaussian"``; or what agents take for logistic: ``"probit"``,
+            Bernoulli with mean Phi(zeta <phi, theta>), or ``"exponential"``, with mean
+            min(1, exp(zeta <phi, theta>)). Their best prices are searched.
         zeta: Link scale of the logistic model, > 0.
         context_norm: ``"raw"``, ``"clip"`` (x / max(1, ||x||)) or ``"scale"``
             (x / sqrt(d - 1)).
@@ -74,7 +78,7 @@ class PricingProblem(Problem):
         self.horizon = validation.integer("horizon", horizon, 2)
         self.dim = validation.integer("dim", dim, 2)
         self.demand = validation.choice("demand", demand, DEMANDS)
-        self._model = 0 if self.demand == "logistic" else 1
+        self._model = DEMANDS.index(self.demand)
         self.zeta = validation.real("zeta", zeta, 0.0, open_low=True)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.customers: str = "array"
@@ -102,15 +106,16 @@ class PricingProblem(Problem):
             self.theta[-1] = np.sqrt(1.0 - 0.1 * (self.dim - 1))
         else:
             self.theta = None
-        top = (0.0, 1.0) if demand == "logistic" else (-np.inf, np.inf)
+        believed = "gaussian" if demand == "gaussian" else "logistic"
+        top = (0.0, 1.0) if believed == "logistic" else (-np.inf, np.inf)
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim - 1)
         self.info = ProblemInfo(
             kind=self.kind,
             horizon=self.horizon,
             dim=self.dim,
             reward_range=top,
-            demand=self.demand,
-            zeta=self.zeta if demand == "logistic" else None,
+            demand=believed,
+            zeta=self.zeta if believed == "logistic" else None,
         )
 
     def _drifting(self) -> Array:
@@ -168,10 +173,12 @@ class PricingProblem(Problem):
         return Feedback(reward, demand=demand), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
+        if self.demand not in GLM:
+            return search.best_action(self, [hidden], round_)
         return self.best_prices(hidden["theta"], round_.context.features)
 
     def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
-        """Closed-form best prices (Lambert W) under given parameters.
+        """Closed-form best prices (Lambert W) of logistic or Gaussian demand.
 
         Args:
             theta: ``(B, d)``.
@@ -198,7 +205,7 @@ class PricingProblem(Problem):
             theta,
             action,
             feedback.demand,
-            self._model,
+            GLM.index(str(self.info.demand)),
             self.zeta,
             value,
             gradient,

@@ -49,6 +49,15 @@ CASES = {
         {"n_items": 6, "capacity": 3, "available": np.ones((99, 6)), "obs_mode": "dict"},
     ),
     "recommendation-available": ("DPB/Recommendation-v0", {"available": np.ones((99, 5))}),
+    "assortment-misspecified": (
+        "DPB/Assortment-v0",
+        {"n_items": 6, "capacity": 3, "types": 2, "choice": "nested", "features": "correlated"},
+    ),
+    "pricing-misspecified": ("DPB/Pricing-v0", {"demand": "probit", "contamination": 0.3}),
+    "recommendation-misspecified": (
+        "DPB/Recommendation-v0",
+        {"types": 2, "features": "heavy-tailed", "intercept": 0.5},
+    ),
     "pricing-drift": ("DPB/Pricing-v0", {"drift": "seasonal"}),
     "pricing": ("DPB/Pricing-v0", {}),
     "pricing-dict": ("DPB/Pricing-v0", {"obs_mode": "dict", "customers": "drifting"}),

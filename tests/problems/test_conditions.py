@@ -28,6 +28,8 @@ TOGETHER: list[dict] = [
     {"drift": "walk"},
     {"drift": {"kind": "abrupt", "changes": 4, "angle": 0.7}},
     {"drift": {"kind": "seasonal", "period": 9}, "available": 0.5},
+    {"types": {"count": 2, "spread": 0.5}, "contamination": 0.3, "features": "heavy-tailed"},
+    {"types": 3, "available": 0.6, "drift": "walk", "intercept": -0.5, "features": "scaled"},
 ]
 
 

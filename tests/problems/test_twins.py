@@ -40,10 +40,9 @@ def test_mnl(seed):
     utility = np.empty((B, n))
     kernels.mnl.utilities(features, theta, utility)
     np.testing.assert_allclose(utility, np.einsum("bnd,bd->bn", features, theta), atol=1e-12)
-    choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
+    choice, reward, expected = out = np.empty(B, np.int64), np.empty(B), np.empty(B)
     assert (
-        kernels.mnl.outcome(features, theta, revenues, slates, uniform, choice, reward, expected)
-        == 0
+        kernels.mnl.outcome(features, theta, revenues, slates, slates[0], 1.0, uniform, *out) == 0
     )
     best, value = np.empty((B, K), np.int64), np.empty(B)
     kernels.mnl.best_slates(utility, revenues, K, False, best, value)

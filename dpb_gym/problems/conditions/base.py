@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dpb_gym import validation
-from dpb_gym.errors import ParameterError, shown
+from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
 
 
@@ -19,12 +18,14 @@ class Condition:
 
     Attributes:
         name: The keyword argument.
+        stretch: Factor by which features may grow.
 
     Raises:
         ParameterError: If the value is none of those allowed, or the problem has no use for it.
     """
 
     name: ClassVar[str]
+    stretch: float = 1.0
 
     def __init__(self, problem: Problem, value: Any) -> None:
         raise NotImplementedError
@@ -69,47 +70,6 @@ class Condition:
         Raises:
             ActionError: If there is one.
         """
-
-
-def chosen(
-    name: str, value: Any, options: Mapping[str, Mapping[str, float]]
-) -> tuple[str, dict[str, Any]]:
-    """Reads ``"kind"`` or ``{"kind": "kind", parameter: number, ...}``.
-
-    Args:
-        name: The condition, for messages.
-        value: What the user wrote.
-        options: Parameters of each kind with their defaults.
-
-    Returns:
-        The kind, and its parameters, defaults included.
-    """
-    given = {"kind": value} if isinstance(value, str) else value
-    if not isinstance(given, Mapping):
-        raise ParameterError(
-            f"{name} must be one of {', '.join(map(repr, options))} or a mapping with the key "
-            f"'kind', got {shown(value)}"
-        )
-    kind = validation.choice(
-        name if given is not value else f"{name}: kind", given.get("kind"), options
-    )
-    return kind, parameters(
-        f"{name} {kind!r}", {k: v for k, v in given.items() if k != "kind"}, options[kind]
-    )
-
-
-def parameters(what: str, given: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The given parameters over the known ones.
-
-    Raises:
-        ParameterError: If it is no mapping, or names an unknown one.
-    """
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{what} must be a mapping of {', '.join(known)}, got {shown(given)}")
-    for key in given:
-        if key not in known:
-            raise ParameterError(f"{what} takes {', '.join(known)}, got {shown(key)}")
-    return {**known, **given}
 
 
 def needs_theta(name: str, hidden: Hidden) -> Array:

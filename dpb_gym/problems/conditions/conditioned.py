@@ -22,11 +22,13 @@ from dpb_gym.problems.base import (
 )
 from dpb_gym.problems.conditions.availability import Availability
 from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.customers import Contamination, Types
 from dpb_gym.problems.conditions.drift import Drift
+from dpb_gym.problems.conditions.features import Features, Intercept
 from dpb_gym.problems.conditions.play import Delayed, UnknownHorizon
 from dpb_gym.streams import Stream, generator
 
-_ORDER = (Drift, Availability, Delayed, UnknownHorizon)
+_ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Delayed, UnknownHorizon)
 CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
 """Every condition by its keyword argument, in the order in which they are laid on."""
 
@@ -77,6 +79,7 @@ class Conditioned(Problem):
                     raise ParameterError(f"{name} makes no sense for {inner.kind}: {reason}")
                 self.conditions.append(condition(inner, given[name]))
                 self.info = self.conditions[-1].info(self.info)
+        self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
         self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.worth`
         self.draw_hidden(generator(0, Stream.HIDDEN))  # a rehearsal: tells what does not fit
 
@@ -108,9 +111,11 @@ class Conditioned(Problem):
         return found or [truth]
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        customer = truth = self._truth(hidden, round_)
         for condition in self.conditions:
             condition.check(round_, action)
+        round_ = _real(round_)
+        customer = truth = self._truth(hidden, round_)
+        for condition in self.conditions:
             customer = condition.customer(customer, round_)
         feedback, expected = self.inner.respond(customer, round_, action)
         if customer is not truth:
@@ -118,6 +123,7 @@ class Conditioned(Problem):
         return feedback, expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
+        round_ = _real(round_)
         worlds = self._worlds(self._truth(hidden, round_))
         if len(worlds) > 1 or not (self._knows_masks or round_.context.available is None):
             return search.best_action(self.inner, worlds, round_)
@@ -128,3 +134,11 @@ class Conditioned(Problem):
 
     def summary(self) -> dict[str, Any]:
         return self.inner.summary()
+
+
+def _real(round_: Round) -> Round:
+    """The round with the features to which the customer answers."""
+    features = round_.secret.get("features")
+    if features is None:
+        return round_
+    return round_._replace(context=round_.context._replace(features=features))

@@ -10,7 +10,7 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, Round
-from dpb_gym.problems.conditions.base import Condition, chosen, needs_theta
+from dpb_gym.problems.conditions.base import Condition, needs_theta
 from dpb_gym.streams import Stream
 
 KINDS: dict[str, dict[str, float]] = {
@@ -32,7 +32,7 @@ class Drift(Condition):
     name = "drift"
 
     def __init__(self, problem: Problem, value: Any) -> None:
-        self.kind, given = chosen("drift", value, KINDS)
+        self.kind, given = validation.variant("drift", value, KINDS)
         self._rate = validation.real("drift: rate", given.get("rate", 0.0), 0.0, 1.0)
         self._changes = validation.integer(
             "drift: changes", given.get("changes", 1), 1, problem.horizon - 1
