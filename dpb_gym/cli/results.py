@@ -82,15 +82,17 @@ def verify(
     if json:
         print_json({**dataclasses.asdict(found), "ok": found.ok})
     else:
-        for line in found.damaged:
-            print(f"damaged: {line}")
-        for line in found.differing:
-            print(f"differs: {line}")
-        for line in found.impossible:
-            print(f"cannot be computed again: {line}")
-        for line in found.unavailable:
-            print(f"not computed again here: {line}")
-        same = len(found.again) - len(found.differing)
+        said = {
+            "damaged": found.damaged,
+            "differs": found.differing,
+            "last digits": found.rounding,
+            "cannot be computed again": found.impossible,
+            "not computed again here": found.unavailable,
+        }
+        for what, lines in said.items():
+            for line in lines:
+                print(f"{what}: {line}")
+        same = len(found.again) - len(found.differing) - len(found.rounding)
         print(
             f"{found.cells - len(found.damaged)} of {found.cells} cells have the right digest; "
             f"{same} of {len(found.again)} cells computed again are the same bit for bit; "

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.evaluation.exchange.submission import check_cell
+from dpb_gym.evaluation.manifest import describe_machine
 from dpb_gym.evaluation.outcome import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.sources import code_hash
@@ -19,6 +21,8 @@ from dpb_gym.evaluation.store import Store
 from dpb_gym.registry import agent_specs
 
 OTHER_CODE = " (the agent's code here is not the code that computed it)"
+ROUNDING = 1e-12
+"""Differences up to this share of a curve's largest number are last digits, not other results."""
 
 
 @dataclass
@@ -33,6 +37,8 @@ class Verification:
             or checkpoints are not those of the suite.
         again: Cells that were computed again.
         differing: Those whose numbers differ, and where.
+        rounding: Those that differ in last digits only, where another machine computed them; as
+            good as the same.
         impossible: Cells that could not be computed again, and why.
         unavailable: Cells that others can compute again: their agent or data are not
             installed here.
@@ -44,6 +50,7 @@ class Verification:
     damaged: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
+    rounding: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     unavailable: list[str] = field(default_factory=list)
 
@@ -93,6 +100,7 @@ def verify(
     if not found.cells:
         raise ResultError(f"{store.path} holds no results yet")
     right: list[str] = []
+    elsewhere = _elsewhere(store)
     for group in _groups(kept if agent is None else _of_agent(kept, agent), seed):
         lacking: set[tuple[str, str]] = set()
         taken = 0
@@ -102,7 +110,7 @@ def verify(
                 break
             if what in lacking:
                 continue
-            same = _again(result, found, report)
+            same = _again(result, found, report, elsewhere)
             if same is None:
                 lacking.add(what)
                 continue
@@ -132,13 +140,29 @@ def _groups(results: Sequence[CellResult], seed: int | None) -> list[list[CellRe
     return [[group[i] for i in rng.permutation(len(group))] for group in groups.values()]
 
 
+def _elsewhere(store: Store) -> str:
+    """The processors and libraries that computed the results, empty if these are among them."""
+    told = (run.get("imported", run).get("machine") for run in store.manifest["runs"])
+    machines = [machine for machine in told if isinstance(machine, dict)]
+    here = describe_machine()
+    return "" if here in machines else "; ".join(dict.fromkeys(map(_named, machines)))
+
+
+def _named(machine: Mapping[str, Any]) -> str:
+    return ", ".join(str(machine.get(key, "unknown")) for key in ("cpu", "blas", "libc"))
+
+
 def _again(
-    result: CellResult, found: Verification, report: Callable[[str], object] | None
+    result: CellResult,
+    found: Verification,
+    report: Callable[[str], object] | None,
+    elsewhere: str,
 ) -> bool | None:
     """Computes a cell again and notes what came of it.
 
     Returns:
-        Whether it is the same; None if what it takes is not installed here.
+        Whether it is the same, but for rounding on another machine; None if what it takes is not
+        installed here.
     """
     cell = result.cell
     try:
@@ -157,6 +181,13 @@ def _again(
         return False
     found.again.append(str(cell))
     difference = compare(result, again)
+    size = _distance(result, again)
+    if difference and elsewhere and size <= ROUNDING and result.guarantee == again.guarantee:
+        found.rounding.append(
+            f"{cell}: rounding ({size:.0e}), another CPU: stored {elsewhere}; here "
+            f"{_named(describe_machine())}"
+        )
+        return True
     if difference:
         other = "" if code_hash(again.cell.agent.maker) == cell.agent.source else OTHER_CODE
         found.differing.append(f"{cell}: {difference}{other}")
@@ -207,6 +238,12 @@ def recompute(cell: Cell) -> CellResult:
             raise MissingExtraError(outcome.message)
         raise AgentError(outcome.message)
     return outcome
+
+
+def _distance(stored: CellResult, again: CellResult) -> float:
+    """Largest difference of two results, in units of the largest number of its kind."""
+    pairs = ((getattr(stored, name), getattr(again, name)) for name in ("regret", "reward"))
+    return max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-300)) for a, b in pairs)
 
 
 def compare(stored: CellResult, again: CellResult) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +70,38 @@ def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
     (line,) = found.differing
     assert line.startswith(str(cell))
     assert f"regret of replicate {cell.replicates[1]} at round {cell.checkpoints[2]}" in line
+
+
+@pytest.mark.parametrize(
+    ("factor", "cpu", "rounding", "differing"),
+    [
+        (1 + 1e-15, "Another", 1, 0),
+        (1 + 1e-15, None, 0, 1),
+        (1 + 1e-3, "Another", 0, 1),
+        (1 + 1e-10, "Another", 0, 1),
+    ],
+)
+def test_rounding_on_another_processor_is_told_apart(
+    out: Path, factor: float, cpu: str | None, rounding: int, differing: int
+) -> None:
+    def scale(fields: dict[str, Any]) -> None:
+        fields["regret"] *= factor
+
+    cell = forge(out, scale).cell
+    manifest = json.loads((out / "manifest.json").read_text())
+    machine = manifest["runs"][0]["machine"]
+    assert set(machine) == {"system", "machine", "cpu", "blas", "libc"} and all(machine.values())
+    if cpu is not None:
+        machine["cpu"] = cpu
+        (out / "manifest.json").write_text(json.dumps(manifest))
+    found = verify(out, sample=CELLS)
+    assert (len(found.rounding), len(found.differing)) == (rounding, differing)
+    assert found.ok == (differing == 0)
+    if rounding:
+        (line,) = found.rounding
+        size = re.match(rf"{re.escape(str(cell))}: rounding \((\d)e-(\d+)\), another CPU", line)
+        assert size is not None and size[2] in ("15", "16")
+        assert f"stored Another, {machine['blas']}" in line and "; here " in line
 
 
 @pytest.mark.parametrize(
