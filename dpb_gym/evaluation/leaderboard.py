@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 NON_PRIVATE = "non-private"
 REPORT_DELTA = 1e-5
-CURVE_RESAMPLES = 500
-"""Bands are drawn, not quoted."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +211,9 @@ def to_leaderboard(
 
 def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     text, notion, unit = describe_guarantee(series.guarantee)
-    finals = np.stack([series.regret[:, -1], series.reward[:, -1]], axis=1)
-    regret, reward = metrics.bands(finals)
-    curve = metrics.limits(series.regret, resamples=CURVE_RESAMPLES)
+    final = series.regret[:, -1]
+    regret = metrics.interval(final, floor=0.0)
+    curve = metrics.limits(series.regret, floor=0.0)
     return Row(
         agent=series.agent,
         name=series.cell.agent.name,
@@ -225,11 +223,11 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         unit=unit,
         guarantee=text,
         regret=regret,
-        iqm_regret=metrics.bootstrap(series.regret[:, -1], metrics.MIDDLE),
+        iqm_regret=metrics.interval(final, metrics.MIDDLE, floor=0.0),
         score=_score(regret, _constants(task)),
-        reward=reward,
+        reward=metrics.interval(series.reward[:, -1]),
         rounds_per_second=series.rounds_per_second,
-        curve=zip(series.rounds.tolist(), *(ends.tolist() for ends in curve)),  # type: ignore[arg-type]
+        curve=zip(series.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
         params=series.cell.agent.params,
         audit=audit,  # type: ignore[arg-type]
         finals=series.final_regret,
@@ -278,9 +276,9 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
     """The mean lead over some tasks, None where too few customers were the same."""
-    if not differences or min(map(len, differences)) < metrics.MIN_PAIRS:
+    if not differences or min(map(len, differences)) < metrics.MIN_REPLICATES:
         return None
-    return metrics.stratified_bootstrap(differences)
+    return metrics.mean_of_tasks(differences)
 
 
 def _tracks(suite: Suite, tasks: Sequence[TaskResult]) -> Iterator[TrackResult]:
@@ -300,7 +298,7 @@ def _tracks(suite: Suite, tasks: Sequence[TaskResult]) -> Iterator[TrackResult]:
 def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     """Mean scores over the tasks, each weighing the same.
 
-    Intervals resample the replicates within each task. Rows that miss a task say on which they
+    Rows that miss a task say on which they
     have results and are no match for complete ones.
     """
     members: dict[str, dict[str, Row]] = {}
@@ -321,7 +319,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
             oracle=row.oracle,
             notion=row.notion,
             unit=row.unit,
-            score=metrics.stratified_bootstrap([list(s.values()) for s in scores[key].values()]),
+            score=metrics.mean_of_tasks([list(s.values()) for s in scores[key].values()]),
             tasks=tuple(parts),
             verdict=_verdict(list(parts.values())),
             trust=next((r.trust for r in parts.values() if r.stated), row.trust),

@@ -1,93 +1,62 @@
-"""Aggregates over replicates: means, interquartile means, differences, intervals.
+"""Aggregates over replicates: means, interquartile means, differences, 95% intervals.
 
-All intervals are percentile-bootstrap intervals with a fixed seed, so the same results
-give the same table. Replicates share their customers across agents; differences and
-probabilities of improvement are therefore paired.
+Intervals are Student's t: of a mean, of a trimmed mean (Tukey & McLaughlin 1963) and of the mean of
+several tasks' means (Satterthwaite 1946). They cover what they promise from few replicates on.
+Replicates share their customers across agents; differences and probabilities of improvement are
+therefore paired.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.report.model import Interval
 
-RESAMPLES = 2000
 CONFIDENCE = 0.95
-SEED = 20_240_229
 MIDDLE = 0.25
 """What an interquartile mean cuts from each end."""
-MIN_PAIRS = 6
-"""Below six pairs no sign test can reject at 5%, so nothing is said of a lead."""
+MIN_REPLICATES = 8
+"""With fewer, nothing is decided: a spread that was hardly seen is no evidence."""
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def trimmed_mean(values: ArrayLike, cut: float = 0.0) -> Floats:
-    """Mean over the replicates (first axis) without a share `cut` of them at each end.
+def _spread(sample: Floats, cut: float) -> tuple[Floats, Floats, int]:
+    """(Trimmed) means of columns ``(n, C)``, their squared standard errors, degrees of freedom."""
+    n, out = len(sample), int(cut * len(sample))
+    freedom = n - 2 * out - 1
+    ranked = np.sort(sample, axis=0) if out else sample
+    centre = ranked[out : n - out].mean(axis=0)
+    if freedom < 1:
+        return centre, np.zeros_like(centre), 0
+    winsorised = np.clip(ranked, ranked[out], ranked[n - out - 1]) if out else ranked
+    squares = winsorised.var(axis=0, ddof=1) * (n - 1)
+    return centre, squares / ((freedom + 1) * freedom), freedom
+
+
+def _half(variance: Floats, freedom: ArrayLike) -> Floats:
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(freedom, 0.5 + 0.5 * CONFIDENCE) * np.sqrt(variance))
+
+
+def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Floats:
+    """Means of columns with the ends of their 95% intervals.
 
     Args:
-        values: At least one replicate along the first axis.
-        cut: In [0, 1/2); `MIDDLE` gives the interquartile mean.
-    """
-    sample = np.asarray(values, dtype=np.float64)
-    return np.asarray(_kept(np.sort(sample, axis=0) if cut else sample, cut).mean(axis=0))
-
-
-def _kept(ranked: NDArray[Any], cut: float) -> NDArray[Any]:
-    out = int(cut * len(ranked))
-    return ranked[out : len(ranked) - out]
-
-
-@lru_cache(maxsize=16)
-def _counts(n: int, cut: float, resamples: int, seed: tuple[int, ...]) -> Floats:
-    """How often each ranked value stands in the kept part of each resample ``(resamples, n)``.
-
-    Resampling values or their ranks is the same, so a trimmed mean of every resample is one
-    product with this matrix.
-    """
-    drawn = np.sort(np.random.default_rng([*seed, n]).integers(0, n, (resamples, n)), axis=1)
-    kept = _kept(drawn.T, cut).T + n * np.arange(resamples)[:, None]
-    return np.bincount(kept.ravel(), minlength=resamples * n).reshape(resamples, n).astype(float)
-
-
-def _resampled(
-    sample: Floats, cut: float, resamples: int, seed: tuple[int, ...]
-) -> tuple[Floats, Floats]:
-    """The trimmed mean of a sample ``(n, C)`` and of its resamples ``(resamples, C)``."""
-    n = len(sample)
-    # Columns keep whole replicates together; with a cut they are ranked one by one.
-    ranked = np.sort(sample, axis=0) if cut else sample
-    means = _counts(n, cut, resamples, seed) @ ranked / len(_kept(ranked, cut))
-    return trimmed_mean(sample, cut), means
-
-
-def limits(
-    values: ArrayLike,
-    cut: float = 0.0,
-    *,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> tuple[Floats, Floats, Floats]:
-    """Means of columns with the ends of their intervals, resampled together.
-
-    Args:
-        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. With n = 1 the
-            intervals have no width.
-        cut: See `trimmed_mean`.
-        confidence: Coverage in (0, 1).
-        resamples: Number of resamples.
-        seed: Seed of the resampling.
+        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. Where the mean is
+            that of a single replicate, intervals have no width.
+        cut: In [0, 1/2): the share of replicates left out at each end; `MIDDLE` gives the
+            interquartile mean.
+        floor: What no value can be below, nor an interval's end.
 
     Returns:
-        Means, lower and upper ends, each ``(C,)``.
+        Means, lower and upper ends: ``(3, C)``.
 
     Raises:
         ParameterError: If there is no replicate or a value is not finite.
@@ -95,65 +64,39 @@ def limits(
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 2 or len(sample) == 0 or not np.isfinite(sample).all():
         raise ParameterError("values must be finite numbers, replicates by columns, not empty")
-    centre, low, high = _ends(*_resampled(sample, cut, resamples, (seed,)), confidence)
-    return centre, np.maximum(low, sample.min(axis=0)), np.minimum(high, sample.max(axis=0))
+    centre, variance, freedom = _spread(sample, cut)
+    half = _half(variance, freedom) if freedom else np.zeros_like(centre)
+    return np.stack([centre, np.minimum(centre, np.maximum(centre - half, floor)), centre + half])
 
 
-def _ends(centre: Floats, means: Floats, confidence: float) -> tuple[Floats, Floats, Floats]:
-    confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    tail = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(means, [tail, 100.0 - tail], axis=0)
-    return centre, np.minimum(low, centre), np.maximum(high, centre)
+def interval(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Interval:
+    """The (trimmed) mean of one number per replicate ``(n,)``; see `limits`."""
+    return Interval(*limits(np.asarray(values)[..., None], cut, floor=floor)[:, 0].tolist())
 
 
-def bootstrap(values: ArrayLike, cut: float = 0.0, **options: float) -> Interval:
-    """A (trimmed) mean of the replicates with its percentile-bootstrap interval.
-
-    Args:
-        values: One number per replicate ``(n,)``, n >= 1.
-        cut: See `trimmed_mean`.
-        **options: See `limits`.
-
-    Raises:
-        ParameterError: If there is no replicate or a value is not finite.
-    """
-    (band,) = bands(_sample(values)[:, None], cut, **options)
-    return band
-
-
-def bands(values: ArrayLike, cut: float = 0.0, **options: float) -> list[Interval]:
-    """Intervals of several columns; see `limits`."""
-    found = limits(values, cut, **options)  # type: ignore[arg-type]
-    return [Interval(*column) for column in zip(*(ends.tolist() for ends in found))]
-
-
-def stratified_bootstrap(
-    strata: Sequence[ArrayLike],
-    *,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Interval:
-    """A mean of several tasks' mean scores, each task weighing the same.
-
-    Replicates are resampled within each task.
+def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
+    """The mean of several tasks' means, each task weighing the same, with its 95% interval.
 
     Args:
-        strata: One array of scores per task, of any lengths.
-        confidence: See `limits`, with the other arguments.
+        tasks: One array of numbers per task, of any lengths; a single number adds no width.
 
     Raises:
-        ParameterError: If there is no task, or one has no finite score.
+        ParameterError: If there is no task, or one has no finite number.
     """
-    if len(strata) == 0:
-        raise ParameterError("a stratified bootstrap needs at least one task")
-    parts = [
-        _resampled(_sample(values)[:, None], 0.0, resamples, (seed, place))
-        for place, values in enumerate(strata)
-    ]
-    centre = np.mean([centre for centre, _ in parts], axis=0)
-    found = _ends(centre, np.mean([means for _, means in parts], axis=0), confidence)
-    return Interval(*(float(end[0]) for end in found))
+    if len(tasks) == 0:
+        raise ParameterError("a mean of tasks needs at least one")
+    for values in tasks:
+        interval(values)
+    parts = [_spread(np.asarray(values, np.float64)[:, None], 0.0) for values in tasks]
+    centre = float(np.mean([centre for centre, _, _ in parts]))
+    variances = np.array([float(v[0]) for _, v, _ in parts]) / len(parts) ** 2
+    total = variances.sum()
+    if total == 0.0:
+        return Interval(centre, centre, centre)
+    shares = variances / total
+    freedom = 1.0 / sum(share**2 / f for share, (_, _, f) in zip(shares, parts) if f)
+    half = float(_half(total, freedom))
+    return Interval(centre, centre - half, centre + half)
 
 
 def differences(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
@@ -203,10 +146,3 @@ def normalised_score(regret: ArrayLike, constants: Mapping[str, float]) -> Float
     if not np.isfinite([low, high]).all() or high <= low:
         raise ParameterError(f"oracle must exceed random, got {high} and {low}")
     return np.asarray(1.0 - np.asarray(regret, dtype=np.float64) / (high - low))
-
-
-def _sample(values: ArrayLike) -> Floats:
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.ndim != 1 or len(sample) == 0 or not np.isfinite(sample).all():
-        raise ParameterError("values must be finite numbers, one per replicate, at least one")
-    return sample

@@ -254,7 +254,7 @@ class Result:
             assert isinstance(line.row, Row) and isinstance(base.row, Row)
             values = metrics.differences(line.row.finals, base.row.finals)
             if values:
-                found.append(report.Difference(line.row, values, metrics.bootstrap(values)))
+                found.append(report.Difference(line.row, values, metrics.interval(values)))
         source = table.source
         assert isinstance(source, TaskResult)
         return report.plot_paired(source, base.label, found, path, ax=ax)

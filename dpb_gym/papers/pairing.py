@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.metrics import CONFIDENCE
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval
-
-CONFIDENCE = 0.95
-MIN_REPLICATES = 8
-"""With fewer, nothing is decided: a spread that was hardly seen is no evidence."""
 
 
 @dataclass(frozen=True)

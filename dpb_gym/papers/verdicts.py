@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.metrics import MIN_REPLICATES
 from dpb_gym.papers.claims import Claim, FigureTable
 from dpb_gym.papers.curves import Curve, agree, counterparts, same, word, words
-from dpb_gym.papers.pairing import MIN_REPLICATES, Measured, interval, jackknife, p_value
+from dpb_gym.papers.pairing import Measured, interval, jackknife, p_value
 from dpb_gym.papers.quantities import constant
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval

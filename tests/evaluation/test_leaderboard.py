@@ -86,7 +86,7 @@ def test_scores_use_the_frozen_constants(suite: Suite) -> None:
     (task,) = board(suite, rivals).tasks
     a, b = task.rows
     # The suite's constants are random 10 and oracle 30.
-    expected = metrics.bootstrap(1.0 - 2.0 * np.arange(5) / 20.0)
+    expected = metrics.interval(1.0 - 2.0 * np.arange(5) / 20.0)
     assert a.score is not None and vars(a.score) == pytest.approx(vars(expected))
     assert b.score is not None and b.score.mean == pytest.approx(a.score.mean - 7.0 / 20.0)
     assert vars(task.normalisation) == {"random": 10.0, "oracle": 30.0}
@@ -95,8 +95,8 @@ def test_scores_use_the_frozen_constants(suite: Suite) -> None:
 
 def test_chances_are_kept_against_neighbours_and_the_best_knows_its_lead(suite: Suite) -> None:
     shifts = {"D": 30.0, "A": 0.0, "C": 9.0, "B": 2.0}
-    results = [block(suite, k, 0, 6, shift, name="lin-ts") for k, shift in shifts.items()]
-    results.append(block(suite, "Oracle", 0, 6, -9.0, name="oracle"))
+    results = [block(suite, k, 0, 8, shift, name="lin-ts") for k, shift in shifts.items()]
+    results.append(block(suite, "Oracle", 0, 8, -9.0, name="oracle"))
     rows = {row.agent: row for row in board(suite, results).tasks[0].rows}
     assert list(rows) == [*shifts, "Oracle"]
     assert rows["A"].improvement == {"B": 1.0} and rows["D"].improvement == {"C": 0.0}
@@ -105,7 +105,7 @@ def test_chances_are_kept_against_neighbours_and_the_best_knows_its_lead(suite: 
     # Every replicate of B is two above that of A.
     assert rows["A"].lead == metrics.Interval(2.0, 2.0, 2.0)
     assert [rows[k].lead for k in "BCD"] == [None] * 3
-    few = [block(suite, k, 0, 5, shift, name="lin-ts") for k, shift in shifts.items()]
+    few = [block(suite, k, 0, 7, shift, name="lin-ts") for k, shift in shifts.items()]
     assert {row.lead for row in board(suite, few).tasks[0].rows} == {None}
 
 
