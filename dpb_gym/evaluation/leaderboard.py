@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym.errors import ResultError
+from dpb_gym.errors import DPBError, ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.data_notes import data_notes
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult
@@ -85,10 +85,14 @@ def collect(results: Iterable[CellResult]) -> list[Series]:
     Raises:
         ResultError: If cells of one row were computed with different parameters.
     """
+    return [_join(*row) for row in _by_row(results).items()]
+
+
+def _by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
     rows: dict[tuple[str, str, str], list[CellResult]] = {}
     for result in results:
         rows.setdefault(result.cell.row, []).append(result)
-    return [_join(key, cells) for key, cells in rows.items()]
+    return rows
 
 
 def _join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
@@ -141,61 +145,49 @@ def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | No
 
 def to_leaderboard(
     suite: Suite,
-    series: Sequence[Series],
+    results: Iterable[CellResult],
     *,
     created: str,
     version: str,
     revision: str | None = None,
     command: str = "",
     notes: Sequence[str] = (),
-    audits: Mapping[tuple[str, str, str], Mapping[str, Any]] | None = None,
+    audit: Callable[[Series], Mapping[str, Any] | None] = lambda series: None,
 ) -> LeaderboardData:
     """Builds the leaderboard of a suite's results.
 
-    Time and memory are linear in the rows: chances of improvement are computed against the
-    neighbours of the same notion, unit and budget only.
+    Time and memory are linear in the rows, which are joined one after the other: chances of
+    improvement are computed against the neighbours of the same notion, unit and budget only. A
+    row that cannot be shown is left out and named in the notes.
 
     Args:
         suite: The suite.
-        series: Its rows, see `collect`.
+        results: Its cells.
         created: ISO 8601 time of the results.
         version: Version of the package.
         revision: Source revision, if known.
         command: Command that computes them again.
         notes: Remarks.
-        audits: What `Row.audit` says, by task, agent label and budget.
+        audit: What `Row.audit` says of a row.
     """
-    tasks = []
-    remarks = list(notes)
-    by_task: dict[str, list[Series]] = {}
-    for s in series:
-        by_task.setdefault(s.task, []).append(s)
+    remarks, rows = list(notes), dict[str, list[Row]]()
+    places = {task.name: task for task in suite.tasks}
+    for key, cells in _by_row(results).items():
+        try:
+            series = _join(key, cells)
+            rows.setdefault(key[0], []).append(_row(places[key[0]], series, audit(series)))
+        except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
+            remarks.append(f"Set aside: {cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
+    tasks = [_task(task, rows[task.name]) for task in suite.tasks if task.name in rows]
     for task in suite.tasks:
-        rows = by_task.get(task.name, [])
-        if not rows:
-            continue
-        remarks += data_notes(task)
-        most = max(len(s.replicates) for s in rows)
-        for s in rows:
-            if len(s.replicates) < most:
-                title = s.agent if s.budget == "none" else f"{s.agent} ({s.budget})"
-                remarks.append(
-                    f"Incomplete: {title} on {task.name} has {len(s.replicates)} of {most} "
-                    "replicates."
-                )
-        tasks.append(
-            TaskResult(
-                task=task.name,
-                env_id=task.env,
-                problem=task.kind,
-                description=task.description,
-                horizon=task.horizon,
-                replicates=most,
-                normalisation=_constants(task),
-                rows=_ranked([_row(task, s, (audits or {}).get(s.place)) for s in rows]),
-                track=task.track or "",
-            )
-        )
+        remarks += data_notes(task) if task.name in rows else []
+    for found in tasks:
+        remarks += [
+            f"Incomplete: {row.key} on {found.task} has {row.replicates} of {found.replicates} "
+            "replicates."
+            for row in found.rows
+            if row.replicates < found.replicates
+        ]
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
@@ -206,6 +198,20 @@ def to_leaderboard(
         tasks=tuple(tasks),
         notes=tuple(remarks),
         tracks=tuple(_tracks(suite, tasks)),
+    )
+
+
+def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
+    return TaskResult(
+        task=task.name,
+        env_id=task.env,
+        problem=task.kind,
+        description=task.description,
+        horizon=task.horizon,
+        replicates=max(row.replicates for row in rows),
+        normalisation=_constants(task),
+        rows=_ranked(rows),
+        track=task.track or "",
     )
 
 

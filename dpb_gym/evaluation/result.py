@@ -153,19 +153,17 @@ class Result:
 
     def to_leaderboard(self) -> LeaderboardData:
         """The rows with intervals and scores, as the report room draws them."""
-        failed = [f"Failed: {failure}" for failure in self.failures]
-        audits = self._row_audits()
-        if audits:
-            failed.append(AUDIT_NOTE)
+        notes = [*self._notes, *(f"Failed: {failure}" for failure in self.failures)]
+        notes += [AUDIT_NOTE] if any(map(leaderboard_audit, self.audits.values())) else []
         return to_leaderboard(
             self.suite,
-            self.series,
+            self.cells,
             created=self.created,
             version=self.versions.get("dpb-gym", "unknown"),
             revision=self.revision,
             command=self.command,
-            notes=[*self._notes, *failed],
-            audits=audits,
+            notes=notes,
+            audit=self._audit,
         )
 
     @property
@@ -173,14 +171,13 @@ class Result:
         """Problem kind of each task."""
         return {task.name: task.kind for task in self.suite.tasks}
 
-    def _row_audits(self) -> dict[tuple[str, str, str], dict[str, Any]]:
-        kinds, found = self.kinds, {}
-        for s in self.series:
-            report = self.audits.get(audit_key(s.cell.agent, kinds[s.task]))
-            row = None if s.guarantee is None else leaderboard_audit(report)
-            if row is not None:
-                found[s.task, s.agent, s.budget] = row
-        return found
+    def _audit(self, series: Series) -> dict[str, Any] | None:
+        """What its row says of an agent's audit."""
+        if series.guarantee is None:
+            return None
+        return leaderboard_audit(
+            self.audits.get(audit_key(series.cell.agent, series.cell.task.kind))
+        )
 
     def improvement(self, first: Any, second: Any, task: str | None = None) -> float:
         """Probability that one row has less regret than another on the same customers.
@@ -317,17 +314,19 @@ class Result:
         """Reads the results of a directory that `save` or ``dpb run`` wrote.
 
         Raises:
-            ResultError: If there is none, or a shard or the manifest is damaged.
+            ResultError: If there is none, or no result in it is sound; what is damaged beside
+                sound ones is left out and noted.
         """
         store = Store.open(path)
-        cells = store.results()
+        cells, damaged = store.check()
         if not cells:
-            raise ResultError(f"{store.path} holds no results yet")
+            raise damaged[0] if damaged else ResultError(f"{store.path} holds no results yet")
         runs = store.manifest["runs"]
         # An import says nothing of how the other results were computed.
         own = [run for run in runs if "imported" not in run]
         last = (own or runs or [{}])[-1]
         notes = [f"Failed: {text}" for text in last.get("failures", ())]
+        notes += [f"Set aside: {problem}" for problem in damaged]
         labels = [label for run in runs for label in run.get("agents", ())]
         return cls(
             store.suite,

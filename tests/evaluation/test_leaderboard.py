@@ -43,7 +43,7 @@ def block(
 
 
 def board(suite: Suite, results: list[CellResult]) -> Any:
-    return to_leaderboard(suite, collect(results), created="2024-02-29", version="1")
+    return to_leaderboard(suite, results, created="2024-02-29", version="1")
 
 
 def test_blocks_are_joined_in_replicate_order(suite: Suite) -> None:
@@ -163,7 +163,7 @@ def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4
             cell = cell_of(suite, suite.tasks[k], label, name, 0, stop)
             values = np.array([[0.0, regret + r] for r in range(stop)])
             results.append(CellResult(cell, values, 100.0 - values))
-    return to_leaderboard(suite, collect(results), created="2024-02-29", version="1")
+    return to_leaderboard(suite, results, created="2024-02-29", version="1")
 
 
 def test_tracks_average_tasks_with_equal_weight() -> None:
