@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
 from pathlib import Path
 
@@ -35,6 +36,27 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Reads an ordinary file; never follows a link or waits for the other end of a pipe.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have.
+
+    Raises:
+        OSError: If it cannot be read, is a link or no ordinary file, or is larger.
+    """
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not an ordinary file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"over {most >> 10:,} KiB")
+    return content
 
 
 def target(path: str | os.PathLike[str]) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import ResultError
-from dpb_gym.files import TEMPORARY, write_whole
+from dpb_gym.files import TEMPORARY, read_regular, write_whole
 
 
 def make_folder(path: Path) -> None:
@@ -92,14 +92,14 @@ def locked(folder: Path, name: str, owner: str) -> Iterator[None]:
     import filelock
 
     path = folder / name
-    if path.is_symlink():
-        raise ResultError(f"{path} is a link, and no lock of ours: remove it")
     lock = filelock.FileLock(path, timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout:
         with contextlib.suppress(OSError):
-            holder = (folder / owner).read_text(encoding="utf-8").partition(" ")[2]
+            holder = (
+                read_regular(folder / owner, 1 << 12).decode(errors="replace").partition(" ")[2]
+            )
             raise ResultError(
                 f"{folder} is in use by {holder or 'another process'}. Wait for it, or give "
                 "another directory"

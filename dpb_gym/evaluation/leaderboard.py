@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NON_PRIVATE = "non-private"
 REPORT_DELTA = 1e-5
+SET_ASIDE = "Set aside: "
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,10 @@ def to_leaderboard(
     for key, cells in _by_row(results).items():
         try:
             series = _join(key, cells)
-            rows.setdefault(key[0], []).append(_row(places[key[0]], series, audit(series)))
+            row = _row(places[key[0]], series, audit(series))
+            rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
-            remarks.append(f"Set aside: {cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
+            remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
     tasks = [_task(task, rows[task.name]) for task in suite.tasks if task.name in rows]
     for task in suite.tasks:
         remarks += data_notes(task) if task.name in rows else []

@@ -22,6 +22,8 @@ MIDDLE = 0.25
 """What an interquartile mean cuts from each end."""
 MIN_REPLICATES = 8
 """With fewer, nothing is decided: a spread that was hardly seen is no evidence."""
+LARGEST = 1e15
+"""Nobody earns or loses more; sums of squares of what is below stay finite."""
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -39,7 +41,7 @@ def _spread(sample: Floats, cut: float) -> tuple[Floats, Floats, int]:
     return centre, squares / ((freedom + 1) * freedom), freedom
 
 
-def _half(variance: Floats, freedom: ArrayLike) -> Floats:
+def _half(variance: Floats | float, freedom: float) -> Floats:
     from scipy.special import stdtrit
 
     return np.asarray(stdtrit(freedom, 0.5 + 0.5 * CONFIDENCE) * np.sqrt(variance))
@@ -59,11 +61,13 @@ def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Fl
         Means, lower and upper ends: ``(3, C)``.
 
     Raises:
-        ParameterError: If there is no replicate or a value is not finite.
+        ParameterError: If there is no replicate or a value is not finite, or beyond `LARGEST`.
     """
     sample = np.asarray(values, dtype=np.float64)
-    if sample.ndim != 2 or len(sample) == 0 or not np.isfinite(sample).all():
-        raise ParameterError("values must be finite numbers, replicates by columns, not empty")
+    if sample.ndim != 2 or len(sample) == 0 or not (np.abs(sample) <= LARGEST).all():
+        raise ParameterError(
+            f"values must be numbers within +-{LARGEST:g}, replicates by columns, not empty"
+        )
     centre, variance, freedom = _spread(sample, cut)
     half = _half(variance, freedom) if freedom else np.zeros_like(centre)
     return np.stack([centre, np.minimum(centre, np.maximum(centre - half, floor)), centre + half])

@@ -264,7 +264,7 @@ def _lost(series: Series, base: Series, start: int, end: int) -> Interval:
     earned = float(within(base.reward).mean())
     if earned <= 0.0:
         raise ParameterError(f"{base.agent} earns nothing: there is nothing to lose")
-    return metrics.bootstrap(100.0 * (within(series.regret) - within(base.regret)) / earned)
+    return metrics.interval(100.0 * (within(series.regret) - within(base.regret)) / earned)
 
 
 def _notes(result: Result) -> list[str]:

@@ -13,7 +13,7 @@ from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit
-from dpb_gym.evaluation.leaderboard import Series, collect, to_leaderboard
+from dpb_gym.evaluation.leaderboard import SET_ASIDE, Series, collect, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
@@ -326,7 +326,7 @@ class Result:
         own = [run for run in runs if "imported" not in run]
         last = (own or runs or [{}])[-1]
         notes = [f"Failed: {text}" for text in last.get("failures", ())]
-        notes += [f"Set aside: {problem}" for problem in damaged]
+        notes += [f"{SET_ASIDE}{problem}" for problem in damaged]
         labels = [label for run in runs for label in run.get("agents", ())]
         return cls(
             store.suite,

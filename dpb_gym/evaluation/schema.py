@@ -161,17 +161,40 @@ _Loader.add_implicit_resolver(
 )
 
 
+MOST_TEXT, MOST_VALUES = 1 << 20, 20_000
+"""Characters of a file, and values that it may unfold to."""
+
+
+def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values below a node, those behind aliases counted each time."""
+    if id(node) not in known:
+        known[id(node)] = MOST_VALUES + 1  # while it is counted: a node within itself
+        children = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = [n for child in children for n in (child if isinstance(child, tuple) else [child])]
+        known[id(node)] = 1 + sum(_unfolded(part, known) for part in parts)
+    return known[id(node)]
+
+
 def parse_yaml(text: str) -> Any:
     """Parses YAML.
 
     Raises:
-        ValueError: If the text is not YAML or a key appears twice; one line.
+        ValueError: If the text is not YAML, a key appears twice, or it is too large, aliases
+            unfolded; one line.
     """
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"{len(text):,} characters are over {MOST_TEXT:,}")
     try:
-        return yaml.load(text, Loader=_Loader)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _unfolded(node, {}) > MOST_VALUES:
+            raise ValueError(f"it unfolds to more than {MOST_VALUES:,} values")
+        return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         raise ValueError(f"{where}{error.problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(str(error).split("\n")[0]) from None

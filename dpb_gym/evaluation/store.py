@@ -44,11 +44,12 @@ from dpb_gym.evaluation.table import (
     to_rows,
     write_cell,
 )
-from dpb_gym.files import TEMPORARY
+from dpb_gym.files import TEMPORARY, read_regular
 
 MANIFEST_VERSION = 2
 MANIFEST, TABLE, CELLS, ASIDE = "manifest.json", "result.parquet", "cells", "set-aside"
 LOCK, OWNER = ".lock", ".owner"
+MOST_MANIFEST = 1 << 26
 OURS = (MANIFEST, TABLE, CELLS, ASIDE, LOCK, OWNER)
 
 
@@ -67,8 +68,8 @@ class Sink:
     def check(self) -> None:
         """Raises `ResultError` if the directory was deleted or taken over by another run."""
         try:
-            held = (self.path / OWNER).read_text(encoding="utf-8").split()[0]
-        except (OSError, IndexError):
+            held = read_regular(self.path / OWNER, 1 << 12).decode().split()[0]
+        except (OSError, IndexError, UnicodeError):
             held = ""
         if held != self.token:
             what = "belongs to another run now" if held else "was deleted or moved"
@@ -117,7 +118,8 @@ class Store:
         if not folder.is_dir():
             raise ResultError(f"{folder}: no such result directory (dpb run makes one)")
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
+            _refuse_links(folder)
+            manifest = json.loads(read_regular(file, MOST_MANIFEST))
         except FileNotFoundError:
             raise ResultError(f"{folder} is not a result directory: it has no {MANIFEST}") from None
         except (OSError, ValueError, RecursionError) as error:
@@ -168,6 +170,7 @@ class Store:
         folder = Path(path)
         cls._existing(folder, suite, mend=False)
         make_folder(folder)
+        _refuse_links(folder)
         with locked(folder, LOCK, OWNER):
             store = cls._existing(folder, suite, mend=True)
             if store is not None and suite_text is None:
@@ -311,17 +314,14 @@ class Store:
         damaged = [item for item in read if isinstance(item, DamagedResult)]
         return [item for item in read if isinstance(item, CellResult)], damaged
 
-    def results(self, *, strict: bool = True) -> list[CellResult]:
+    def results(self) -> list[CellResult]:
         """Reads all results.
-
-        Args:
-            strict: False leaves out what is damaged or belongs to another protocol.
 
         Raises:
             ResultError: If something is damaged or belongs to another suite.
         """
         found, damaged = self.check()
-        if strict and damaged:
+        if damaged:
             mend = "running the suite again sets it aside and computes it afresh"
             raise ResultError(f"{damaged[0]}; {mend}") from damaged[0]
         return found
@@ -393,6 +393,13 @@ class Store:
         raise ResultError(
             f"{self.path} holds {cell} with another {', '.join(changed)}: give another directory"
         )
+
+
+def _refuse_links(folder: Path) -> None:
+    """What is written here stays here."""
+    for path in (*(folder / name for name in OURS), *(folder / CELLS).glob("*")):
+        if path.is_symlink():
+            raise ResultError(f"{path} is a link; a result directory holds its own files")
 
 
 def _place(cell: Cell) -> tuple[Any, ...]:

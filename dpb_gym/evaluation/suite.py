@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from dpb_gym.errors import DPBError, SuiteError, unknown_name
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.schema import (
+    MOST_TEXT,
     Label,
     Many,
     Slug,
@@ -21,6 +22,7 @@ from dpb_gym.evaluation.schema import (
     read_spec,
 )
 from dpb_gym.evaluation.spec import AnyBudget, Task
+from dpb_gym.files import read_regular
 
 SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
@@ -59,8 +61,8 @@ class Participant(Spec):
             none take ``track``; the others run without.
         tasks: Names of tasks or tracks; all by default.
         exclude: Why the agent is left out of a task or track, by its name.
-        needs: Module that must be importable, e.g. ``"stable_baselines3"``; the agent is
-            left out where it is not.
+        needs: Top-level module that must be installed, e.g. ``"stable_baselines3"``; the agent
+            is left out where it is not. Nothing is imported to find out.
     """
 
     name: str = Field(min_length=1)
@@ -69,7 +71,7 @@ class Participant(Spec):
     budgets: str | Grid | None = None
     tasks: Many[str] | None = None
     exclude: dict[str, Reason] = Field(default_factory=dict)
-    needs: str | None = Field(default=None, pattern=r"^[A-Za-z_]\w*(\.\w+)*$")
+    needs: str | None = Field(default=None, pattern=r"^[A-Za-z_]\w*$")
 
     @model_validator(mode="before")
     @classmethod
@@ -241,7 +243,8 @@ def suite_text(name_or_path: str) -> tuple[str, str]:
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml"):
         try:
-            return path.read_text(encoding="utf-8"), str(path)
+            content = path.resolve(strict=True)
+            return read_regular(content, MOST_TEXT).decode(), str(path)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise SuiteError(f"{path}: cannot read the suite: {reason}") from None

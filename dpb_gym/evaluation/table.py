@@ -23,6 +23,7 @@ from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
 from dpb_gym.evaluation.plan import slug
 from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
+from dpb_gym.files import read_regular
 
 TEXTS = ("cell", "task", "agent", "budget")
 COLUMNS = (
@@ -36,6 +37,8 @@ COLUMNS = (
     "reward",
 )
 ABOUT = "dpb"
+MOST_BYTES, SPARE_ROWS = 1 << 28, 100_000
+"""A larger file is no table of results; a few bytes may claim any number of rows."""
 
 
 class DamagedResult(ResultError):
@@ -92,8 +95,8 @@ def from_rows(rows: Any) -> list[Stored]:
     """
     try:
         return [_entry(row, block) for row in rows for block in row["blocks"]]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a list of rows ({error!r})") from None
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"not a list of rows ({error!r:.300})") from None
 
 
 def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> Stored:
@@ -183,8 +186,15 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
     return buffer.getvalue()
 
 
-def read_table(path: Path, entries: Sequence[Stored]) -> Iterator[CellResult | DamagedResult]:
+def read_table(
+    path: Path, entries: Sequence[Stored], spare: int = SPARE_ROWS
+) -> Iterator[CellResult | DamagedResult]:
     """Reads the table of some entries, and checks all of it.
+
+    Args:
+        path: The file.
+        entries: What is wanted of it.
+        spare: Rows that it may hold beyond them, as it may after a kill.
 
     Yields:
         The result of each entry, or why there is none.
@@ -193,7 +203,7 @@ def read_table(path: Path, entries: Sequence[Stored]) -> Iterator[CellResult | D
         DamagedResult: If the file cannot be read at all.
         FileNotFoundError: If there is none.
     """
-    file = _open(path)
+    file = _open(path, entries, spare)
     wanted = {entry.cell.key: entry for entry in entries}
     for number in range(file.num_row_groups):
         try:
@@ -261,18 +271,31 @@ def read_cell(path: Path) -> CellResult:
     return found
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS) -> Any:
     import pyarrow.parquet as pq
 
+    sizes = [(len(e.cell.replicates), len(e.cell.checkpoints)) for e in entries]
+    most_rows = max(sum(rows for rows, _ in sizes), spare)
+    most_values = max(sum(rows * points for rows, points in sizes), 100 * spare)
     try:
         # Read whole: what is open stays as it is when a run replaces the file.
-        content = path.read_bytes()
+        content = read_regular(path, MOST_BYTES)
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         if tuple(file.schema_arrow.names) != COLUMNS:
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
+        groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
+        rows = sum(max(0, group.num_rows) for group in groups)
+        values = max((_values(group) for group in groups), default=0)
+        if rows > most_rows or values > most_values:
+            raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
         return file
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged footer may raise anything inside the reader
         first = str(error).strip().split("\n")[0]
         raise DamagedResult(f"{path}: not a readable table of results ({first})") from error
+
+
+def _values(group: Any) -> int:
+    """Most values that one column of a row group claims to hold."""
+    return max(int(group.column(k).num_values) for k in range(group.num_columns))

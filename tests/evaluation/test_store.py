@@ -201,7 +201,7 @@ def test_results_of_another_suite_are_refused_and_untouched(suite: Suite, finish
     assert (digests(finished), (finished / "manifest.json").read_bytes()) == before
 
 
-def test_a_foreign_shard_is_an_error_when_read(
+def test_a_foreign_shard_is_set_aside_and_named_when_read(
     suite: Suite, finished: Path, tmp_path: Path
 ) -> None:
     other = parse_suite(suite.to_yaml().replace("horizon: 40", "horizon: 41"), "x")
@@ -210,7 +210,11 @@ def test_a_foreign_shard_is_an_error_when_read(
     (finished / "cells" / "offers").mkdir(parents=True)
     (finished / "cells" / "offers" / foreign.name).write_bytes(foreign.read_bytes())
     with pytest.raises(ResultError, match="belongs to another suite"):
-        dpb_gym.Result.load(finished)
+        Store.open(finished).results()
+    before, data = dpb_gym.Result.load(tmp_path / "other"), dpb_gym.Result.load(finished)
+    notes = data.to_leaderboard().notes
+    assert len(data.series) == 6 and before.to_leaderboard().notes == ()
+    assert [n for n in notes if "Set aside" in n and "belongs to another suite" in n] == [*notes]
 
 
 def test_other_agents_and_more_replicates_are_added(suite: Suite, finished: Path) -> None:

@@ -395,18 +395,16 @@ def test_other_names_are_refused(archive: Path, tmp_path: Path, name: str) -> No
 def test_names_that_stand_twice_and_bombs_are_refused(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.evaluation.exchange import archives
-
     path = tmp_path / "twice.zip"
     with zipfile.ZipFile(path, "w") as zipped, pytest.warns(UserWarning, match="Duplicate"):
-        for name in (*MEMBERS, MEMBERS[0]):
+        for name in (*MEMBERS, "submission.json"):
             zipped.writestr(name, "{}")
     with pytest.raises(ResultError, match="refused"):
         read_submission(path)
     path.write_bytes(pack({"submission.json": b"{}", "result.parquet": b"\0" * 100_000}))
     assert path.stat().st_size < 4000
-    monkeypatch.setattr(archives, "MOST_BYTES", 20_000)
-    with pytest.raises(ResultError, match="refused: over"):
+    monkeypatch.setitem(MEMBERS, "result.parquet", 20_000)
+    with pytest.raises(ResultError, match="is over 19 KiB unpacked"):
         read_submission(path)
 
 

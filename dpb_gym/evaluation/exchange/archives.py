@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpb_gym.errors import ResultError
-
-MOST_BYTES = 1 << 28
-"""An archive that unpacks to more than this is refused."""
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
@@ -32,12 +29,12 @@ def check_name(path: Path) -> None:
         raise ResultError(f"{path}: a submission is a .zip archive")
 
 
-def unpack(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+def unpack(path: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
     """Reads an archive into memory; nothing is written anywhere.
 
     Args:
         path: The archive.
-        names: The names that it must hold, each once, and no other.
+        sizes: The names that it must hold, each once, and no other; the bytes that each may have.
 
     Raises:
         ResultError: If it cannot be read, is damaged, too large, or holds anything else.
@@ -49,24 +46,25 @@ def unpack(path: Path, names: Sequence[str]) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as zipped:
             entries = zipped.infolist()
             found = sorted(entry.filename for entry in entries)
-            if found != sorted(names):
+            if found != sorted(sizes):
                 raise ResultError(
-                    f"{path}: refused: a submission holds {' and '.join(names)} and nothing "
+                    f"{path}: refused: a submission holds {' and '.join(sizes)} and nothing "
                     f"else; this holds {', '.join(map(repr, found[:5])) or 'nothing':.200}"
                 )
             members = {}
             for entry in entries:
                 with zipped.open(entry) as content:
                     # What the directory says of the size need not be true.
-                    data = content.read(MOST_BYTES + 1)
-                if len(data) > MOST_BYTES:
-                    raise ResultError(f"{path}: refused: over {MOST_BYTES >> 20:,} MiB unpacked")
+                    data = content.read(sizes[entry.filename] + 1)
+                if len(data) > sizes[entry.filename]:
+                    most = f"{sizes[entry.filename] >> 10:,} KiB"
+                    raise ResultError(f"{path}: refused: {entry.filename} is over {most} unpacked")
                 members[entry.filename] = data
             return members
     except OSError as error:
         raise ResultError(f"{path}: cannot read the archive: {error.strerror}") from error
     except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError,
-            ValueError) as error:  # fmt: skip
+            ValueError, OverflowError) as error:  # fmt: skip
         if isinstance(error, ResultError):
             raise
         raise ResultError(f"{path}: damaged, or no archive: {str(error) or 'cut off'}") from error

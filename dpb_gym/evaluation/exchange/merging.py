@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.errors import ResultError
+from dpb_gym.errors import DPBError, ResultError
 from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.exchange.submission import (
     Submission,
     check_block,
     check_suite,
     read_submission,
 )
+from dpb_gym.evaluation.leaderboard import SET_ASIDE, Series, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite, suite_names
+from dpb_gym.report.page import render
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
                 "imported": {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), **told},
             }
         )
+        _trial(store, new, submission, file)
         by = submission.results[0].provenance
         for key, report in submission.audits.items():
             store.manifest["stated"][key] = {**report, "by": by}
@@ -162,6 +166,24 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellRes
             "was imported"
         )
     return new
+
+
+def _trial(store: Store, new: Sequence[CellResult], submission: Submission, file: Path) -> None:
+    """Draws the page that the import would leave; whatever it stumbles over is refused."""
+    where = {"created": origin.now(), "version": "trial"}
+    audits = submission.audits
+
+    def audit(series: Series) -> Mapping[str, Any] | None:
+        return leaderboard_audit(audits.get(audit_key(series.cell.agent, series.cell.task.kind)))
+
+    try:
+        data = to_leaderboard(store.suite, [*store.results(), *new], audit=audit, **where)
+        render(data)
+    except (DPBError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ResultError(f"{file}: refused: no page can be drawn with it: {error}") from error
+    for note in data.notes:
+        if note.startswith(SET_ASIDE):
+            raise ResultError(f"{file}: refused: {note.removeprefix(SET_ASIDE)}")
 
 
 def _owner(cell: Cell) -> tuple[str, str, str]:

@@ -25,6 +25,7 @@ from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.leaderboard import read_guarantee
+from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
 from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.schema import printable
@@ -36,7 +37,8 @@ from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes,
 
 SUBMISSION_VERSION = 2
 SUBMISSION = "submission.json"
-MEMBERS = (SUBMISSION, TABLE)
+MEMBERS = {SUBMISSION: 1 << 22, TABLE: 1 << 28}
+"""What an archive holds, and the most bytes of each, unpacked."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
         audits = {key: _audit(key, report, agent[0]) for key, report in info["audits"].items()}
     except ResultError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError,
+            DPBError) as error:  # fmt: skip
         raise ResultError(f"{file}: {SUBMISSION} is damaged ({error!r:.500})") from error
     if not described:
         raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
@@ -170,7 +173,7 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / TABLE
         copy.write_bytes(members[TABLE])
-        read = list(read_table(copy, entries))
+        read = list(read_table(copy, entries, spare=0))
     results = []
     for result in read:
         if not isinstance(result, CellResult):
@@ -235,8 +238,8 @@ def check_block(cell: Cell, suite: Suite, where: str) -> None:
 def _check_numbers(file: Path, result: CellResult) -> None:
     """Finite rewards, pseudo-regret that never falls, and a guarantee that can be shown."""
     regret = result.regret
-    finite = np.isfinite(regret).all() and np.isfinite(result.reward).all()
-    if not finite or (regret < 0).any() or (np.diff(regret, axis=1) < 0).any():
+    sound = all((np.abs(values) <= LARGEST).all() for values in (regret, result.reward))
+    if not sound or (regret < 0).any() or (np.diff(regret, axis=1) < 0).any():
         raise ResultError(f"{file}: {result.cell}: its regret falls, or is no finite number")
     try:
         if result.guarantee is not None:
