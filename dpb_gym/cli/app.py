@@ -15,7 +15,7 @@ from dpb_gym.cli.reproducing import reproduce
 from dpb_gym.cli.results import leaderboard, verify
 from dpb_gym.cli.running import run
 from dpb_gym.cli.showing import show
-from dpb_gym.cli.submitting import import_, submit
+from dpb_gym.cli.submitting import import_, remove, submit
 from dpb_gym.cli.tuning import tune
 
 app = typer.Typer(
@@ -55,6 +55,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify,
     "submit": submit,
     "import": import_,
+    "remove": remove,
     "cost": cost,
     "cost-of-privacy": cost_of_privacy,
     "tune": tune,

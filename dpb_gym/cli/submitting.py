@@ -1,4 +1,4 @@
-"""``dpb submit`` and ``dpb import``."""
+"""``dpb submit``, ``dpb import`` and ``dpb remove``."""
 
 from __future__ import annotations
 
@@ -77,6 +77,24 @@ def import_(
         _say(f"note: {difference}: numbers may differ in the last bits")
     check = f"dpb verify {merge.path} --agent {merge.agent}"
     print(f"They get no rank before they are computed again here: {check}")
+
+
+def remove(
+    directory: Directory,
+    agent: Annotated[str, typer.Option(help="Label, or name, of an imported agent.")],
+    json: Json = False,
+) -> None:
+    """Take an imported agent out of a result directory; what was computed here stays.
+
+    Example: dpb remove results/dpb-bench-v1 --agent my-agent
+    """
+    from dpb_gym.evaluation.exchange import merging
+
+    count = merging.remove_submission(directory, agent)
+    if json:
+        print_json({"path": directory, "agent": agent, "removed": count})
+    else:
+        print(f"{directory}: {count} imported cells of {agent} removed")
 
 
 def _say(line: str) -> None:

@@ -320,7 +320,8 @@ class Result:
         store = Store.open(path)
         cells, damaged = store.check()
         if not cells:
-            raise damaged[0] if damaged else ResultError(f"{store.path} holds no results yet")
+            store.results()  # says what is damaged
+            raise ResultError(f"{store.path} holds no results yet")
         runs = store.manifest["runs"]
         # An import says nothing of how the other results were computed.
         own = [run for run in runs if "imported" not in run]

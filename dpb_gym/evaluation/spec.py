@@ -294,8 +294,8 @@ class Cell(Spec):
     """
 
     algorithm: int = Field(default_factory=lambda: ALGORITHM_VERSION)
-    suite: str
-    protocol: str
+    suite: str = Field(max_length=200)
+    protocol: str = Field(max_length=200)
     task: Task
     data: str | None = None
     agent: AgentRun

@@ -23,6 +23,7 @@ from typing import Any
 
 from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.filesystem import (
     locked,
     make_folder,
@@ -119,7 +120,7 @@ class Store:
             raise ResultError(f"{folder}: no such result directory (dpb run makes one)")
         try:
             _refuse_links(folder)
-            manifest = json.loads(read_regular(file, MOST_MANIFEST))
+            manifest = stored.read_json(read_regular(file, MOST_MANIFEST))
         except FileNotFoundError:
             raise ResultError(f"{folder} is not a result directory: it has no {MANIFEST}") from None
         except (OSError, ValueError, RecursionError) as error:
@@ -128,19 +129,16 @@ class Store:
         if version != MANIFEST_VERSION:
             raise ResultError(
                 f"{file} is damaged or of another version: expected manifest version "
-                f"{MANIFEST_VERSION}, found {version!r}"
+                f"{MANIFEST_VERSION}, found {version!r:.100}"
             )
         try:
+            manifest = stored.checked(stored.MANIFEST, manifest)
             suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
             entries = from_rows(manifest.pop("rows"))
-            complete = manifest["protocol"] == suite.protocol and isinstance(manifest["runs"], list)
-            complete = complete and isinstance(manifest["audits"], dict)
-            complete = complete and isinstance(manifest["stated"], dict)
-            manifest["created"], manifest["updated"]
-        except (KeyError, TypeError, ValueError, SuiteError) as error:
-            raise ResultError(f"{file} is damaged ({error!r:.500})") from error
-        if not complete:
-            raise ResultError(f"{file} is damaged: suite and protocol disagree")
+            if manifest["protocol"] != suite.protocol:
+                raise ValueError("suite and protocol disagree")
+        except (ValueError, SuiteError) as error:
+            raise ResultError(f"{file} is damaged ({error!s:.500})") from error
         return cls(folder, suite, manifest, entries)
 
     @classmethod
@@ -270,10 +268,11 @@ class Store:
         """Moves the cells into the table; the manifest's rename is what commits it."""
         self.record |= {"status": "finished", "ended": origin.now()}
         if self._cell_files():
-            self._commit(self.check()[0])
+            self.replace(self.check()[0])
         elif self.record in self.manifest["runs"]:
             self.save()
-        shutil.rmtree(self.path / CELLS, ignore_errors=True)
+        if (self.path / CELLS).is_dir():
+            shutil.rmtree(self.path / CELLS, ignore_errors=True)
 
     def add(self, results: Sequence[CellResult]) -> None:
         """Writes results and what is in the table already as one table, all or nothing.
@@ -284,7 +283,7 @@ class Store:
         if not results:
             return
         together = {result.cell.key: result for result in self.check()[0]}
-        self._commit({**together, **{result.cell.key: result for result in results}}.values())
+        self.replace({**together, **{result.cell.key: result for result in results}}.values())
 
     def confirm(self, keys: Sequence[str]) -> None:
         """Records that cells were computed again here, with the same numbers."""
@@ -292,7 +291,8 @@ class Store:
             self.entries[key] = replace(self.entries[key], provenance=RECOMPUTED)
         self.save()
 
-    def _commit(self, results: Iterable[CellResult]) -> None:
+    def replace(self, results: Iterable[CellResult]) -> None:
+        """Writes results as the table, instead of what was there."""
         ordered = sorted(results, key=lambda result: _place(result.cell))
         write_file(self.path / TABLE, table_bytes(ordered))
         self.entries = {result.cell.key: Stored.of(result) for result in ordered}

@@ -97,15 +97,17 @@ class Budget:
             name, sign, number = part.partition("=")
             name = {"eps": "epsilon"}.get(name, name)
             if not sign or name not in ("rho", "epsilon", "delta") or name in values:
-                raise BudgetError(f"a budget is {_FORMS}; got {text!r}")
+                raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
             try:
                 values[name] = float(number)
             except ValueError:
-                raise BudgetError(f"{number!r} is not a number in the budget {text!r}") from None
+                raise BudgetError(
+                    f"{shown(number)} is not a number in the budget {shown(text)}"
+                ) from None
         if set(values) == {"epsilon"}:
             raise BudgetError(f"an epsilon needs its delta, e.g. {plain + ',delta=1e-5'!r}")
         if set(values) not in ({"rho"}, {"epsilon", "delta"}):
-            raise BudgetError(f"a budget is {_FORMS}; got {text!r}")
+            raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
         return cls(**values)
 
     @staticmethod

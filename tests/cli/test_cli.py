@@ -67,7 +67,7 @@ def dpb(capfd: Any) -> Any:
     return lambda *words: Call(capfd, *words)
 
 
-COMMANDS = ["list", "show", "run", "leaderboard", "verify", "cost"]
+COMMANDS = ["list", "show", "run", "leaderboard", "verify", "cost", "submit", "import", "remove"]
 DATA_COMMANDS = ["list", "fetch", "path", "check"]
 
 

@@ -6,6 +6,7 @@ without being listed here. Everything runs but the rounds: what is valid stops t
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def commands() -> dict[str, Any]:
 
 
 COMMANDS = commands()
+TRIES = int(os.environ.get("DPB_TRIES", 80)) or 5000
 
 
 @st.composite
@@ -101,7 +103,8 @@ def test_the_options_are_seen() -> None:
 
 
 @settings(
-    max_examples=80,
+    max_examples=TRIES,
+    derandomize=not os.environ.get("DPB_TRIES"),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -22,7 +22,7 @@ from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameErr
 from dpb_gym.evaluation.exchange import merging
 from dpb_gym.evaluation.exchange import submission as submission_module
 from dpb_gym.evaluation.exchange.archives import pack, unpack
-from dpb_gym.evaluation.exchange.merging import import_submission
+from dpb_gym.evaluation.exchange.merging import import_submission, remove_submission
 from dpb_gym.evaluation.exchange.submission import MEMBERS, read_submission, submit
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
@@ -151,6 +151,21 @@ def test_a_stated_row_is_confirmed_by_computing_all_of_it(archive: Path, board: 
     found = verify(board, sample=1)
     assert found.ok and found.confirmed == 4
     assert {v[1] for k, v in content(board).items() if "adaprivate" in k} == {"recomputed here"}
+
+
+def test_a_submission_can_be_taken_out_again(archive: Path, board: Path) -> None:
+    before, manifest = content(board), Store.open(board).manifest
+    import_submission(archive, board)
+    verify(board, sample=1)
+    with pytest.raises(UnknownNameError, match="imported agent"):
+        remove_submission(board, "random")
+    assert remove_submission(board, "adaprivate-ts") == 4
+    assert content(board) == before
+    after = Store.open(board).manifest
+    assert {k: v for k, v in after.items() if k != "updated"} == {
+        k: v for k, v in manifest.items() if k != "updated"
+    }
+    assert import_submission(archive, board).added == 4
 
 
 def test_one_forged_cell_of_many_is_found(archive: Path, board: Path, tmp_path: Path) -> None:

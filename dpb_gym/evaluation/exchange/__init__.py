@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpb_gym.evaluation.exchange.merging import import_submission
+from dpb_gym.evaluation.exchange.merging import import_submission, remove_submission
 from dpb_gym.evaluation.exchange.submission import submit
 
-__all__ = ["import_submission", "submit"]
+__all__ = ["import_submission", "remove_submission", "submit"]

@@ -67,4 +67,6 @@ def unpack(path: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
             ValueError, OverflowError) as error:  # fmt: skip
         if isinstance(error, ResultError):
             raise
-        raise ResultError(f"{path}: damaged, or no archive: {str(error) or 'cut off'}") from error
+        raise ResultError(
+            f"{path}: damaged, or no archive: {str(error) or 'cut off':.300}"
+        ) from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.errors import DPBError, ResultError
+from dpb_gym.errors import DPBError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.exchange.submission import (
@@ -19,7 +20,7 @@ from dpb_gym.evaluation.exchange.submission import (
     read_submission,
 )
 from dpb_gym.evaluation.leaderboard import SET_ASIDE, Series, to_leaderboard
-from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.outcome import COMPUTED, CellResult
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite, suite_names
@@ -102,6 +103,43 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
         len(submission.results) - len(new),
         _differences(info.get("versions"), origin.versions()),
     )
+
+
+def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
+    """Takes all that others stated of an agent out of a result directory again.
+
+    Args:
+        directory: A result directory.
+        agent: The agent's label or name.
+
+    Returns:
+        Cells that were removed; what was computed here stays.
+
+    Raises:
+        UnknownNameError: If nothing was imported for the agent.
+        ResultError: If the directory is damaged, in use or cannot be written.
+    """
+    with Store.writing(directory, Store.open(directory).suite) as store:
+        results = store.check()[0]
+        theirs = [r for r in results if r.provenance != COMPUTED]
+        gone = [r for r in theirs if agent in (r.cell.agent.label, r.cell.agent.name)]
+        if not gone:
+            known = {n for r in theirs for n in (r.cell.agent.label, r.cell.agent.name)}
+            raise unknown_name(f"imported agent in {store.path}", agent, known)
+        keys = {result.cell.key for result in gone}
+        rest = [result for result in results if result.cell.key not in keys]
+        left = {result.cell.agent.name for result in rest if result.provenance != COMPUTED}
+        names = {result.cell.agent.name for result in gone} - left
+        manifest = store.manifest
+        manifest["stated"] = {
+            key: report
+            for key, report in manifest["stated"].items()
+            if json.loads(key)[0] not in names
+        }
+        told = [run.get("imported", {}).get("agent", {}).get("name") for run in manifest["runs"]]
+        manifest["runs"] = [run for run, name in zip(manifest["runs"], told) if name not in names]
+        store.replace(rest)
+    return len(gone)
 
 
 def _check_labels(store: Store, submission: Submission, file: Path) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from dpb_gym.errors import DPBError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
+from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
@@ -29,6 +30,8 @@ from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
 from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.schema import printable
+from dpb_gym.evaluation.sources import source_reference
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import TABLE, Store
@@ -139,12 +142,13 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     file = Path(path)
     members = unpack(file, MEMBERS)
     try:
-        info = json.loads(members[SUBMISSION])
+        info = stored.read_json(members[SUBMISSION])
         version = info.get("submission") if isinstance(info, dict) else None
         if version != SUBMISSION_VERSION:
             raise ResultError(
-                f"{file}: expected submission version {SUBMISSION_VERSION}, found {version!r}"
+                f"{file}: expected submission version {SUBMISSION_VERSION}, found {version!r:.100}"
             )
+        stored.checked(stored.SUBMISSION, info)
         suite = parse_suite(info["suite_text"], f"{file}: suite_text")
         agent = info["agent"]["name"], info["agent"]["entry_point"]
         described = (info["suite"], info["protocol"]) == (suite.name, suite.protocol)
@@ -153,9 +157,8 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
         audits = {key: _audit(key, report, agent[0]) for key, report in info["audits"].items()}
     except ResultError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError,
-            DPBError) as error:  # fmt: skip
-        raise ResultError(f"{file}: {SUBMISSION} is damaged ({error!r:.500})") from error
+    except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:
+        raise ResultError(f"{file}: {SUBMISSION} is damaged ({error!s:.500})") from error
     if not described:
         raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
     if hashlib.sha256(members[TABLE]).hexdigest() != info.get("table"):
@@ -168,7 +171,7 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
         run = entry.cell.agent
         if (run.name, run.entry_point) != agent:
             raise ResultError(
-                f"{file}: {entry.cell} belongs to agent {run.name!r}, not {agent[0]!r}"
+                f"{file}: {entry.cell} belongs to agent {run.name!r:.100}, not {agent[0]!r:.100}"
             )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / TABLE

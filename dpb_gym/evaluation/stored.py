@@ -1,0 +1,101 @@
+"""What the files of a result directory and of a submission may say, checked before it is used."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from dpb_gym.evaluation.schema import problems
+
+Text = Annotated[str, Field(max_length=2000)]
+Texts = dict[Text, Text | None]
+T = TypeVar("T")
+
+
+class _Run(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+    command: Annotated[str, Field(max_length=100_000)]
+    agents: list[Text]
+    failures: list[Text]
+    status: Text
+    versions: Texts
+    revision: Text | None
+    machine: Texts
+    imported: dict[Text, Any]
+
+
+class _Manifest(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+    protocol: Text
+    suite_text: str
+    created: Text
+    updated: Text
+    runs: list[_Run]
+    audits: dict[str, dict[str, Any]]
+    stated: dict[str, dict[str, Any]]
+    rows: list[Any]
+
+
+class _Submission(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    submission: int
+    sender: Text
+    created: Text
+    suite: Text
+    protocol: Text
+    suite_text: str
+    algorithm: int
+    agent: Texts
+    versions: Texts
+    revision: Text | None
+    machine: Texts
+    audits: dict[str, dict[str, Any]]
+    rows: list[Any]
+    table: Text
+
+
+MANIFEST, SUBMISSION = TypeAdapter(_Manifest), TypeAdapter(_Submission)
+
+
+def read_json(content: bytes) -> Any:
+    """Reads JSON whose numbers are finite and fit 64 bits, and whose text can be written again.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    value = json.loads(
+        content.decode(), parse_constant=_refuse, parse_float=_real, parse_int=_whole
+    )
+    if b"\\ud" in content.lower():
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def checked(schema: TypeAdapter[Any], value: Any) -> dict[str, Any]:
+    """The value, if it is as the schema says.
+
+    Raises:
+        ValueError: If it is not; says where.
+    """
+    try:
+        schema.validate_python(value)
+    except ValidationError as error:
+        raise ValueError(problems(error)) from None
+    return dict(value)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _real(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(f"{text:.40}")
+
+
+def _whole(text: str) -> int:
+    return int(text) if len(text) < 19 else _refuse(f"{text:.40}")
