@@ -40,7 +40,7 @@ def test_losses_are_paired_differences_to_ones_own_twin(found: PrivacyCost) -> N
         else:
             assert (loss.first, loss.last) == (51, 300)
             lost, earned = more[300] - more[50], (base[300][1] - base[50][1]).mean()
-        expected = metrics.bootstrap(100.0 * lost / earned)
+        expected = metrics.interval(100.0 * lost / earned)
         assert loss.percent.mean == pytest.approx(100.0 * lost.mean() / earned)
         ends = (loss.percent.low, loss.percent.high)
         assert ends == pytest.approx((expected.low, expected.high))
