@@ -11,7 +11,7 @@ import pytest
 from figure_helpers import claim, curve
 from scipy import stats
 
-from dpb_gym.papers.pairing import MIN_REPLICATES
+from dpb_gym.evaluation.metrics import MIN_REPLICATES
 from dpb_gym.papers.verdicts import (
     CONDITIONAL,
     CONTRADICTED,

@@ -32,8 +32,6 @@ from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.schema import printable
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
-from dpb_gym.evaluation.sources import source_reference
-from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import TABLE, Store
 from dpb_gym.evaluation.suite import Suite, load_suite, parse_suite, suite_names
 from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
