@@ -25,7 +25,9 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 def check_command(line):
     """Fails unless every make target, or the dpb command with its options, exists."""
     words = shlex.split(re.sub(r"\$\{\{.*?\}\}", "x", line))
-    assert words[0] in ("make", "dpb", "python", "pre-commit"), line
+    if words[0] == "xargs":
+        words = words[words.index("FILE") + 1 :]
+    assert words[0] in ("make", "dpb", "python", "pre-commit", "cp", "git"), line
     if words[0] == "make":
         targets = {word for word in words[1:] if "=" not in word}
         assert targets and targets <= TARGETS, line
@@ -33,7 +35,7 @@ def check_command(line):
         command = get_command(app).commands[words[1]]
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known, line
-    elif words[0] == "python":
+    elif words[0] == "python" and words[1] != "-m":
         assert (ROOT / words[1]).exists(), line
 
 
