@@ -177,7 +177,7 @@ def test_generated_data_work_out_of_the_box(env_id):
     assert problem is make_problem(env_id), "the factorisation is kept"
     outcome = problem.instance([0]).respond(np.array([0]))
     assert 0 <= outcome.feedback.reward[0] <= 1
-    with pytest.raises(UnknownNameError, match="synthetic-jester"):
+    with pytest.raises(UnknownNameError, match="Known: .*jester-1"):
         make_problem(env_id, data="no-such-data")
     with pytest.raises(DataError):
         make_problem(env_id, data="no-such-folder/ratings.csv")
