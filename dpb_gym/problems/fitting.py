@@ -51,8 +51,10 @@ def step(what: str) -> None:
         listener(what)
 
 
-def fit_mnl(rows: Array, starts: Array, choice: Array, ridge: float, name: str) -> Array:
-    """Maximises sum_s log P(choice_s) - ridge / 2 ||theta||^2.
+def fit_mnl(
+    rows: Array, starts: Array, choice: Array, ridge: float, name: str, centre: Array | None = None
+) -> Array:
+    """Maximises sum_s log P(choice_s) - ridge / 2 ||theta - centre||^2.
 
     P is the multinomial logit over the rows of set s and the outside option of utility 0.
 
@@ -62,6 +64,7 @@ def fit_mnl(rows: Array, starts: Array, choice: Array, ridge: float, name: str) 
         choice: Position in the set, -1 for the outside option.
         ridge: Weight of the penalty, positive.
         name: For the message.
+        centre: What the penalty pulls to ``(d,)``; 0 by default.
 
     Raises:
         DataError: If the fit does not converge.
@@ -80,7 +83,7 @@ def fit_mnl(rows: Array, starts: Array, choice: Array, ridge: float, name: str) 
 
     kernels.newton.minimise(
         losses, np.ones(1, np.bool_), theta, norm, np.empty((1, d, d)), ridge=ridge,
-        linear=np.zeros((1, d)), precision=precision,
+        linear=np.zeros((1, d)) if centre is None else -ridge * centre[None], precision=precision,
     )  # fmt: skip
     if not norm[0] <= 1e3 * precision:
         raise DataError(f"{name}: the fit of the choices stopped at gradient {norm[0]:.3g}")
@@ -100,7 +103,7 @@ def chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
 
 def fit_log(
     rows: Array, starts: Array, choice: Array, people: Array | None, ridge: float,
-    names: tuple[str, ...], notes: Sequence[str], name: str,
+    names: tuple[str, ...], notes: Sequence[str], name: str, centre: Array | None = None,
 ) -> Fit:  # fmt: skip
     """Fits to everything; measures on held-out customers what a fit to the others knows."""
     n = len(choice)
@@ -113,7 +116,7 @@ def fit_log(
     who = np.arange(n) if people is None else people
     held = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _HELD_OUT == 0)[who]
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
-    theta = fit_mnl(*_sets(rows, starts, choice, ~held), ridge, name)
+    theta = fit_mnl(*_sets(rows, starts, choice, ~held), ridge, name, centre)
     kept, begin, taken = _sets(rows, starts, choice, held)
     inside, outside = chances(kept, begin, theta)
     sizes = np.diff(begin)
@@ -139,7 +142,7 @@ def fit_log(
     if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
         remarks.append("on held-out customers the model knows no more than the mean does")
     step(f"fitting to all {n:,} customers")
-    fitted = fit_mnl(rows, starts, choice, ridge, name)
+    fitted = fit_mnl(rows, starts, choice, ridge, name, centre)
     return Fit(fitted, names, figures, tuple(remarks), held, theta)
 
 

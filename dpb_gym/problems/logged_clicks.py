@@ -73,9 +73,13 @@ class LoggedRecommendation(RecommendationProblem):
                       *data.feature_names))  # fmt: skip
         rows = np.zeros((n, m, width), np.float32)
         rows[np.arange(n), data.items] = customers
+        # Where nothing is known of an item its share is everybody's, not a half.
+        rate = float(data.clicked.mean())
+        centre = np.zeros((m, width))
+        centre[:, 0] = np.log(rate / (1.0 - rate)) * np.sqrt(width)
         self.fit = fit_log(
             rows.reshape(n, -1), np.arange(n + 1), data.clicked - 1, data.people, ridge, names,
-            notes, data.name,
+            notes, data.name, centre.ravel(),
         )  # fmt: skip
         super().__init__(
             horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients
@@ -83,7 +87,7 @@ class LoggedRecommendation(RecommendationProblem):
         self.data_name, self.item_ids = data.name, data.item_ids
         self._contexts, self._arrivals = customers, Arrivals(n, self.horizon)
         self.info = self._arrivals.info(self.info, data.people)
-        self.earned = float(data.clicked.mean())
+        self.earned = rate
         self.check = self._held_out_value(data)
 
     def _held_out_value(self, data: Clicks) -> dict[str, float]:
@@ -92,7 +96,10 @@ class LoggedRecommendation(RecommendationProblem):
         theta = self.fit.trained.reshape(len(self.item_ids), -1)
         utility = self._contexts[held].astype(np.float64) @ theta.T
         weight = (utility.argmax(axis=1) == data.items[held]) / data.propensity[held]
-        found = {"model": float(np.mean(1.0 / (1.0 + np.exp(-utility.max(axis=1)))))}
+        found = {
+            "model": float(np.mean(1.0 / (1.0 + np.exp(-utility.max(axis=1))))),
+            "log_rounds": float(np.count_nonzero(weight)),
+        }
         if weight.any():
             value = float(np.sum(weight * data.clicked[held]) / np.sum(weight))
             spread = np.sqrt(np.sum((weight * (data.clicked[held] - value)) ** 2))

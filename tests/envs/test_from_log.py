@@ -72,6 +72,21 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
     np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
 
 
+def test_the_penalty_pulls_to_a_centre() -> None:
+    rng = np.random.default_rng(4)
+    rows, choice = rng.normal(size=(90, 2)).astype(np.float32), rng.integers(-1, 1, 90)
+    centre = np.array([1.5, -0.5])
+
+    def loss(theta: np.ndarray) -> float:
+        u = rows.astype(float) @ theta
+        return float(
+            5 * ((theta - centre) ** 2).sum() + np.log1p(np.exp(u)).sum() - u[choice == 0].sum()
+        )
+
+    found = fit_mnl(rows, np.arange(91), choice, 10.0, "t", centre)
+    np.testing.assert_allclose(found, minimize(loss, np.zeros(2), tol=1e-12).x, atol=1e-5)
+
+
 def test_bounds_are_public_where_they_are_declared() -> None:
     x = np.array([[20.0, 1.0], [60.0, 0.0], [95.0, 1.0]])
     scaled, used, notes = scale(x, ("age", "tier=gold"), {"age": (20.0, 80.0)}, "t")
@@ -333,6 +348,36 @@ def test_a_recommenders_log_with_propensities() -> None:
     result = dpb_gym.evaluate(env_id, ["random", "oracle", "lin-ucb"], replicates=2)
     assert result.final_regret("oracle").tolist() == [0.0, 0.0]
     assert result.final_regret("lin-ucb").mean() < result.final_regret("random").mean()
+
+
+def test_an_item_of_which_little_is_known_has_everybodys_share() -> None:
+    frame = {k: np.asarray(v) for k, v in banners().items()}
+    rare = np.flatnonzero(frame["ad"] == "c")[:3]
+    kept = np.sort(np.append(np.flatnonzero(frame["ad"] != "c"), rare))
+    table = dpb_data.clicks({k: v[kept] for k, v in frame.items()}, **BANNERS)
+    problem = LoggedRecommendation(table, ridge=100.0)
+    x = problem.instance([0]).context().features[0, 2].astype(float)
+    share = 1 / (1 + np.exp(-x @ problem.fit.coefficients))
+    assert share == pytest.approx(problem.earned, abs=0.03) and abs(problem.earned - 0.5) > 0.1
+
+
+@pytest.mark.real_data("obd-men")
+def test_the_open_bandit_log_becomes_an_environment() -> None:
+    import os
+    from pathlib import Path
+
+    root = Path(os.environ.get("DPB_DATA") or Path(__file__).parents[3] / "shared" / "data")
+    file = root / "obd-men" / "random" / "men.csv.gz"
+    if not file.exists():
+        pytest.skip("the Open Bandit sample is not here (set DPB_DATA)")
+    env_id = dpb_gym.from_log(
+        file, "recommendation", item="item_id", reward="click", propensity="propensity_score"
+    )
+    figures = env_id.summary()
+    assert len(figures["items"]) == 34 and figures["rows"] == 10_000
+    assert abs(figures["held_out_log_likelihood"] - figures["held_out_null"]) < 0.003
+    check = figures["held_out_responses_to_the_models_best"]
+    assert 20 < check["log_rounds"] < 200, "one round in 34 shows what the model recommends"
 
 
 def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
