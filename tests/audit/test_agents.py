@@ -16,8 +16,7 @@ from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
-from dpb_gym.evaluation.audit.lockstep import play
-from dpb_gym.evaluation.audit.transcript import spread
+from dpb_gym.evaluation.audit.lockstep import play, spread
 from dpb_gym.evaluation.audit.worlds import answer, pairs_for
 from dpb_gym.evaluation.plan import read_agents
 from dpb_gym.privacy import GaussianEvent

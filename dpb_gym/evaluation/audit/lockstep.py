@@ -6,15 +6,16 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpb_gym.agent import Agent
-from dpb_gym.evaluation.audit.transcript import MessageTap, Tap, can_tap, spread
 from dpb_gym.evaluation.audit.worlds import Pair, World, answer, check_pair
 from dpb_gym.evaluation.spec import AgentRun
+from dpb_gym.feedback.mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
+from dpb_gym.privacy.audit.tap import Tap, can_tap
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
@@ -253,3 +254,46 @@ def _numbers(kind: str, context: Context, action: Array) -> Array:
     total = (features * offered[:, :, None]).sum(axis=1)
     places = (action * offered).sum(axis=1)
     return np.concatenate([places[:, None], total], axis=1, dtype=np.float64)
+
+
+class MessageTap:
+    """Keeps the target's message in local claims.
+
+    Args:
+        releaser: Sends the messages.
+        factor: Of the standard deviation of normal noise in them.
+    """
+
+    def __init__(self, releaser: Any, factor: float) -> None:
+        self.releaser = releaser
+        draw = releaser.numbers.next
+        if releaser.mechanism.numbers == NORMAL and factor != 1.0:
+            releaser.numbers.next = lambda: factor * draw()
+        self.target = False
+        self.messages: list[Array] = []
+        self._send = releaser.send
+        releaser.send = self._on_send
+
+    def _on_send(self, *args: Any, **kwargs: Any) -> Any:
+        sent = self._send(*args, **kwargs)
+        if self.target:
+            parts = [value.reshape(len(value), -1) for value in _arrays(sent)]
+            self.messages.append(np.concatenate(parts, axis=1).astype(np.float64))
+        return sent
+
+
+def _arrays(value: Any) -> list[Array]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [array for item in value for array in _arrays(item)]
+    return []
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` of the indices 0..count-1: the first ones, then ever sparser, the last."""
+    if count <= most:
+        return list(range(count))
+    first = most // 2
+    rest = np.geomspace(first + 1, count, most - first).round().astype(int) - 1
+    return sorted({*range(first), *rest.tolist()})

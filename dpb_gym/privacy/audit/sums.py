@@ -1,29 +1,28 @@
 """Audits of sums: the pair of records that attains the sensitivity, the exact likelihood ratio.
 
 One record differs between the two worlds, the first one; the records of all other rounds are
-frozen, and since they only shift what is released, they are zero. The noise of a sum is normal
-with a known covariance, so the exact log-likelihood ratio is linear in the releases.
+frozen, and since they only shift what is released, they are zero. The score is the exact
+log-likelihood ratio of all releases, see `Tap`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import toeplitz
-from dpb_gym.privacy.audit.engine import EXACT, audit_outputs, audit_scores
+from dpb_gym.privacy.audit.engine import audit_scores
 from dpb_gym.privacy.audit.report import AuditReport
+from dpb_gym.privacy.audit.tap import Tap
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum, Sum
-from dpb_gym.validation import FloatArray
+from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 
 MakeSum = Callable[[Curator], Sum]
 
@@ -77,89 +76,30 @@ def audit_sum(
     length = float(np.sqrt((axis**2).sum()))
     if not length > 0:
         raise ParameterError("the two records are equal: nothing to tell apart")
-    worlds = []
-    for world, record in enumerate((zero, one)):
-        source = "system" if noise == "system" else NoiseSource.from_seed([seed, world], runs)
-        curator = Curator(budget, protects, noise=source, replicates=runs, horizon=rounds)
-        releaser = make(curator)
-        worlds.append(_releases(releaser, record, direction, rounds, axis / length))
-    common: dict[str, Any] = {
-        "subject": subject,
-        "confidence": confidence,
-        "details": {"sensitivity": f"{length:.6g} between the two records"},
-    }
-    claim = curator.guarantee if claimed is None else claimed
-    weights = optimal_weights(releaser, rounds)
-    if weights is None:
-        return audit_outputs(worlds[0], worlds[1], claim, **common)
-    scores = [world @ weights for world in worlds]
-    return audit_scores(scores[0], scores[1], claim, score=EXACT, **common)
-
-
-def _releases(
-    releaser: Sum, record: FloatArray, direction: ArrayLike | None, rounds: int, axis: FloatArray
-) -> FloatArray:
-    """Releases ``(runs, rounds)`` along the unit `axis` in which the two worlds differ."""
-    runs = releaser.replicates
-    out = np.empty((runs, rounds))
+    if noise == "system":
+        source: NoiseSource | str = noise
+    else:
+        halves = (NoiseSource.from_seed([seed, world], runs).generators for world in (0, 1))
+        source = NoiseSource([*itertools.chain(*halves)])
+    curator = Curator(budget, protects, noise=source, replicates=2 * runs, horizon=rounds)
+    releaser = make(curator)
+    tap = Tap(releaser, np.repeat([1.0, -1.0], runs))
     for t in range(rounds):
-        here = float(t == 0)
-        if direction is None:
-            releaser.add(np.broadcast_to(here * record, (runs, *record.shape)))
-        else:
-            along = here * np.asarray(direction, dtype=np.float64)
-            releaser.add(np.full(runs, float(record)), np.broadcast_to(along, (runs, along.size)))
+        for tap.capturing, worlds in ((True, (one, zero)), (False, (zero, one))):
+            rows = np.repeat(np.stack(worlds), runs, axis=0)
+            if direction is None:
+                releaser.add(rows * (t == 0))
+            else:
+                along = np.asarray(direction, dtype=np.float64) * (t == 0)
+                releaser.add(rows, np.broadcast_to(along, (2 * runs, along.size)))
         if isinstance(releaser, BatchSum):
             releaser.release()
-        assert isinstance(releaser, (BatchSum, RunningSum))
-        released = releaser.value
-        out[:, t] = (released.reshape(runs, -1) * axis.ravel()).sum(axis=1)
-    return out
-
-
-def optimal_weights(releaser: Sum, rounds: int) -> FloatArray | None:
-    """Weights ``(rounds,)`` that turn releases into the log-likelihood ratio, up to scale.
-
-    For a record that enters in the first round. `None` if the noise of `releaser` is not
-    known to this function.
-    """
-    if isinstance(releaser, BatchSum) and releaser.sampling == 1:
-        matrix = np.tri(rounds) if releaser.cumulative else np.eye(rounds)
-        signal = np.ones(rounds) if releaser.cumulative else np.eye(rounds)[0]
-    elif isinstance(releaser, RunningSum) and releaser.every == 1:
-        matrix, signal = noise_matrix(releaser, rounds), np.ones(rounds)
-    else:
-        return None
-    return np.asarray(np.linalg.solve(matrix @ matrix.T, signal), dtype=np.float64)
-
-
-def noise_matrix(releaser: RunningSum, steps: int) -> FloatArray:
-    """How independent normals make the noise of the first `steps` releases."""
-    if releaser.mechanism == "binary-tree":
-        return tree_map(steps)
-    if releaser.mechanism == "sqrt-toeplitz":
-        column = toeplitz.square_root_coefficients(releaser.steps)
-    else:
-        theta, omega = toeplitz.blt_parameters(releaser.steps)
-        column = toeplitz.blt_noise_coefficients(
-            np.array(theta, np.float64), np.array(omega, np.float64), releaser.steps
-        )
-    lag = np.subtract.outer(np.arange(steps), np.arange(steps))
-    return np.where(lag >= 0, column[np.abs(lag)], 0.0)
-
-
-def tree_map(rounds: int) -> FloatArray:
-    """Which node noises the binary tree's releases 1..rounds consist of."""
-    nodes: dict[tuple[int, int], int] = {}
-    rows = []
-    for t in range(1, rounds + 1):
-        row, end = [], t
-        while end:
-            size = end & -end
-            row.append(nodes.setdefault((end - size, end), len(nodes)))
-            end -= size
-        rows.append(row)
-    matrix = np.zeros((rounds, len(nodes)))
-    for t, row in enumerate(rows):
-        matrix[t, row] = 1.0
-    return matrix
+    scores, _ = tap.law()
+    return audit_scores(
+        scores[:runs],
+        scores[runs:],
+        curator.guarantee if claimed is None else claimed,
+        subject=subject,
+        confidence=confidence,
+        details={"sensitivity": f"{length:.6g} between the two records"},
+    )

@@ -1,9 +1,9 @@
-"""The likelihood ratio of everything that an agent's releasers gave out.
+"""The likelihood ratio of everything that a releaser gives out.
 
 The attacker knows every record but the target's, both of the target's candidates, the noise's
-law, and all releases. For each releaser two exact twins are fed alongside: one with the records
-of the run, one with the target exchanged. The difference of their releases is what the noise has
-to hide; the noise itself is what was released less what the first twin says.
+law, and all releases. Two exact twins of the releaser are fed alongside: one with the records of
+the run, one with the target exchanged. The difference of their releases is what the noise has to
+hide; the noise itself is what was released less what the first twin says.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.feedback.mechanisms import NORMAL
-from dpb_gym.privacy import BatchSum, Minimiser, RunningSum, Sum, WeightedSum
-from dpb_gym.privacy.audit.sums import noise_matrix
+from dpb_gym.privacy import toeplitz
 from dpb_gym.privacy.releasers.base import Releaser
-from dpb_gym.problems.base import Array
+from dpb_gym.privacy.releasers.minimiser import Minimiser
+from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum, Sum
+from dpb_gym.privacy.releasers.weighted import WeightedSum
+from dpb_gym.validation import FloatArray
 
 MOST_STEPS = 64  # of a running sum; later releases add little to what the first ones tell
 
@@ -36,15 +37,15 @@ class Tap:
         releases: How often it has released.
     """
 
-    def __init__(self, releaser: Releaser, towards: Array) -> None:
+    def __init__(self, releaser: Releaser, towards: FloatArray) -> None:
         self.releaser, self.towards = releaser, towards
         self.capturing = False
         self.releases = 0
         self._captured: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._last: Any = None
-        self._steps: list[tuple[Array, Array, Any]] = []
-        self._minima: list[Array] = []
-        self._exact_rows: list[Array] = []
+        self._steps: list[tuple[FloatArray, FloatArray, Any]] = []
+        self._minima: list[FloatArray] = []
+        self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         self._add = thing.add
         self.twin, self.other = _exact(releaser), _exact(releaser)
@@ -91,18 +92,20 @@ class Tap:
         self._keep(self._last, exact, swapped, size)
         return self._last
 
-    def _nothing(self) -> Array:
+    def _nothing(self) -> FloatArray:
         releaser: Any = self.releaser
         shape = (releaser.dim,) if isinstance(releaser, Minimiser) else releaser.shape.shape
         return np.zeros((len(self.towards), *shape))
 
-    def _keep(self, released: Array, exact: Array, swapped: Array, size: Any) -> None:
+    def _keep(
+        self, released: FloatArray, exact: FloatArray, swapped: FloatArray, size: Any
+    ) -> None:
         self.releases += 1
         self._steps.append((self._rows(released - exact), self._rows(swapped - exact), size))
         if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
             self._exact_rows.append(self._rows(exact))
 
-    def _rows(self, values: Array) -> Array:
+    def _rows(self, values: FloatArray) -> FloatArray:
         """Isometric rows: the off-diagonal entries of symmetric matrices count twice."""
         if values.ndim == 2:
             return values
@@ -129,7 +132,7 @@ class Tap:
 
     # ---------------------------------------------------------------- the score
 
-    def law(self) -> tuple[Array, float]:
+    def law(self) -> tuple[FloatArray, float]:
         """What the releases tell of the exchange.
 
         Returns:
@@ -151,7 +154,7 @@ class Tap:
             against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
             return self.towards * against, float(np.sqrt(squares.mean()))
 
-    def _whitened(self, noise: Array, gap: Array) -> tuple[Array, Array]:
+    def _whitened(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Noise and gap ``(B, steps, width)`` in units of independent noise."""
         releaser: Any = self.releaser
         sigma = max(float(releaser.sigma), 1e-300)
@@ -170,7 +173,7 @@ class Tap:
             noise, gap = noise * scale, gap * scale
         return noise, gap
 
-    def _sampled(self, noise: Array, gap: Array) -> tuple[Array, float]:
+    def _sampled(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, float]:
         """A record that enters by a secret bit, all others zero: mixtures of two normals."""
         assert isinstance(self.releaser, BatchSum)
         q, sigma = self.releaser.sampling, self.releaser.sigma
@@ -187,32 +190,6 @@ class Tap:
         else:
             mu = q * math.sqrt(float((gap * gap).sum(axis=(1, 2)).mean())) / sigma
         return logs[1] - logs[0], mu
-
-
-class MessageTap:
-    """Keeps the target's message in local claims.
-
-    Args:
-        releaser: Sends the messages.
-        factor: Of the standard deviation of normal noise in them.
-    """
-
-    def __init__(self, releaser: Any, factor: float) -> None:
-        self.releaser = releaser
-        draw = releaser.numbers.next
-        if releaser.mechanism.numbers == NORMAL and factor != 1.0:
-            releaser.numbers.next = lambda: factor * draw()
-        self.target = False
-        self.messages: list[Array] = []
-        self._send = releaser.send
-        releaser.send = self._on_send
-
-    def _on_send(self, *args: Any, **kwargs: Any) -> Any:
-        sent = self._send(*args, **kwargs)
-        if self.target:
-            parts = [value.reshape(len(value), -1) for value in _arrays(sent)]
-            self.messages.append(np.concatenate(parts, axis=1).astype(np.float64))
-        return sent
 
 
 def _exact(releaser: Any) -> Any:
@@ -232,23 +209,38 @@ def _copied(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(v.copy() if isinstance(v, np.ndarray) else v for v in values)
 
 
-def _arrays(value: Any) -> list[Array]:
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [array for item in value for array in _arrays(item)]
-    return []
-
-
 def can_tap(releaser: Releaser) -> bool:
     """Whether the law of a releaser's output is known here."""
     return isinstance(releaser, (Sum, Minimiser))
 
 
-def spread(count: int, most: int) -> list[int]:
-    """At most `most` of the indices 0..count-1: the first ones, then ever sparser, the last."""
-    if count <= most:
-        return list(range(count))
-    first = most // 2
-    rest = np.geomspace(first + 1, count, most - first).round().astype(int) - 1
-    return sorted({*range(first), *rest.tolist()})
+def noise_matrix(releaser: RunningSum, steps: int) -> FloatArray:
+    """How independent normals make the noise of the first `steps` releases."""
+    if releaser.mechanism == "binary-tree":
+        return tree_map(steps)
+    if releaser.mechanism == "sqrt-toeplitz":
+        column = toeplitz.square_root_coefficients(releaser.steps)
+    else:
+        theta, omega = toeplitz.blt_parameters(releaser.steps)
+        column = toeplitz.blt_noise_coefficients(
+            np.array(theta, np.float64), np.array(omega, np.float64), releaser.steps
+        )
+    lag = np.subtract.outer(np.arange(steps), np.arange(steps))
+    return np.where(lag >= 0, column[np.abs(lag)], 0.0)
+
+
+def tree_map(rounds: int) -> FloatArray:
+    """Which node noises the binary tree's releases 1..rounds consist of."""
+    nodes: dict[tuple[int, int], int] = {}
+    rows = []
+    for t in range(1, rounds + 1):
+        row, end = [], t
+        while end:
+            size = end & -end
+            row.append(nodes.setdefault((end - size, end), len(nodes)))
+            end -= size
+        rows.append(row)
+    matrix = np.zeros((rounds, len(nodes)))
+    for t, row in enumerate(rows):
+        matrix[t, row] = 1.0
+    return matrix
