@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import RandomizedResponseEvent as RandomizedResponseEvent
     from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
     from dpb_gym.privacy.guarantee import Guarantee as Guarantee
-    from dpb_gym.privacy.ledger import Entry as Entry
+    from dpb_gym.privacy.ledger import Charge as Charge
     from dpb_gym.privacy.ledger import Ledger as Ledger
     from dpb_gym.privacy.noise import NoiseSource as NoiseSource
     from dpb_gym.privacy.noise import SystemNoise as SystemNoise
@@ -81,7 +81,7 @@ _HOMES = {
         "ZCDPEvent",
     ),
     "guarantee": ("Guarantee",),
-    "ledger": ("Entry", "Ledger"),
+    "ledger": ("Charge", "Ledger"),
     "noise": ("NoiseSource", "SystemNoise"),
     "objective": ("ObjectivePerturbation", "PerturbedObjectiveEvent", "objective_plan"),
     "papers": ("amplified_sigma_ru", "objective_cs", "objective_cs_approx", "objective_csw"),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import Event
     from dpb_gym.privacy.releasers.base import Releaser
 
-NOISES = ("seeded", "system")
 SLACK = 1e-9
 
 
@@ -86,7 +85,7 @@ class Curator:
         self.ledger = Ledger(self.budget, *protects, relation)
         self.horizon = horizon
         if isinstance(noise, str):
-            if noise not in NOISES[1:]:
+            if noise != "system":
                 raise ParameterError(f"noise must be a NoiseSource or 'system'; got {noise!r}")
             noise = SystemNoise(replicates or 1)
         if noise is None and self.budget is not None:
@@ -192,23 +191,20 @@ class Curator:
         if self._sealed:
             return
         self._sealed = True
-        for part in self.parts:
-            part.seal()
-        if self.budget is None:
-            for releaser in self.releasers:
-                releaser.open(None, _no_noise(self))
-                releaser.opened = True
-            return
-        if not self.releasers:
-            return
-        assert self.noise is not None
-        shares = self._resolved()
-        rho = self._whole(self.budget, shares)
-        for releaser, share in zip(self.releasers, shares):
-            for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                self.ledger.charge(event, what=releaser.what)
-        for releaser, share in zip(self.releasers, shares):
-            releaser.open(rho * share, self.noise.spawn())
+        for single in self.parts:
+            single.seal()
+        rhos: list[float | None] = [None] * len(self.releasers)
+        if self.budget is not None and self.releasers:
+            shares = self._resolved()
+            rho = self._whole(self.budget, shares)
+            rhos = [rho * share for share in shares]
+            for releaser, share in zip(self.releasers, shares):
+                for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
+                    self.ledger.charge(event, what=releaser.what)
+        # exact releasers draw nothing
+        noise = self.noise or NoiseSource.from_seed(0, self.replicates)
+        for releaser, part in zip(self.releasers, rhos):
+            releaser.open(part, noise.spawn())
             releaser.opened = True
 
     def _resolved(self) -> list[float]:
@@ -368,11 +364,3 @@ class WithoutAxis:
         if name == "releaser":
             raise AttributeError(name)
         return getattr(self.releaser, name)
-
-
-def _no_noise(curator: Curator) -> NoiseSource:
-    """What exact releasers are opened with; drawing from it would be a mistake, not a leak."""
-    return curator.noise or NoiseSource.from_seed(0, curator.replicates)
-
-
-__all__ = ["Curator", "WithoutAxis"]

@@ -25,6 +25,9 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.validation import FloatArray
 
 EVENT_TYPES: dict[str, type[Event]] = {}
+_COUNTS = {"count": 1, "dim": 1, "categories": 2}
+_POSITIVE = ("sigma", "scale", "epsilon", "delta", "q", "ratio")
+_NOT_NEGATIVE = ("rho", "xi", "sensitivity", "output_mu")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,16 @@ class Event:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         EVENT_TYPES[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name in _COUNTS:
+                validation.integer(name, value, _COUNTS[name])
+            elif name in (*_POSITIVE, *_NOT_NEGATIVE):
+                most = 1.0 if name in ("delta", "q") else math.inf
+                validation.real(
+                    name, value, 0.0, most, open_low=name in _POSITIVE, open_high=name == "delta"
+                )
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Bound on the Renyi divergence at each order (> 1); infinite where none is known."""
@@ -76,11 +89,6 @@ class GaussianEvent(Event):
     sensitivity: float = 1.0
     count: int = 1
 
-    def __post_init__(self) -> None:
-        validation.real("sigma", self.sigma, 0.0, open_low=True)
-        validation.real("sensitivity", self.sensitivity, 0.0)
-        validation.integer("count", self.count, 1)
-
     @property
     def gaussian_mu(self) -> float:  # type: ignore[override]
         """mu of Gaussian differential privacy."""
@@ -105,10 +113,6 @@ class ZCDPEvent(Event):
     rho: float
     xi: float = 0.0
 
-    def __post_init__(self) -> None:
-        validation.real("rho", self.rho, 0.0)
-        validation.real("xi", self.xi, 0.0)
-
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.xi + self.rho * orders
 
@@ -128,10 +132,6 @@ class PureEvent(Event):
     kind: ClassVar[str] = "pure"
     epsilon: float
     count: int = 1
-
-    def __post_init__(self) -> None:
-        validation.real("epsilon", self.epsilon, 0.0, open_low=True)
-        validation.integer("count", self.count, 1)
 
     @property
     def pure(self) -> float:
@@ -158,11 +158,6 @@ class RandomizedResponseEvent(Event):
     categories: int = 2
     count: int = 1
 
-    def __post_init__(self) -> None:
-        validation.real("epsilon", self.epsilon, 0.0, open_low=True)
-        validation.integer("categories", self.categories, 2)
-        validation.integer("count", self.count, 1)
-
     @property
     def pure(self) -> float:
         return self.count * self.epsilon
@@ -183,11 +178,6 @@ class LaplaceEvent(Event):
     scale: float
     sensitivity: float = 1.0
     count: int = 1
-
-    def __post_init__(self) -> None:
-        validation.real("scale", self.scale, 0.0, open_low=True)
-        validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
-        validation.integer("count", self.count, 1)
 
     @property
     def pure(self) -> float:
@@ -229,10 +219,8 @@ class PoissonGaussianEvent(Event):
     pair: str = "zero-out"
 
     def __post_init__(self) -> None:
-        validation.real("q", self.q, 0.0, 1.0, open_low=True)
-        validation.real("sigma", self.sigma, 0.0, open_low=True)
+        super().__post_init__()
         validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
-        validation.integer("count", self.count, 1)
         if self.pair not in ("zero-out", "symmetric"):
             raise ParameterError(f"pair must be 'zero-out' or 'symmetric'; got {self.pair!r}")
 
@@ -250,11 +238,6 @@ class ApproxEvent(Event):
     epsilon: float
     delta: float
     count: int = 1
-
-    def __post_init__(self) -> None:
-        validation.real("epsilon", self.epsilon, 0.0, open_low=True)
-        validation.real("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
-        validation.integer("count", self.count, 1)
 
 
 def randomized_response_rdp(epsilon: float, categories: int, orders: FloatArray) -> FloatArray:

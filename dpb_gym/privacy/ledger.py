@@ -15,7 +15,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Entry:
+class Charge:
     """One line of a ledger.
 
     Attributes:
@@ -65,7 +65,7 @@ class Ledger:
         self.budget = budget
         self.notion, self.unit, self.relation = notion, unit, relation
         self.basis = "computed"
-        self.entries: list[Entry] = []
+        self.entries: list[Charge] = []
         self._disclosed: list[str] = []
 
     def charge(self, event: Event, *, what: str, basis: str = "computed") -> None:
@@ -92,7 +92,7 @@ class Ledger:
                 )
         if basis != "computed":
             self.basis = basis
-        self.entries.append(Entry(what, event))
+        self.entries.append(Charge(what, event))
 
     def lift(self, why: str) -> None:
         """Lifts the bound: what a paper prints is charged at its true cost, whatever that is."""

@@ -56,14 +56,6 @@ class PerturbedObjectiveEvent(Event):
     output_mu: float = 0.0
     count: int = 1
 
-    def __post_init__(self) -> None:
-        validation.real("ratio", self.ratio, 0.0, open_low=True)
-        validation.real("sigma", self.sigma, 0.0, open_low=True)
-        validation.real("sensitivity", self.sensitivity, 0.0, open_low=True)
-        validation.real("output_mu", self.output_mu, 0.0)
-        validation.integer("dim", self.dim, 1)
-        validation.integer("count", self.count, 1)
-
     @property
     def _slope(self) -> float:
         return 0.5 * (self.sensitivity / self.sigma) ** 2

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.validation import FloatArray
 
 
-@dataclass(frozen=True)
-class Discriminant:
-    """A direction in the space of outputs, larger scores for the second world.
-
-    Attributes:
-        weights: ``(p,)``.
-    """
-
-    weights: FloatArray
-
-    def score(self, outputs: FloatArray) -> FloatArray:
-        """Scores ``(n,)`` of outputs ``(n, p)``."""
-        scores: FloatArray = outputs @ self.weights
-        return scores
-
-
-def fit_discriminant(first: FloatArray, second: FloatArray) -> Discriminant:
-    """Fits the direction on outputs of both worlds.
+def fit_discriminant(first: FloatArray, second: FloatArray) -> FloatArray:
+    """A direction in the space of outputs, larger scores ``outputs @ weights`` in the second world.
 
     Numbers that never vary within a world but differ between worlds get, as they should, a
     huge weight. With many numbers and few runs the pooled correlation is shrunk towards the
@@ -36,6 +18,9 @@ def fit_discriminant(first: FloatArray, second: FloatArray) -> Discriminant:
     Args:
         first: Outputs ``(n0, p)`` of the first world.
         second: Outputs ``(n1, p)`` of the second world.
+
+    Returns:
+        Weights ``(p,)``.
 
     Raises:
         ParameterError: If the shapes do not fit or an output is not finite.
@@ -64,4 +49,5 @@ def fit_discriminant(first: FloatArray, second: FloatArray) -> Discriminant:
     weights = np.linalg.lstsq(target, gap / scale, rcond=1e-13)[0] / scale
     weights[constant & (gap == 0)] = 0.0
     longest = np.abs(weights).max(initial=0.0)
-    return Discriminant(weights / longest if longest > 0 else weights)
+    direction: FloatArray = weights / longest if longest > 0 else weights
+    return direction

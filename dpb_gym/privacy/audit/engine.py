@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.audit.bounds import (
+    Samples,
     clopper_pearson_upper,
     divergence_bound,
     epsilon_bound,
@@ -39,7 +40,7 @@ ABOVE_ONE = np.array([1.001])
 EXACT = "exact log-likelihood ratio"
 
 
-class Claim:
+class Refutable:
     """The numbers of a guarantee that an audit can refute.
 
     Args:
@@ -152,7 +153,7 @@ def audit_scores(
     return _evaluate(
         (zero[:cut], one[:cut]),
         (zero[cut:], one[cut:]),
-        Claim(claimed),
+        Refutable(claimed),
         runs=zero.size,
         subject=subject,
         score=score,
@@ -199,12 +200,12 @@ def audit_outputs(
     if len(zero) > 1:
         zero["all"] = np.concatenate(list(zero.values()), axis=1)
         one["all"] = np.concatenate(list(one.values()), axis=1)
-    claim = Claim(claimed)
+    claim = Refutable(claimed)
     fit, cut = round(FIT_SHARE * runs), round((FIT_SHARE + THRESHOLD_SHARE) * runs)
     best: tuple[float, str, FloatArray, FloatArray] | None = None
     for name in zero:
-        direction = fit_discriminant(zero[name][:fit], one[name][:fit])
-        scores = direction.score(zero[name][fit:]), direction.score(one[name][fit:])
+        weights = fit_discriminant(zero[name][:fit], one[name][:fit])
+        scores = zero[name][fit:] @ weights, one[name][fit:] @ weights
         chosen = (scores[0][: cut - fit], scores[1][: cut - fit])
         _, merit = _threshold(chosen, claim)
         if best is None or merit > best[0]:
@@ -248,10 +249,7 @@ def _views(outputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, FloatArray
     return views
 
 
-Pair = tuple[FloatArray, FloatArray]
-
-
-def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
+def _threshold(scores: Samples, claim: Refutable) -> tuple[float, float]:
     """Threshold of largest cautious excess over the claim, and that excess."""
     zero, one = np.sort(scores[0]), np.sort(scores[1])
     values = np.unique(np.concatenate([zero, one]))
@@ -273,9 +271,9 @@ def _threshold(scores: Pair, claim: Claim) -> tuple[float, float]:
 
 
 def _evaluate(
-    chosen: Pair,
-    counted: Pair,
-    claim: Claim,
+    chosen: Samples,
+    counted: Samples,
+    claim: Refutable,
     *,
     runs: int,
     subject: str,

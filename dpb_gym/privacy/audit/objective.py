@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpb_gym import validation
 from dpb_gym.privacy.audit.engine import EXACT, audit_scores
@@ -147,16 +148,7 @@ def audit_objective(
         noise = NoiseSource.from_seed([seed, world], runs)
         curator = Curator("rho=1", ("joint", "user-round"), noise=noise)
         curator.as_printed("audit of a plan")
-        releaser = LossMinimiser(curator, plan.dim, printed=plan)
-
-        def loss(
-            b: int, theta: FloatArray, data: ChoiceData = data
-        ) -> tuple[float, FloatArray, FloatArray]:
-            value, gradient, hessian = data.derivatives(theta[None])
-            return float(value[0]), gradient[0], hessian[0]
-
-        releaser.loss = loss
-        outputs.append(releaser.release())
+        outputs.append(_Minimiser(curator, plan.dim, printed=plan, data=data).release())
         guarantee = curator.guarantee if claimed is None else claimed
     scores = [
         worlds[1].log_density(theta, plan) - worlds[0].log_density(theta, plan) for theta in outputs
@@ -171,6 +163,25 @@ def audit_objective(
         confidence=confidence,
         details=details,
     )
+
+
+class _Minimiser(LossMinimiser):
+    """All replicates have the same records."""
+
+    def __init__(self, curator: Curator, dim: int, *, data: ChoiceData, **options: Any) -> None:
+        super().__init__(curator, dim, **options)
+        self.data = data
+
+    def _losses(
+        self,
+        which: NDArray[np.bool_],
+        points: FloatArray,
+        values: FloatArray,
+        gradients: FloatArray,
+        hessians: FloatArray,
+    ) -> None:
+        found = self.data.derivatives(points[which])
+        values[which], gradients[which], hessians[which] = found
 
 
 def _reached(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Any
 
@@ -181,40 +181,22 @@ class AuditReport:
 
     def _shown(self) -> list[Comparison]:
         """mu, rho, epsilon at the reporting delta, and whatever is violated."""
-        keep = []
-        for c in self.comparisons:
-            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated:
-                keep.append(c)
-        return keep
+        return [
+            c
+            for c in self.comparisons
+            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
-        return {
-            "subject": self.subject,
+        plain = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return plain | {
             "verdict": self.verdict,
             "claimed": None if self.claimed is None else self.claimed.to_dict(),
             "claimed_text": "non-private" if self.claimed is None else str(self.claimed),
-            "runs": self.runs,
-            "evaluated": self.evaluated,
-            "score": self.score,
-            "false_positives": self.false_positives,
-            "false_negatives": self.false_negatives,
-            "fpr_limit": self.fpr_limit,
-            "fnr_limit": self.fnr_limit,
             "comparisons": [
-                {
-                    "quantity": c.quantity,
-                    "bound": _plain(c.bound),
-                    "claim": _plain(c.claim),
-                    "delta": c.delta,
-                }
-                for c in self.comparisons
+                {f.name: _plain(getattr(c, f.name)) for f in fields(c)} for c in self.comparisons
             ],
-            "parametric_mu": _plain(self.parametric_mu),
-            "ceiling": _plain(self.ceiling),
-            "confidence": self.confidence,
-            "control": self.control,
-            "interference": self.interference,
             "details": dict(self.details),
         }
 
@@ -232,40 +214,27 @@ class AuditReport:
         try:
             claimed = None if data["claimed"] is None else Guarantee.from_dict(data["claimed"])
             comparisons = tuple(
-                Comparison(c["quantity"], _real(c["bound"]), _maybe(c["claim"]), c["delta"])
+                Comparison(c["quantity"], float(c["bound"]), _maybe(c["claim"]), c["delta"])
                 for c in data["comparisons"]
             )
-            kept = (
-                "subject",
-                "runs",
-                "evaluated",
-                "score",
-                "false_positives",
-                "false_negatives",
-                "fpr_limit",
-                "fnr_limit",
-                "confidence",
-                "control",
-                "interference",
-                "details",
-            )
+            kept = {
+                f.name: data[f.name]
+                for f in fields(cls)
+                if f.name not in ("claimed", "comparisons", "parametric_mu", "ceiling")
+            }
             return cls(
                 claimed=claimed,
                 comparisons=comparisons,
                 parametric_mu=_maybe(data["parametric_mu"]),
-                ceiling=_real(data["ceiling"]),
-                **{name: data[name] for name in kept},
+                ceiling=float(data["ceiling"]),
+                **kept,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ParameterError(f"not an audit report: {error!r}") from error
 
 
-def _plain(value: float | None) -> float | str | None:
-    return "inf" if value is not None and math.isinf(value) else value
-
-
-def _real(value: Any) -> float:
-    return float(value)
+def _plain(value: Any) -> Any:
+    return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 
 def _maybe(value: Any) -> float | None:
