@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
 from dpb_gym.privacy import Budget
-
-if TYPE_CHECKING:
-    pass
 
 # Deployed budgets are too small for an audit to see anything; the noise of this one is
 # calibrated by the same code.
@@ -54,6 +51,7 @@ def audit_series(
         ``{"error": why}``.
     """
     from dpb_gym.evaluation.audit import audit
+    from dpb_gym.evaluation.audit.api import SMALL
 
     reports = dict(Store.open(directory).manifest["audits"])
     for row, kind in series:
@@ -67,9 +65,11 @@ def audit_series(
         if say is not None:
             say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
         try:
+            env_id, env_kwargs = SMALL[kind]
             reports[key] = audit(
-                agent.name, AUDIT_BUDGET, runs, params=agent.params, **_place(kind)
-            ).to_dict()
+                agent.name, AUDIT_BUDGET, runs, params=agent.params, env_id=env_id,
+                env_kwargs=env_kwargs,
+            ).to_dict()  # fmt: skip
         except DPBError as error:
             reports[key] = {"error": str(error)}
         store = Store.open(directory)
@@ -77,13 +77,6 @@ def audit_series(
             store.manifest["audits"][key] = reports[key]
             store.save()
     return reports
-
-
-def _place(kind: str) -> dict[str, Any]:
-    from dpb_gym.evaluation.audit.api import SMALL
-
-    env_id, env_kwargs = SMALL[kind]
-    return {"env_id": env_id, "env_kwargs": env_kwargs}
 
 
 def leaderboard_audit(

@@ -303,16 +303,8 @@ class Store:
 
     def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
         """The results of the table, and what is wrong with the others."""
-        if not self.entries:
-            return [], []
-        try:
-            read = list(read_table(self.path / TABLE, list(self.entries.values())))
-        except FileNotFoundError:
-            read = [DamagedResult(f"{self.path / TABLE} is gone")]
-        except DamagedResult as error:
-            read = [error]
-        damaged = [item for item in read if isinstance(item, DamagedResult)]
-        return [item for item in read if isinstance(item, CellResult)], damaged
+        entries = list(self.entries.values())
+        return read_table(self.path / TABLE, entries) if entries else ([], [])
 
     def results(self) -> list[CellResult]:
         """Reads all results.

@@ -188,7 +188,7 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
 
 def read_table(
     path: Path, entries: Sequence[Stored], spare: int = SPARE_ROWS
-) -> Iterator[CellResult | DamagedResult]:
+) -> tuple[list[CellResult], list[DamagedResult]]:
     """Reads the table of some entries, and checks all of it.
 
     Args:
@@ -196,24 +196,29 @@ def read_table(
         entries: What is wanted of it.
         spare: Rows that it may hold beyond them, as it may after a kill.
 
-    Yields:
-        The result of each entry, or why there is none.
-
-    Raises:
-        DamagedResult: If the file cannot be read at all.
-        FileNotFoundError: If there is none.
+    Returns:
+        The results, and what is wrong with the other entries.
     """
-    file = _open(path, entries, spare)
     wanted = {entry.cell.key: entry for entry in entries}
+    found: list[CellResult] = []
+    damaged: list[DamagedResult] = []
+    try:
+        file = _open(path, entries, spare)
+    except FileNotFoundError:
+        return [], [DamagedResult(f"{path} is gone")]
+    except DamagedResult as error:
+        return [], [error]
     for number in range(file.num_row_groups):
         try:
-            table = file.read_row_group(number)
-            yield from _results(path, table, wanted)
-        except Exception as error:  # damage may raise anything inside the reader
-            if isinstance(error, (MemoryError, DamagedResult)):
-                raise
-    for entry in wanted.values():
-        yield DamagedResult(f"{path}: {entry.cell}: its rows are damaged or gone")
+            for item in _results(path, file.read_row_group(number), wanted):
+                (found if isinstance(item, CellResult) else damaged).append(item)  # type: ignore
+        except MemoryError:
+            raise
+        except Exception:  # damage may raise anything inside the reader
+            continue
+    gone = "its rows are damaged or gone"
+    damaged += [DamagedResult(f"{path}: {entry.cell}: {gone}") for entry in wanted.values()]
+    return found, damaged
 
 
 def _results(
@@ -263,12 +268,12 @@ def read_cell(path: Path) -> CellResult:
         (entry,) = from_rows(json.loads(raw[ABOUT.encode()]))
     except (KeyError, ValueError) as error:
         raise DamagedResult(f"{path}: its metadata are damaged ({error!r:.300})") from error
-    (found,) = read_table(path, [entry])
-    if isinstance(found, DamagedResult):
-        raise found
+    found, damaged = read_table(path, [entry])
+    if damaged:
+        raise damaged[0]
     if path.name != Path(cell_file(entry.cell)).name:
         raise DamagedResult(f"{path}: holds another cell ({entry.cell}); it was renamed or copied")
-    return found
+    return found[0]
 
 
 def _open(path: Path, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS) -> Any:

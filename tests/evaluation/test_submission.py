@@ -105,7 +105,7 @@ def altered(archive: Path, target: Path, change: Change, *, rehash: bool = True)
     info = json.loads(members["submission.json"])
     copy = target.with_suffix(".parquet")
     copy.write_bytes(members["result.parquet"])
-    results = [r for r in read_table(copy, from_rows(info["rows"])) if isinstance(r, CellResult)]
+    results, _ = read_table(copy, from_rows(info["rows"]))
     copy.unlink()
     kept = change(results, info)
     results = results if kept is None or not isinstance(kept, list) else kept

@@ -174,13 +174,11 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / TABLE
         copy.write_bytes(members[TABLE])
-        read = list(read_table(copy, entries, spare=0))
-    results = []
-    for result in read:
-        if not isinstance(result, CellResult):
-            raise ResultError(f"{file}: {str(result).replace(str(copy), TABLE)}")
+        results, damaged = read_table(copy, entries, spare=0)
+        if damaged:
+            raise ResultError(f"{file}: {str(damaged[0]).replace(str(copy), TABLE)}")
+    for result in results:
         _check_numbers(file, result)
-        results.append(result)
     return Submission(info, suite, results, audits)
 
 

@@ -23,24 +23,44 @@ class Point:
     regret: float
     error: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        error = None if math.isnan(self.error) else self.error
+        return {"parameters": dict(self.params), "regret": self.regret, "standard_error": error}
+
+    @property
+    def rounded(self) -> list[float]:
+        """Regret and its error as a recipe says them."""
+        return [float(f"{x:.4g}") for x in (self.regret, self.error) if not math.isnan(x)]
+
 
 @dataclass(frozen=True)
 class Selection:
-    """What was found for one agent at one budget.
+    """What was found for an agent at one budget.
 
     Attributes:
-        agent: Registered name.
-        budget: Budget in short, ``"none"`` without one.
-        best: The point of least mean regret.
+        budget: Budget as text, ``"none"`` without one.
         default: The agent's defaults, None if they failed.
         points: All points that ran, best first.
     """
 
-    agent: str
     budget: str
-    best: Point
     default: Point | None
     points: tuple[Point, ...]
+
+    @property
+    def best(self) -> Point:
+        """The point of least mean regret."""
+        return self.points[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "budget": self.budget,
+            "best": self.best.to_dict(),
+            "default": None if self.default is None else self.default.to_dict(),
+            "points": [point.to_dict() for point in self.points],
+        }
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,35 @@ class Recipe:
     grid: Mapping[str, tuple[Any, ...]]
     points: int
     path: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "agent": self.agent,
+            "parameters": dict(self.parameters),
+            "grid": {key: list(values) for key, values in self.grid.items()},
+            "points": self.points,
+            "recipe": str(self.path),
+            "budgets": [choice.to_dict() for choice in self.choices],
+        }
+
+    def to_yaml(self, tuned_on: Mapping[str, Any]) -> dict[str, Any]:
+        """What the recipe's file says; `tuned_on` is the environment with options and seeds."""
+        own = self.to_dict()
+        found = []
+        for choice in self.choices:
+            row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
+            row["regret"] = choice.best.rounded
+            if choice.default is not None:
+                row["default_regret"] = choice.default.rounded
+            found.append(row)
+        search = {"budgets": [c.budget for c in self.choices], "points": self.points}
+        return {
+            "agent": self.agent,
+            "parameters": own["parameters"],
+            "tuned_on": {**tuned_on, **search, "grid": own["grid"]},
+            "best_per_budget": found,
+        }
 
 
 @dataclass(frozen=True)
@@ -97,28 +146,5 @@ class Tuning:
             "seeds": list(self.seeds),
             "results": str(self.folder),
             "failures": list(self.failures),
-            "agents": [
-                {
-                    "agent": recipe.agent,
-                    "parameters": dict(recipe.parameters),
-                    "grid": {key: list(values) for key, values in recipe.grid.items()},
-                    "points": recipe.points,
-                    "recipe": str(recipe.path),
-                    "budgets": [
-                        {
-                            "budget": choice.budget,
-                            "best": _point(choice.best),
-                            "default": None if choice.default is None else _point(choice.default),
-                            "points": [_point(point) for point in choice.points],
-                        }
-                        for choice in recipe.choices
-                    ],
-                }
-                for recipe in self.recipes
-            ],
+            "agents": [recipe.to_dict() for recipe in self.recipes],
         }
-
-
-def _point(point: Point) -> dict[str, Any]:
-    error = None if math.isnan(point.error) else point.error
-    return {"parameters": dict(point.params), "regret": point.regret, "standard_error": error}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import SEED_SPAN, Suite
+from dpb_gym.evaluation.suite import SEED_SPAN
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.privacy import Budget
@@ -87,7 +88,9 @@ def tune(
         BudgetError: If a private agent is given no budget.
         AgentError: If an agent does not support the environment, or all its points fail.
     """
-    names = _names(agents)
+    names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
+    if not names:
+        raise ParameterError("name at least one agent to tune (dpb list agents)")
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
     check_seeds(seed, replicates)
     cap = None if points is None else validation.integer("points", points, 1)
@@ -96,54 +99,32 @@ def tune(
         for name in given or {}:
             if name not in specs:
                 raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
-    chosen = {n: read_grid(spec, (grids or {}).get(n)) for n, spec in specs.items()}
-    fixed = {n: dict((params or {}).get(n, {})) for n in names}
-    sets = {n: choose_points(spec, chosen[n], fixed[n], cap) for n, spec in specs.items()}
-    kwargs = dict(env_kwargs or {})
-    if horizon is None:
-        horizon = kwargs.pop("horizon", None)
-    suite = one_task_suite(
-        env_id, kwargs, horizon, replicates, seed, 1, min(LARGEST_BLOCK, replicates)
-    )
     asked = [Budget.parse(budget) for budget in budgets]
-    grid = {n: _budgets(spec, asked) for n, spec in specs.items()}
-    runs = [run for n in names for run in _runs(specs[n], fixed[n], sets[n], grid[n])]
-    plans = [TaskPlan(suite.tasks[0], runs)]
-    folder = Path(
-        f"results/tune-{suite.tasks[0].name}-{suite.protocol[:8]}" if out is None else out
-    )
-    show = show_by_default(progress)
-    report = run_plan(suite, plans, folder, workers=workers, show=show)
+    searches = [
+        _Search.of(specs[n], (grids or {}).get(n), dict((params or {}).get(n, {})), cap, asked)
+        for n in names
+    ]
+    kwargs = dict(env_kwargs or {})
+    horizon = kwargs.pop("horizon", None) if horizon is None else horizon
+    block = min(LARGEST_BLOCK, replicates)
+    suite = one_task_suite(env_id, kwargs, horizon, replicates, seed, 1, block)
+    (task,) = suite.tasks
+    plans = [TaskPlan(task, [run for search in searches for run in search.runs()])]
+    folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
+    report = run_plan(suite, plans, folder, workers=workers, show=show_by_default(progress))
     wanted = {cell.key for job in make_jobs(suite, plans) for cell in job.cells}
-    stored = Store.open(folder).results()
-    series = {
-        (s.cell.agent.name, s.budget, canonical(s.cell.agent.identity["params"])): s
-        for s in collect(result for result in stored if result.cell.key in wanted)
-    }
+    stored = [r for r in Store.open(folder).results() if r.cell.key in wanted]
+    series = {(s.agent, s.budget): s for s in collect(stored)}
     home = folder / "recipes" if recipes is None else Path(recipes)
-    options = {"horizon": suite.tasks[0].horizon, **suite.tasks[0].env_kwargs}
+    options = {"horizon": task.horizon, **task.env_kwargs}
     seeds = (seed, seed + replicates - 1)
-    found = []
-    for name in names:
-        choices = tuple(
-            _choose(specs[name], budget, sets[name], fixed[name], series, replicates)
-            for budget in grid[name]
-        )
-        best = _overall(choices)
-        merged = {**specs[name].defaults, **fixed[name], **best}
-        path = home / f"{name}.yaml"
-        recipe = Recipe(name, merged, choices, chosen[name], len(sets[name]), path)
-        write_recipe(
-            path,
-            _recipe_data(recipe, specs[name], suite, options, grid[name], seeds),
-            f"What dpb tune found for {name}; what was measured stands below.",
-        )
-        found.append(recipe)
+    found = tuple(search.recipe(series, replicates, home) for search in searches)
+    for recipe in found:
+        tuned_on = {"environment": task.env, "options": options, "seeds": list(seeds)}
+        comment = f"What dpb tune found for {recipe.agent}; what was measured stands below."
+        write_recipe(recipe.path, recipe.to_yaml(tuned_on), comment)
     failures = tuple(failure.message for failure in report.failures)
-    return Tuning(
-        suite.tasks[0].env, options, seeds, tuple(found), failures, folder, report.rounds,
-        report.seconds,
-    )  # fmt: skip
+    return Tuning(task.env, options, seeds, found, failures, folder, report.rounds, report.seconds)
 
 
 def check_seeds(first: int, replicates: int) -> None:
@@ -161,67 +142,80 @@ def check_seeds(first: int, replicates: int) -> None:
         )
 
 
-def _names(agents: Sequence[str]) -> list[str]:
-    names = [agents] if isinstance(agents, str) else list(agents)
-    if not names:
-        raise ParameterError("name at least one agent to tune (dpb list agents)")
-    return list(dict.fromkeys(names))
+@dataclass(frozen=True)
+class _Search:
+    """What is tried for one agent."""
+
+    spec: AgentSpec
+    grid: dict[str, tuple[Any, ...]]
+    fixed: dict[str, Any]
+    points: list[dict[str, Any]]
+    budgets: list[Budget | None]
+
+    @classmethod
+    def of(
+        cls,
+        spec: AgentSpec,
+        grid: Grid | None,
+        fixed: dict[str, Any],
+        cap: int | None,
+        asked: Sequence[Budget | None],
+    ) -> _Search:
+        read = read_grid(spec, grid)
+        points = choose_points(spec, read, fixed, cap)
+        if spec.budget == "never":
+            return cls(spec, read, fixed, points, [None])
+        budgets = [b for b in asked if b is not None or spec.budget == "optional"]
+        if not budgets and spec.budget == "required":
+            raise BudgetError(
+                f"agent {spec.name!r} is private: give at least one budget (--budget rho=1)"
+            )
+        return cls(spec, read, fixed, points, list(dict.fromkeys(budgets)) or [None])
+
+    def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """All parameters are written out, so that a changed default is another cell."""
+        return {**self.spec.defaults, **self.fixed, **point}
+
+    def label(self, point: Mapping[str, Any]) -> str:
+        said = ", ".join(f"{k}={v}" for k, v in {**self.fixed, **point}.items()) or "defaults"
+        return f"{self.spec.name} [{said}]"
+
+    def runs(self) -> list[AgentRun]:
+        return [
+            AgentRun.of(self.spec, self.label(point), budget, self.full(point))
+            for point in self.points
+            for budget in self.budgets
+        ]
+
+    def recipe(
+        self, series: Mapping[tuple[str, str], Series], replicates: int, home: Path
+    ) -> Recipe:
+        name = self.spec.name
+        choices = tuple(self._choose(Budget.text(b), series, replicates) for b in self.budgets)
+        best = plain(self.full(_overall(name, choices)), "parameters")
+        return Recipe(name, best, choices, self.grid, len(self.points), home / f"{name}.yaml")
+
+    def _choose(
+        self, budget: str, series: Mapping[tuple[str, str], Series], replicates: int
+    ) -> Selection:
+        measured = []
+        for params in self.points:
+            found = series.get((self.label(params), budget))
+            if found is not None and len(found.replicates) == replicates:
+                regret = found.regret[:, -1]
+                spread = float(regret.std(ddof=1)) if replicates > 1 else math.nan
+                error = spread / math.sqrt(replicates)
+                measured.append(Point(params, float(regret.mean()), error))
+        if not measured:
+            raise AgentError(
+                f"every point of {self.spec.name!r} at {budget} failed: nothing to choose from"
+            )
+        default = next((point for point in measured if not point.params), None)
+        measured.sort(key=lambda point: point.regret)  # stable: first in the grid wins
+        return Selection(budget, default, tuple(measured))
 
 
-def _budgets(spec: AgentSpec, budgets: Sequence[Budget | None]) -> list[Budget | None]:
-    if spec.budget == "never":
-        return [None]
-    fitting = [b for b in budgets if b is not None or spec.budget == "optional"]
-    if not fitting and spec.budget == "required":
-        raise BudgetError(
-            f"agent {spec.name!r} is private: give at least one budget (--budget rho=1)"
-        )
-    return list(dict.fromkeys(fitting)) or [None]
-
-
-def _runs(
-    spec: AgentSpec,
-    fixed: Mapping[str, Any],
-    points: Sequence[Mapping[str, Any]],
-    budgets: Sequence[Budget | None],
-) -> list[AgentRun]:
-    """All parameters are written out, so that a changed default is another cell."""
-    runs = []
-    for point in points:
-        said = ", ".join(f"{k}={v}" for k, v in {**fixed, **point}.items()) or "defaults"
-        merged = {**spec.defaults, **fixed, **point}
-        runs += [AgentRun.of(spec, f"{spec.name} [{said}]", b, merged) for b in budgets]
-    return runs
-
-
-def _choose(
-    spec: AgentSpec,
-    budget: Budget | None,
-    points: Sequence[Mapping[str, Any]],
-    fixed: Mapping[str, Any],
-    series: Mapping[tuple[str, str, str], Series],
-    replicates: int,
-) -> Selection:
-    label = Budget.text(budget)
-    measured = []
-    default = None
-    for params in points:
-        merged = plain({**spec.defaults, **fixed, **params}, spec.name)
-        found = series.get((spec.name, label, canonical(merged)))
-        if found is None or len(found.replicates) < replicates:
-            continue
-        regret = found.regret[:, -1]
-        error = float(regret.std(ddof=1) / math.sqrt(replicates)) if replicates > 1 else math.nan
-        point = Point(dict(params), float(regret.mean()), error)
-        measured.append(point)
-        default = point if not params else default
-    if not measured:
-        raise AgentError(f"every point of {spec.name!r} at {label} failed: nothing to choose from")
-    ordered = sorted(measured, key=lambda point: point.regret)  # stable: first in the grid wins
-    return Selection(spec.name, label, ordered[0], default, tuple(ordered))
-
-
-def _overall(choices: Sequence[Selection]) -> Mapping[str, Any]:
+def _overall(name: str, choices: Sequence[Selection]) -> Mapping[str, Any]:
     """The point that is best on average over the budgets, each relative to its own best."""
     totals: dict[str, list[float]] = {}
     params: dict[str, Mapping[str, Any]] = {}
@@ -233,42 +227,5 @@ def _overall(choices: Sequence[Selection]) -> Mapping[str, Any]:
             totals.setdefault(key, []).append(point.regret / least)
     everywhere = {k: sum(v) / len(v) for k, v in totals.items() if len(v) == len(choices)}
     if not everywhere:
-        raise AgentError(f"no point of {choices[0].agent!r} runs at every budget")
+        raise AgentError(f"no point of {name!r} runs at every budget")
     return params[min(everywhere, key=everywhere.__getitem__)]
-
-
-def _recipe_data(
-    recipe: Recipe,
-    spec: AgentSpec,
-    suite: Suite,
-    options: Mapping[str, Any],
-    budgets: Sequence[Budget | None],
-    seeds: tuple[int, int],
-) -> dict[str, Any]:
-    def rounded(point: Point) -> list[float]:
-        numbers = [point.regret] + ([] if math.isnan(point.error) else [point.error])
-        return [float(f"{number:.4g}") for number in numbers]
-
-    measured = []
-    for budget, choice in zip(budgets, recipe.choices):
-        row = {
-            "budget": Budget.text(budget),
-            "parameters": dict(choice.best.params),
-            "regret": rounded(choice.best),
-        }
-        if choice.default is not None:
-            row["default_regret"] = rounded(choice.default)
-        measured.append(row)
-    return {
-        "agent": spec.name,
-        "parameters": plain(dict(recipe.parameters), "parameters"),
-        "tuned_on": {
-            "environment": suite.tasks[0].env,
-            "options": dict(options),
-            "budgets": [Budget.text(budget) for budget in budgets],
-            "seeds": list(seeds),
-            "points": recipe.points,
-            "grid": {key: list(values) for key, values in recipe.grid.items()},
-        },
-        "best_per_budget": measured,
-    }
