@@ -304,7 +304,10 @@ class Store:
     def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
         """The results of the table, and what is wrong with the others."""
         entries = list(self.entries.values())
-        return read_table(self.path / TABLE, entries) if entries else ([], [])
+        try:
+            return read_table(self.path / TABLE, entries) if entries else ([], [])
+        except FileNotFoundError:
+            return [], [DamagedResult(f"{self.path / TABLE} is gone")]
 
     def results(self) -> list[CellResult]:
         """Reads all results.

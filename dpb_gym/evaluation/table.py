@@ -198,14 +198,15 @@ def read_table(
 
     Returns:
         The results, and what is wrong with the other entries.
+
+    Raises:
+        FileNotFoundError: If there is none.
     """
     wanted = {entry.cell.key: entry for entry in entries}
     found: list[CellResult] = []
     damaged: list[DamagedResult] = []
     try:
         file = _open(path, entries, spare)
-    except FileNotFoundError:
-        return [], [DamagedResult(f"{path} is gone")]
     except DamagedResult as error:
         return [], [error]
     for number in range(file.num_row_groups):
