@@ -45,6 +45,15 @@ def meant(action: Array, index: Array | None) -> Array:
     return found
 
 
+def meant_shares(shares: Array, index: Array | None) -> Array:
+    """Probabilities ``(B, N)`` of what was meant by those of stand-ins."""
+    if index is None:
+        return shares
+    found = np.zeros_like(shares)
+    np.add.at(found, (np.arange(len(shares))[:, None], index), shares)
+    return found
+
+
 def among_available(act: Callable[[Any, Context], Array]) -> Callable[[Any, Context], Array]:
     """Decorates ``act`` of an agent on B replicates: it chooses among stand-ins."""
 

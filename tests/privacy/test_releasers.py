@@ -191,6 +191,34 @@ def test_cumulative_sums_accumulate_their_noise() -> None:
         assert 1e-4 < stats.chi2.cdf(statistic, replicates) < 1 - 1e-4
 
 
+def test_forgetting_subtracts_releases_so_it_costs_nothing_and_its_noise_goes() -> None:
+    replicates, plans = 4000, []
+    forgetful = batch(width=1, replicates=replicates, sigma=2.0, cumulative=True)
+    keeping = batch(width=1, replicates=replicates, sigma=2.0, cumulative=True)
+    for releaser in (forgetful, keeping):
+        releases = []
+        for k in range(1, 13):
+            releaser.add(np.full((replicates, 1), 0.01 * k))
+            value = releaser.release()[:, 0]
+            if releaser is forgetful and k % 3 == 0:
+                value = releaser.forget()[:, 0]
+            releases.append(value)
+        plans.append(np.array(releases))
+    kept = plans[1]
+    for k in range(12):
+        # after a third batch, that block is left; until then, the one before it too
+        dropped = max(0, (k + 1) // 3 * 3 - 3)
+        wanted = kept[k] - (kept[dropped - 1] if dropped else 0.0)
+        np.testing.assert_allclose(plans[0][k], wanted, atol=1e-9)
+    assert forgetful.noise_std == pytest.approx(2.0 * math.sqrt(3))
+    gap = plans[0][-1] - 0.01 * (10 + 11 + 12)
+    statistic = (gap**2).sum() / forgetful.noise_std**2
+    assert 1e-4 < stats.chi2.cdf(statistic, replicates) < 1 - 1e-4
+    assert forgetful.curator.ledger.spent == keeping.curator.ledger.spent
+    with pytest.raises(ParameterError, match="only cumulative sums"):
+        batch(width=1, replicates=1, sigma=2.0).forget()
+
+
 def test_a_replicate_does_not_depend_on_the_batch() -> None:
     records = np.random.default_rng(0).normal(size=(6, 3, 3))
 

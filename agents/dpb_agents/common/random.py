@@ -31,7 +31,9 @@ class RandomPolicy(Agent):
         if self._problem.kind != "recommendation":
             return None
         B, m, _ = context.features.shape
-        return np.full((B, m), 1.0 / m)
+        if context.available is None:
+            return np.full((B, m), 1.0 / m)
+        return context.available / context.available.sum(axis=1, keepdims=True)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         pass

@@ -13,9 +13,9 @@ from dpb_agents import kernels as zoo
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.privacy import Curator
+from dpb_gym.privacy import BatchSum, Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available
+from dpb_gym.problems.offers import among_available, meant_shares, stand_ins
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -45,6 +45,8 @@ class LinearPolicy(Agent):
             ``min(1, d log(t) / (gamma t))`` in round t, > 0; RU take d, hence about
             ``log(T)^2 / 2`` random rounds. Decided without any data, so it costs no privacy.
             None: no forced exploration.
+        window: Rounds that A and b remember, at least 2 `batch`: every half window they forget
+            what is older than a half (drift). None: all.
 
     Attributes:
         tuning_grid: Parameters worth tuning, per registered name.
@@ -60,6 +62,7 @@ class LinearPolicy(Agent):
     centre: bool = False
     intercept: float = 0.0
     gamma: float | None = None
+    window: int | None = None
 
     def __post_init__(self) -> None:
         self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
@@ -68,6 +71,8 @@ class LinearPolicy(Agent):
         self.intercept = validation.real("intercept", self.intercept, 0.0)
         if self.gamma is not None:
             self.gamma = validation.real("gamma", self.gamma, 0.0, open_low=True)
+        if self.window is not None:
+            self.window = validation.integer("window", self.window, 2 * self.batch)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
@@ -92,7 +97,14 @@ class LinearPolicy(Agent):
         self._stretched: Array | None = None
         self._ones, self._all = np.ones(B), np.ones(B, bool)
         # the ridge of unscaled features
-        self._start(np.eye(d) * (self.ridge / (1.0 + self.intercept**2)), B, streams)
+        gram = np.eye(d) * (self.ridge / (1.0 + self.intercept**2))
+        self._start(gram, B, streams)
+        if self.window is not None:
+            if type(self.releaser) is not BatchSum:
+                raise ParameterError(f"{type(self).__name__} cannot forget: leave window out")
+            stretch = self._interval // self.batch
+            half = self.window * stretch // 2 // self._interval * self._interval
+            self._half, self._least, self._block = half, gram, np.zeros((B, d, d))
 
     def _sums(
         self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
@@ -103,6 +115,10 @@ class LinearPolicy(Agent):
     @abstractmethod
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
         """Begins with A = `gram`, ``(d, d)``, in every replicate."""
+
+    @abstractmethod
+    def _restart(self, grams: Array) -> None:
+        """Goes on with A = `grams`, ``(B, d, d)``."""
 
     @abstractmethod
     def _choose(self, features: Array, action: Array) -> None:
@@ -162,6 +178,12 @@ class LinearPolicy(Agent):
         self._rounds += 1
         if self._rounds % self._interval == 0:
             self._response = self.releaser.release()
+        if self.window is not None:
+            self._block += self._chosen[:, :, None] * self._chosen[:, None, :]
+            if self._rounds % self._half == 0:
+                self._response = self.releaser.forget()
+                self._restart(self._least + self._block)
+                self._block[:] = 0.0
 
 
 @register_agent(
@@ -201,14 +223,18 @@ class LinUCB(LinearPolicy):
     def _choose(self, features: Array, action: Array) -> None:
         zoo.linear.choose_optimistic(features, self._inverse, self._response, self.alpha, action)
 
+    def _restart(self, grams: Array) -> None:
+        kernels.linalg.inverse(grams, self._inverse)
+
     def probabilities(self, context: Context) -> Array:
-        features = self._features(context)
+        shown, index = stand_ins(context)
+        features = self._features(shown)
         best = np.empty(len(features), np.int64)
         self._choose(features, best)
         forced = self._forced()
         shares = np.full(features.shape[:2], forced / features.shape[1])
         shares[np.arange(len(best)), best] += 1.0 - forced
-        return shares
+        return meant_shares(shares, index)
 
     def _grow(self) -> None:
         kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
@@ -252,3 +278,6 @@ class LinTS(LinearPolicy):
 
     def _grow(self) -> None:
         kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)
+
+    def _restart(self, grams: Array) -> None:
+        kernels.linalg.cholesky(grams, self._factor)

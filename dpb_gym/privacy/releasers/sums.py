@@ -201,7 +201,9 @@ class BatchSum(Sum):
         self.cumulative = cumulative
         self.sampling = validation.real("sampling", sampling, 0.0, 1.0, open_low=True)
         self.batches = 0
+        self._held = self._aged = 0  # batches in a cumulative release, and those of old blocks
         self._at = 0
+        self._block = np.zeros_like(self._released)
         if self.sampling < 1 and not isinstance(self.intake.clip, Segment):
             raise ParameterError("sampling is for rewards along public directions")
         if self.sampling < 1 and curator.system_noise:
@@ -229,7 +231,7 @@ class BatchSum(Sum):
     @property
     def noise_std(self) -> float:
         """Standard deviation of the last release's noise per coordinate of the row."""
-        batches = self.batches if self.cumulative else min(self.batches, 1)
+        batches = self._held if self.cumulative else min(self.batches, 1)
         return self.sigma * math.sqrt(batches) / self.sampling
 
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
@@ -257,6 +259,24 @@ class BatchSum(Sum):
         self._total[:] = 0.0
         self._at = self.intake.rounds
         self.batches += 1
+        self._held += 1
+        return self.value
+
+    def forget(self) -> FloatArray:
+        """Ends a block of batches: the one before it leaves this and all later cumulative releases.
+
+        What was released already is subtracted, noise and all, so this costs nothing, and the
+        noise that is left is that of the batches that are left. Returns the newest release.
+
+        Raises:
+            ParameterError: If releases are not cumulative.
+        """
+        if not self.cumulative:
+            raise ParameterError("only cumulative sums have something to forget")
+        self._released = self._released - self._block
+        self._block = self._released.copy()
+        self._held -= self._aged
+        self._aged = self._held
         return self.value
 
 
