@@ -81,6 +81,47 @@ def test_a_training_loop_over_synchronous_copies(env_id):
         batch.close()
 
 
+VECTOR_WRAPPERS = (
+    w.vector.RecordEpisodeStatistics,
+    w.vector.FlattenObservation,
+    w.vector.NormalizeObservation,
+    w.vector.NormalizeReward,
+    lambda envs: w.vector.ClipReward(envs, -1.0, 1.0),
+    w.vector.DictInfoToList,
+)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("mode", [None, "sync"])
+def test_every_vector_wrapper_on_every_id(env_id, mode):
+    kwargs = {"horizon": 4, **SMALL.get(env_id, {})}
+    for wrap in VECTOR_WRAPPERS:
+        envs = wrap(gym.make_vec(env_id, num_envs=2, vectorization_mode=mode, **kwargs))
+        observation, _ = envs.reset(seed=0)
+        for _ in range(6):
+            observation, reward, *_ = envs.step(envs.action_space.sample())
+        assert envs.observation_space.contains(observation) and reward.shape == (2,)
+        envs.close()
+
+
+@pytest.mark.parametrize("env_id", [i for i in IDS if "Pricing" in i])
+def test_the_chain_of_continuous_control(env_id):
+    """CleanRL's order of wrappers, with a Gaussian policy that knows no bounds."""
+
+    def make():
+        env = w.RecordEpisodeStatistics(w.FlattenObservation(gym.make(env_id, horizon=6)))
+        env = w.NormalizeObservation(w.ClipAction(env))
+        env = w.TransformObservation(env, lambda o: np.clip(o, -10, 10), env.observation_space)
+        return w.TransformReward(w.NormalizeReward(env, gamma=0.99), lambda r: np.clip(r, -10, 10))
+
+    envs, rng = gym.vector.SyncVectorEnv([make, make]), np.random.default_rng(0)
+    envs.reset(seed=1)
+    for _ in range(8):
+        action = rng.normal(0.0, 3.0, envs.action_space.shape).astype(np.float32)
+        observation, reward, *_ = envs.step(action)
+        assert np.isfinite(observation).all() and np.isfinite(reward).all()
+
+
 @pytest.mark.parametrize("env_id", IDS)
 def test_pictures_and_tables(env_id):
     kwargs = {"horizon": 4, **SMALL.get(env_id, {})}

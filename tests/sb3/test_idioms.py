@@ -14,7 +14,7 @@ pytest.importorskip("stable_baselines3", reason="needs the [sb3] extra")
 from stable_baselines3 import A2C, PPO  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
-from stable_baselines3.common.logger import configure  # noqa: E402
+from stable_baselines3.common.logger import KVWriter, Logger  # noqa: E402
 
 from dpb_gym.envs.sb3 import make_sb3_vec  # noqa: E402
 
@@ -40,16 +40,32 @@ def test_the_id_alone_is_enough(env_id):
     assert env.render("rgb_array").shape[2] == 3
 
 
+class Printed(KVWriter):
+    """Keeps what Stable-Baselines3 would print."""
+
+    def __init__(self):
+        self.values = {}
+
+    def write(self, key_values, key_excluded, step=0):
+        self.values.update(key_values)
+
+    def close(self):
+        pass
+
+
 @pytest.mark.parametrize("env_id", IDS)
-def test_vectorised_training_reports_episode_rewards(env_id, tmp_path):
+def test_vectorised_training_reports_episode_rewards(env_id):
     short = {"horizon": 8}
+    make_vec_env(env_id, n_envs=4).close()
     ours = make_sb3_vec(env_id, 4, **short)
     theirs = make_vec_env(env_id, n_envs=4, env_kwargs=short)
     for venv in (ours, theirs):
         model = A2C("MlpPolicy", venv, n_steps=8)
-        logger = configure(str(tmp_path), [])
-        model.set_logger(logger)
+        printed = Printed()
+        model.set_logger(Logger(None, [printed]))
         model.learn(64, log_interval=1)
+        rewards = [info["r"] for info in model.ep_info_buffer]
+        assert printed.values["rollout/ep_rew_mean"] == pytest.approx(sum(rewards) / len(rewards))
         assert len(model.ep_info_buffer) == 8
         assert {info["l"] for info in model.ep_info_buffer} == {8}
         mean, _ = evaluate_policy(model, venv, n_eval_episodes=4)
