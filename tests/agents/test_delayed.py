@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_agents.pricing.explore_commit import ControlledVariance
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Feedback
 from dpb_gym.problems.delay import Post
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_specs, register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -67,6 +70,47 @@ def test_no_delay_is_delay_zero_and_a_replicate_is_alone(arena, name):
     assert (play(arena, name, [4], 40, "geometric=4,lost=0.1")[0][:, 0] == late[:, 1]).all()
     # releasers step once a round all the same: every plan is charged as it was
     assert str(same) == str(guarantee)
+
+
+def unobserved(arena, name, nobody):
+    """Actions where a third of the rounds return nothing: with their context, or with nobody's."""
+    env, kwargs = ARENAS[arena]
+    problem = dpb_gym.make_problem(env, horizon=60, **kwargs)
+    spec, seeds = agent_specs()[name], [3, 4]
+    agent, instance = spec.make(), problem.instance(seeds)
+    agent.attach(instance)
+    budget = None if spec.budget == "never" else BUDGET
+    agent.set_up(problem.info, AgentStreams(seeds), budget)
+    seen, actions = np.random.default_rng(0).random((60, 2)) > 0.3, []
+    for t in range(60):
+        context = instance.context()
+        action = np.array(agent.act(context))
+        actions.append(action.copy())
+        told = instance.respond(action).feedback._replace(observed=seen[t])
+        told = told._replace(reward=told.reward * seen[t])
+        if nobody:
+            context = context._replace(features=context.features.copy())
+            context.features[~seen[t]] = 0.0
+            action[~seen[t]] = kind_of(problem.kind).nothing
+        agent.observe(context, action, told)
+        if t < 59:
+            instance.advance()
+    return np.array(actions)
+
+
+@pytest.mark.parametrize(("arena", "name"), PAIRS)
+def test_a_round_that_was_not_observed_teaches_nothing(arena, name):
+    assert (unobserved(arena, name, False) == unobserved(arena, name, True)).all()
+
+
+def test_prices_that_were_not_observed_have_no_share_in_their_mean():
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=60)
+    agent, context = ControlledVariance(), problem.instance([3]).context()
+    agent.set_up(problem.info, AgentStreams([3]))
+    for price, seen in ((0.9, True), (0.1, False), (0.7, True)):
+        told = Feedback(np.zeros(1), demand=np.zeros(1), observed=np.array([seen]))
+        agent.observe(context, np.array([price]), told)
+    assert agent._total / agent._count == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("arena", ARENAS)

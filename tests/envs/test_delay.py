@@ -47,6 +47,7 @@ def test_what_arrives_belongs_to_its_origin(env_id):
     at_once = gym.make(env_id, horizon=horizon, **ENVS[env_id])
     late = gym.make(env_id, horizon=horizon, delay=DELAY, **ENVS[env_id])
     actions = actions_of(at_once, horizon)
+    rollout(late, actions[:30])  # what was on its way then is gone
     now, then = rollout(at_once, actions), rollout(late, actions)
     mailbox = Mailbox(Delay.parse(DELAY), horizon, [5])
     arrivals = 0

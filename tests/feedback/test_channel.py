@@ -55,6 +55,32 @@ def test_estimated_revenue_has_no_bias():
                 assert share == pytest.approx(mechanism.keep, abs=1 / 400)
 
 
+@pytest.mark.parametrize("mechanism", ["randomized-response", "gaussian"])
+@pytest.mark.parametrize("kind", ["Assortment", "Pricing", "Recommendation"])
+def test_nothing_is_sent_where_nothing_was_observed(kind, mechanism):
+    problem = dpb_gym.make_problem(f"DPB/{kind}-v0", horizon=20)
+    made = response_mechanism(mechanism, Budget.zcdp(0.5), problem.info)
+    instance, channel = problem.instance(range(40)), ResponseChannel(made, problem.info)
+    numbers = np.random.default_rng(0).random((40, made.width))
+    action = make_agent("random")
+    action.set_up(problem.info, AgentStreams(range(40)))
+    context = instance.context()
+    chosen = action.act(context)
+    seen = np.arange(40) % 2 == 0
+    truth = instance.respond(chosen).feedback
+    sent, estimate = channel.send(context.revenues, chosen, truth, numbers)
+    half, part = channel.send(context.revenues, chosen, truth._replace(observed=seen), numbers)
+    assert (half.observed == seen).all()
+    silent = {"reward": 0.0, "demand": 0.0, "choice": -1}
+    for key, nothing in silent.items():
+        message = getattr(half, key)
+        if message is not None:
+            assert (message[seen] == getattr(sent, key)[seen]).all()
+            assert (message[~seen] == nothing).all()
+    assert (part[seen] == estimate[seen]).all() and not part[~seen].any()
+    assert (sent.reward[~seen] != 0).any()
+
+
 @pytest.mark.parametrize("mechanism", ["randomized-response", "gaussian", "laplace", "binary"])
 @pytest.mark.parametrize("kind", ["Assortment", "Pricing", "Recommendation"])
 def test_named_mechanisms_cost_the_budget(kind, mechanism):
