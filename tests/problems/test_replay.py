@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import dpb_gym
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
 from dpb_gym.problems.replay import ReplayProblem
@@ -177,7 +178,7 @@ def test_generated_data_work_out_of_the_box(env_id):
     assert problem is make_problem(env_id), "the factorisation is kept"
     outcome = problem.instance([0]).respond(np.array([0]))
     assert 0 <= outcome.feedback.reward[0] <= 1
-    with pytest.raises(UnknownNameError, match="Known: .*jester-1"):
+    with pytest.raises(UnknownNameError, match=r"Known: .*jester-1"):
         make_problem(env_id, data="no-such-data")
     with pytest.raises(DataError):
         make_problem(env_id, data="no-such-folder/ratings.csv")
@@ -253,6 +254,18 @@ def test_most_rated_items_are_kept(table):
     counts = np.bincount(table.items[training], minlength=60)
     assert len(problem.item_index) == 20
     assert counts[problem.item_index].min() >= np.sort(counts)[-21]
+
+
+def test_a_private_agent_starts_at_what_training_users_like():
+    films = {"warm_start": True, "dim": 10}
+    known = make_problem("DPB/MovieLensReplay-v0", **films).info.prior
+    agents = {
+        "cold": ("one-pass-linear", "rho=0.1"),
+        "warm": ("one-pass-linear", "rho=0.1", {"prior_mean": known}),
+    }
+    run = dpb_gym.evaluate("DPB/MovieLensReplay-v0", agents, 200, 8, env_kwargs=films)
+    gain = run.final_regret("cold") - run.final_regret("warm")
+    assert gain.mean() > 3 * gain.std() / len(gain) ** 0.5
 
 
 @pytest.mark.parametrize("personalised", [False, True])
