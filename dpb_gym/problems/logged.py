@@ -4,68 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Hidden, ProblemInfo
-from dpb_gym.problems.fitting import Bounds, chances, fit_log, scale
+from dpb_gym.problems.fitting import Bounds, Fit, chances, fit_log, scale
 from dpb_gym.problems.pricing import PricingProblem
+
+if TYPE_CHECKING:
+    from dpb_data import ChoiceTable, PriceTable
 
 _MOST_NUMBERS = 50_000_000
 
 
-class Prices(Protocol):
-    """What is needed of a table of prices (`dpb_data.PriceTable` has it)."""
+class Logged:
+    """What problems on a log share: customers in random order, all before anybody comes again.
 
-    name: str
-    price: Array
-    bought: Array
-    features: Array
-    feature_names: tuple[str, ...]
-    people: Array | None
+    Attributes:
+        data_name: Of the log.
+        fit: The model that responds.
+        bounds: Lowest and highest value by which each feature was scaled.
+    """
 
+    data_name: str
+    fit: Fit
+    bounds: dict[str, tuple[float, float]]
+    horizon: int
+    info: ProblemInfo
+    theta: Any
 
-class Choices(Protocol):
-    """What is needed of choice sets (`dpb_data.ChoiceTable` has it)."""
+    def settle(self, name: str, contexts: Array, people: Array | None) -> None:
+        """Takes the customers' contexts ``(n, ...)``, and who they were."""
+        self.data_name, self._contexts = name, contexts
+        self._times = -(-self.horizon // len(contexts))
+        rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
+        self.info = replace(self.info, person_uses=min(self.horizon, rows * self._times))
 
-    name: str
-    starts: Array
-    items: Array
-    item_ids: Array
-    features: Array
-    feature_names: tuple[str, ...]
-    chosen: Array
-    people: Array | None
-    notes: tuple[str, ...]
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        """The model, and the customers of the rounds ``(T,)``."""
+        decks = [rng.permutation(len(self._contexts)) for _ in range(self._times)]
+        order = np.concatenate(decks)[: self.horizon].astype(np.int32)
+        return {"theta": self.theta, "order": order}
 
-
-class Arrivals:
-    """Customers of a log in random order, all of them before anybody comes again."""
-
-    def __init__(self, customers: int, horizon: int) -> None:
-        self._customers, self._horizon = customers, horizon
-
-    def order(self, rng: np.random.Generator) -> Array:
-        """Customers of the rounds ``(T,)``."""
-        times = -(-self._horizon // self._customers)
-        decks = [rng.permutation(self._customers) for _ in range(times)]
-        return np.concatenate(decks)[: self._horizon].astype(np.int32)
-
-    def info(self, known: ProblemInfo, people: Array | None) -> ProblemInfo:
-        """With how often a person comes at most."""
-        rows = 1 if people is None else int(np.bincount(people).max())
-        times = -(-self._horizon // self._customers)
-        return replace(known, person_uses=min(self._horizon, rows * times))
-
-    @staticmethod
-    def fill(contexts: Array, hidden: Mapping[str, Array], start: int, out: Array) -> None:
-        """Writes the contexts of rounds start + 1, start + 2, ..."""
+    def draw_features(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        """Contexts of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         now = hidden["order"][start : start + len(out)]
-        out[: len(now)] = contexts[now]
+        out[: len(now)] = self._contexts[now]
         out[len(now) :] = 0.0
+
+    def told(self, **own: Any) -> dict[str, Any]:
+        """The `summary`: the fit, and what is the problem's own."""
+        rest = {"bounds": self.bounds, "notes": list(self.fit.notes)}
+        return {"data": self.data_name, **self.fit.figures, **own, **rest}
 
 
 class _Sets(NamedTuple):
@@ -101,7 +96,7 @@ def _relative(sets: _Sets, reference: int) -> _Sets:
     return _Sets(starts, sets.items[kept], features[kept], choice[usable], people, kept)
 
 
-class LoggedPricing(PricingProblem):
+class LoggedPricing(Logged, PricingProblem):
     """Customers of a log of prices; demand is the logistic model that was fitted to it.
 
     Features are an intercept and the log's, scaled to [-1, 1]; the price is in units of the
@@ -121,7 +116,11 @@ class LoggedPricing(PricingProblem):
     """
 
     def __init__(
-        self, data: Prices, horizon: int = 10_000, ridge: float = 1.0, bounds: Bounds | None = None
+        self,
+        data: PriceTable,
+        horizon: int = 10_000,
+        ridge: float = 1.0,
+        bounds: Bounds | None = None,
     ) -> None:
         declared = dict(bounds or {})
         highest = declared.pop("price", (0.0, float(data.price.max())))[1]
@@ -155,39 +154,26 @@ class LoggedPricing(PricingProblem):
         super().__init__(
             horizon, len(names), zeta=size * np.sqrt(len(names)), theta=self.fit.coefficients / size
         )
-        self.data_name, self.highest_price = data.name, highest
+        self.highest_price = highest
         self.earned = float(np.mean(relative * data.bought))
         chance, _ = chances(rows, np.arange(n + 1), self.fit.coefficients)
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
-        self._contexts, self._arrivals = customers, Arrivals(n, self.horizon)
-        self.info = self._arrivals.info(self.info, data.people)
-
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
-        return {**super().draw_hidden(rng), "order": self._arrivals.order(rng)}
-
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
-        self._arrivals.fill(self._contexts, hidden, start, out)
+        self.settle(data.name, customers, data.people)
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self._size, (len(self._contexts), 1))
         _, best = self.best_prices(theta, self._contexts)
-        return {
-            "data": self.data_name,
-            **self.fit.figures,
-            "coefficients": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
-            "link_scale_zeta": self.zeta,
-            "price_elasticity": self.elasticity,
-            "price_unit": self.highest_price,
-            "bounds": self.bounds,
-            "revenue_per_customer_in_the_log": self.earned * self.highest_price,
-            "revenue_per_customer_at_the_models_best": float(best.mean()) * self.highest_price,
-            "notes": list(self.fit.notes),
-        }
+        return self.told(
+            coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            link_scale_zeta=self.zeta,
+            price_elasticity=self.elasticity,
+            price_unit=self.highest_price,
+            revenue_per_customer_in_the_log=self.earned * self.highest_price,
+            revenue_per_customer_at_the_models_best=float(best.mean()) * self.highest_price,
+        )
 
 
-class LoggedAssortment(AssortmentProblem):
+class LoggedAssortment(Logged, AssortmentProblem):
     """Choice sets of a log; choices are the multinomial logit that was fitted to them.
 
     Every item can be offered in every round; one that a set of the log lacks has its mean
@@ -209,7 +195,7 @@ class LoggedAssortment(AssortmentProblem):
     """
 
     def __init__(
-        self, data: Choices, horizon: int = 10_000, ridge: float = 1.0,
+        self, data: ChoiceTable, horizon: int = 10_000, ridge: float = 1.0,
         bounds: Bounds | None = None, outside: Any = None, revenue: str | None = None,
         capacity: int | None = None,
     ) -> None:  # fmt: skip
@@ -279,26 +265,14 @@ class LoggedAssortment(AssortmentProblem):
             revenues=earned, theta=self.fit.coefficients,
         )  # fmt: skip
         self.feature_bound = float(np.abs(contexts).max())
-        self.data_name, self.item_ids = data.name, data.item_ids[inside]
-        self._contexts, self._arrivals = contexts, Arrivals(n, self.horizon)
-        self.info = self._arrivals.info(self.info, None if sets.people is None else sets.people[:n])
-
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
-        return {"theta": self.fit.coefficients, "order": self._arrivals.order(rng)}
-
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
-        self._arrivals.fill(self._contexts, hidden, start, out)
+        self.item_ids = data.item_ids[inside]
+        self.settle(data.name, contexts, sets.people)
 
     def summary(self) -> dict[str, Any]:
-        return {
-            "data": self.data_name,
-            **self.fit.figures,
-            "items": self.item_ids.tolist(),
-            "utilities": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
-            "norm_of_theta": float(np.sqrt(np.sum(self.fit.coefficients**2))),
-            "bounds": self.bounds,
-            **({"price_elasticities": self.elasticities} if self.elasticities else {}),
-            "notes": list(self.fit.notes),
-        }
+        own = {"price_elasticities": self.elasticities} if self.elasticities else {}
+        return self.told(
+            items=self.item_ids.tolist(),
+            utilities=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            norm_of_theta=float(np.sqrt(np.sum(self.fit.coefficients**2))),
+            **own,
+        )

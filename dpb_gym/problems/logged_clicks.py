@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpb_gym.errors import DataError, ParameterError
-from dpb_gym.problems.base import Array, Hidden
+from dpb_gym.problems.base import Array
 from dpb_gym.problems.fitting import Bounds, fit_log, scale
-from dpb_gym.problems.logged import Arrivals
+from dpb_gym.problems.logged import Logged
 from dpb_gym.problems.recommendation import RecommendationProblem
 
-
-class Clicks(Protocol):
-    """What is needed of a recommender's log (`dpb_data.ClickTable` has it)."""
-
-    name: str
-    items: Array
-    item_ids: Array
-    clicked: Array
-    propensity: Array
-    features: Array
-    feature_names: tuple[str, ...]
-    people: Array | None
+if TYPE_CHECKING:
+    from dpb_data import ClickTable
 
 
-class LoggedRecommendation(RecommendationProblem):
+class LoggedRecommendation(Logged, RecommendationProblem):
     """Customers of a recommender's log; responses are the logistic model that was fitted to it.
 
     Every item has a model of its own: its candidate's features are an intercept and the
@@ -50,7 +40,11 @@ class LoggedRecommendation(RecommendationProblem):
     MOST_COEFFICIENTS = 1000
 
     def __init__(
-        self, data: Clicks, horizon: int = 10_000, ridge: float = 1.0, bounds: Bounds | None = None
+        self,
+        data: ClickTable,
+        horizon: int = 10_000,
+        ridge: float = 1.0,
+        bounds: Bounds | None = None,
     ) -> None:
         m, n = len(data.item_ids), len(data.items)
         if m < 2:
@@ -81,16 +75,12 @@ class LoggedRecommendation(RecommendationProblem):
             rows.reshape(n, -1), np.arange(n + 1), data.clicked - 1, data.people, ridge, names,
             notes, data.name, centre.ravel(),
         )  # fmt: skip
-        super().__init__(
-            horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients
-        )  # fmt: skip
-        self.data_name, self.item_ids = data.name, data.item_ids
-        self._contexts, self._arrivals = customers, Arrivals(n, self.horizon)
-        self.info = self._arrivals.info(self.info, data.people)
-        self.earned = rate
+        super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
+        self.item_ids, self.earned = data.item_ids, rate
+        self.settle(data.name, customers, data.people)
         self.check = self._held_out_value(data)
 
-    def _held_out_value(self, data: Clicks) -> dict[str, float]:
+    def _held_out_value(self, data: ClickTable) -> dict[str, float]:
         """What the model fitted to the others says of its best recommendations, and the log."""
         held = self.fit.held
         theta = self.fit.trained.reshape(len(self.item_ids), -1)
@@ -106,27 +96,20 @@ class LoggedRecommendation(RecommendationProblem):
             found |= {"log": value, "log_standard_error": float(spread / np.sum(weight))}
         return found
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
-        return {"theta": self.fit.coefficients, "order": self._arrivals.order(rng)}
-
     def draw_features(
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
     ) -> None:
         m, width = self.n_candidates, self._contexts.shape[1]
         now = np.empty((len(out), width), np.float32)
-        self._arrivals.fill(self._contexts, hidden, start, now)
+        super().draw_features(rng, start, hidden, now)
         out[:] = 0.0
         for item in range(m):
             out[:, item, item * width : (item + 1) * width] = now
 
     def summary(self) -> dict[str, Any]:
-        return {
-            "data": self.data_name,
-            **self.fit.figures,
-            "items": self.item_ids.tolist(),
-            "coefficients": dict(zip(self.fit.names, self.fit.coefficients.tolist())),
-            "bounds": self.bounds,
-            "responses_in_the_log": self.earned,
-            "held_out_responses_to_the_models_best": self.check,
-            "notes": list(self.fit.notes),
-        }
+        return self.told(
+            items=self.item_ids.tolist(),
+            coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            responses_in_the_log=self.earned,
+            held_out_responses_to_the_models_best=self.check,
+        )
