@@ -94,7 +94,7 @@ class Curator:
         self.replicates = noise.replicates if noise is not None else (replicates or 1)
         self.releasers: list[Releaser] = []
         self._shares: list[float | None] = []
-        self._sealed = False
+        self._sealed = self._alone = False
         self.parts: list[Curator] = []
         self.handed_over: str | None = None
 
@@ -156,7 +156,7 @@ class Curator:
         return self._hand_out(LossMinimiser(self, dim, **options))
 
     def _hand_out(self, releaser: Releaser) -> Any:
-        return releaser
+        return WithoutAxis(releaser) if self._alone else releaser
 
     def register(self, releaser: Releaser, share: float | None) -> None:
         """Takes up a releaser; called by its constructor.
@@ -312,28 +312,18 @@ class Curator:
 
         Its guarantee counts into this one's.
         """
-        part = _SingleCurator(self, replicate)
+        part = Curator(
+            self.budget,
+            (self.ledger.notion, self.unit),
+            noise=None if self.noise is None else self.noise.single(replicate),
+            replicates=1,
+            horizon=self.horizon,
+            relation=self.relation,
+            copies=self.copies,
+        )
+        part._alone = True
         self.parts.append(part)
         return part
-
-
-class _SingleCurator(Curator):
-    """One replicate's curator, for a `SingleAgent`."""
-
-    def __init__(self, whole: Curator, replicate: int) -> None:
-        noise, ledger = whole.noise, whole.ledger
-        super().__init__(
-            whole.budget,
-            (ledger.notion, ledger.unit),
-            noise=None if noise is None else noise.single(replicate),
-            replicates=1,
-            horizon=whole.horizon,
-            relation=ledger.relation,
-            copies=whole.copies,
-        )
-
-    def _hand_out(self, releaser: Releaser) -> Any:
-        return WithoutAxis(releaser)
 
 
 class WithoutAxis:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import runpy
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +13,10 @@ from privacy_oracles import blt_arrays, factors, running_sum
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.releasers.mechanisms import MECHANISMS, make_mechanism
-from dpb_gym.privacy.toeplitz import (
-    BUFFERS,
-    blt_noise_coefficients,
-    blt_parameters,
-    blt_sensitivity,
-    optimise_blt,
-)
+from dpb_gym.privacy.toeplitz import blt_noise_coefficients, blt_parameters, blt_sensitivity
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "make_blt_table.py"
+BUFFERS, optimise_blt = (runpy.run_path(str(SCRIPT))[name] for name in ("BUFFERS", "optimise_blt"))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -93,16 +92,18 @@ def test_shipped_parameters_are_near_the_optimum_between_grid_points(steps: int)
     assert largest_variance(*blt_arrays(steps), steps) <= 1.005 * best
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 10, 1000, 2**24])
+@pytest.mark.parametrize("steps", [1, 2, 3, 10, 1000, 2**24, 2**30])
 def test_shipped_parameters_are_sane(steps: int) -> None:
     theta, omega = blt_parameters(steps)
     assert len(theta) == len(omega) == BUFFERS
     assert all(0 < value < 1 for value in theta) and all(weight >= 0 for weight in omega)
 
 
-def test_beyond_the_table_the_optimiser_runs() -> None:
-    steps = 2**24 + 1
-    assert blt_parameters(steps) == optimise_blt(steps)
+def test_beyond_the_table_its_last_entry_serves() -> None:
+    last = blt_parameters(2**30)
+    assert blt_parameters(2**31) == last != blt_parameters(2**29)
+    arrays = [np.array(part) for part in last]
+    assert blt_sensitivity(*arrays, 2**31) > blt_sensitivity(*arrays, 2**30)
 
 
 def test_bad_steps() -> None:

@@ -1,33 +1,17 @@
-"""Audits: lower bounds on the privacy that a mechanism really gives, from its outputs.
-
-Loaded on first use.
-"""
+"""Audits: lower bounds on the privacy that a mechanism really gives, from its outputs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dpb_gym.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy.audit.catalogue import mechanism_audits
-    from dpb_gym.privacy.audit.engine import audit_outputs, audit_scores
-    from dpb_gym.privacy.audit.objective import (
-        ChoiceData,
-        audit_objective,
-        hostile_choices,
-        hostile_demand,
-    )
-    from dpb_gym.privacy.audit.report import AuditReport, Comparison
-    from dpb_gym.privacy.audit.sums import audit_sum
-
-_HOMES = {
-    "catalogue": ("mechanism_audits",),
-    "engine": ("audit_outputs", "audit_scores"),
-    "objective": ("ChoiceData", "audit_objective", "hostile_choices", "hostile_demand"),
-    "report": ("AuditReport", "Comparison"),
-    "sums": ("audit_sum",),
-}
+from dpb_gym.privacy.audit.catalogue import mechanism_audits
+from dpb_gym.privacy.audit.engine import audit_outputs, audit_scores
+from dpb_gym.privacy.audit.objective import (
+    ChoiceData,
+    audit_objective,
+    hostile_choices,
+    hostile_demand,
+)
+from dpb_gym.privacy.audit.report import AuditReport, Comparison
+from dpb_gym.privacy.audit.sums import audit_sum
 
 __all__ = [
     "AuditReport",
@@ -41,5 +25,3 @@ __all__ = [
     "hostile_demand",
     "mechanism_audits",
 ]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -154,11 +154,9 @@ def audit_scores(
         (zero[:cut], one[:cut]),
         (zero[cut:], one[cut:]),
         Refutable(claimed),
-        runs=zero.size,
-        subject=subject,
-        score=score,
-        confidence=confidence,
-        details=details or {},
+        zero.size,
+        {"subject": subject, "score": score, "details": details or {}},
+        confidence,
     )
 
 
@@ -218,11 +216,13 @@ def audit_outputs(
         (found[0][: cut - fit], found[1][: cut - fit]),
         (found[0][cut - fit :], found[1][cut - fit :]),
         claim,
-        runs=runs,
-        subject=subject,
-        score=f"linear discriminant on {width} number{'s' if width > 1 else ''}{what}",
-        confidence=confidence,
-        details=details or {},
+        runs,
+        {
+            "subject": subject,
+            "score": f"linear discriminant on {width} number{'s' if width > 1 else ''}{what}",
+            "details": details or {},
+        },
+        confidence,
     )
 
 
@@ -274,12 +274,9 @@ def _evaluate(
     chosen: Samples,
     counted: Samples,
     claim: Refutable,
-    *,
     runs: int,
-    subject: str,
-    score: str,
+    said: Mapping[str, Any],
     confidence: float,
-    details: Mapping[str, Any],
 ) -> AuditReport:
     evaluated = counted[0].size
     threshold, _ = _threshold(chosen, claim)
@@ -292,11 +289,10 @@ def _evaluate(
     fnr = float(clopper_pearson_upper(false_negatives, evaluated, level))
     least = float(clopper_pearson_upper(0, evaluated, level))
     return AuditReport(
-        subject=subject,
+        **said,
         claimed=claim.guarantee,
         runs=runs,
         evaluated=evaluated,
-        score=score,
         false_positives=false_positives,
         false_negatives=false_negatives,
         fpr_limit=fpr,
@@ -305,5 +301,4 @@ def _evaluate(
         parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.gaussian else None,
         ceiling=float(mu_bound(least, least)),
         confidence=confidence,
-        details=details,
     )
