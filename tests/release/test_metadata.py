@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import tomllib
 from datetime import date
@@ -20,6 +21,7 @@ REQUIREMENTS = [
     *PROJECT["dependencies"],
     *(r for extra in PROJECT["optional-dependencies"].values() for r in extra),
 ]
+README = (ROOT / "README.md").read_text()
 # Types of authors and of the file, from the schema of the Citation File Format 1.2.0.
 PERSON = {"family-names", "given-names", "name-particle", "name-suffix", "affiliation", "orcid"}
 ENTITY = {"name", "website", "email", "orcid", "alias"}
@@ -63,6 +65,24 @@ def test_versions_agree():
     assert dpb_gym.__version__ == citation()["version"]
     assert PROJECT["license"] == citation()["license"]
     assert PROJECT.get("urls", {}).get("Source") == citation().get("repository-code")
+
+
+def test_the_readme_is_short_and_shows_pictures_that_exist():
+    text = README
+    assert len(text.splitlines()) < 200
+    found = re.findall(r'(?:!\[[^\]]*\]\(|src(?:set)?=")([^)"]+)', text)
+    assert {"docs/_static/frontier.png", "docs/_static/page-dark.png"} <= set(found)
+    assert all((ROOT / path).stat().st_size > 300 for path in found)
+    table = text.partition("<!-- agents -->")[2].partition("<!-- /agents -->")[0]
+    assert table.count("\n| ") == 4 and table.count("±") == 28
+
+
+def test_badges_say_what_the_project_says(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script = importlib.import_module("readme_picture")
+    for name, text in script.badges(PROJECT).items():
+        assert (ROOT / f"docs/_static/badge-{name}.svg").read_text() == script.badge(text)
+        assert f"![{text.replace('|', ': ' if name != 'python' else ' ')}]" in README
 
 
 def test_the_changelog_starts_with_this_version():
