@@ -150,6 +150,7 @@ class AdaptedInstance(Instance):
     ) -> None:
         self.problem: AdaptedProblem = problem
         self.seeds = [check_seed(seed) for seed in seeds]
+        self.replicates = len(self.seeds)
         self.episodes = list(episodes or [0] * len(self.seeds))
         self.hidden = {}
         self.t = np.ones(len(self.seeds), np.int64)

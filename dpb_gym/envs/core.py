@@ -36,6 +36,7 @@ class Core:
         self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
         self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
         self.instance: Instance | None = None
+        self.partial = self.problem.info.partial_feedback
         self.mailbox: Mailbox | None = None
         self._tray = Tray()
         self.response = kind_of(self.problem.kind).response
@@ -96,7 +97,7 @@ class Core:
         infos: dict[str, Array] = {"t": self.instance.t.copy()}
         if self.response is not None:
             infos[self.response] = getattr(feedback, self.response)
-        if self.problem.info.partial_feedback:
+        if self.partial:
             assert feedback.observed is not None
             infos["observed"] = feedback.observed
         if self.mailbox is not None:

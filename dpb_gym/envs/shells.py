@@ -127,7 +127,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         if core.response is not None:
             answer = getattr(feedback, core.response)
             info[core.response] = answer.item() if answer.ndim == 1 else answer[0]
-        if core.problem.info.partial_feedback:
+        if core.partial:
             assert feedback.observed is not None
             info["observed"] = feedback.observed.item()
         info["expected_reward"], info["oracle_reward"], info["regret"] = mean, best, regret

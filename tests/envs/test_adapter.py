@@ -126,6 +126,20 @@ def test_contexts_that_depend_on_actions_are_no_bandit():
         dpb_gym.evaluate(env_id, agents=["random"], horizon=20, replicates=1, progress=False)
 
 
+def test_conditions_of_play_hold_in_anybodys_environment():
+    env_id = register("Late", Shop)
+    dpb_gym.register_environment(env_id, kind="recommendation", slope=0.9)
+    problem = dpb_gym.make_problem(env_id, horizon=20, delay=3, unknown_horizon=True)
+    assert (problem.info.delay, problem.info.horizon, problem.horizon) == ("fixed=3", None, 20)
+    regret = [
+        dpb_gym.evaluate(env_id, agents=["lin-ucb"], horizon=20, replicates=2, env_kwargs=kwargs)
+        .final_regret("lin-ucb")
+        .sum()
+        for kwargs in ({}, {"delay": 0}, {"delay": 20})
+    ]
+    assert regret[0] == regret[1] < regret[2]
+
+
 def test_what_cannot_be_known_is_said():
     env_id = register("Shop", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)

@@ -19,12 +19,14 @@ class Condition:
     Attributes:
         name: The keyword argument.
         stretch: Factor by which features may grow.
+        told_only: Whether rounds stay as they are, so that any problem can have it.
 
     Raises:
         ParameterError: If the value is none of those allowed, or the problem has no use for it.
     """
 
     name: ClassVar[str]
+    told_only: ClassVar[bool] = False
     stretch: float = 1.0
 
     def __init__(self, problem: Problem, value: Any) -> None:

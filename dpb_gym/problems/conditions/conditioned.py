@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +46,11 @@ def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
         ParameterError: If a value is not allowed or makes no sense for the problem.
     """
     wanted = {name: value for name, value in given.items() if value is not None}
-    return Conditioned(problem, wanted) if wanted else problem
+    laid = {name: value for name, value in wanted.items() if not CONDITIONS[name].told_only}
+    made = Conditioned(problem, laid) if laid else copy.copy(problem)  # data are shared
+    for name in wanted.keys() - laid.keys():
+        made.info = CONDITIONS[name](problem, wanted[name]).info(made.info)
+    return made if wanted else problem
 
 
 class Conditioned(Problem):

@@ -16,6 +16,7 @@ class Delayed(Condition):
     environments keep back what is not due."""
 
     name = "delay"
+    told_only = True
 
     def __init__(self, problem: Problem, value: Any) -> None:
         self._delay = Delay.parse(value)
@@ -28,6 +29,7 @@ class UnknownHorizon(Condition):
     """Agents are not told the horizon, at which the episode ends all the same."""
 
     name = "unknown_horizon"
+    told_only = True
 
     def __init__(self, problem: Problem, value: Any) -> None:
         self._hidden = validation.flag("unknown_horizon", value)
