@@ -9,7 +9,6 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
-from traitlets.config import Config
 
 from dpb_site.markdown import Pages, fence, toctree
 
@@ -54,8 +53,9 @@ def read(text: str) -> Any:
 def run(notebook: Any, folder: Path) -> Any:
     """Executes a notebook in a folder and returns it with its outputs."""
     resources = {"metadata": {"path": str(folder)}}
-    config = Config({"KernelManager": {"transport": "ipc"}})  # no ports, no warning about them
-    return NotebookClient(notebook, timeout=300, resources=resources, config=config).execute()
+    quiet = ["--IPKernelApp.log_level=ERROR"]  # it would warn of its ports on this machine
+    client = NotebookClient(notebook, timeout=300, resources=resources, extra_arguments=quiet)
+    return client.execute()
 
 
 def shown(notebook: Any, page: Path) -> list[str]:
