@@ -144,7 +144,7 @@ def numbers(name: str, value: Any) -> FloatArray:
 def variant(
     name: str, value: Any, options: Mapping[str, Mapping[str, float]]
 ) -> tuple[str, dict[str, Any]]:
-    """Reads ``"kind"`` or ``{"kind": "kind", parameter: number, ...}``.
+    """Reads ``"kind"``, ``"kind,parameter=number,..."`` or the mapping with the key ``kind``.
 
     Args:
         name: What it is, for messages.
@@ -154,16 +154,36 @@ def variant(
     Returns:
         The kind, and its parameters, defaults included.
     """
-    given = {"kind": value} if isinstance(value, str) else value
+    given = told(name, value) if isinstance(value, str) else value
     if not isinstance(given, Mapping):
         raise ParameterError(
-            f"{name} must be one of {', '.join(map(repr, options))} or a mapping with the key "
-            f"'kind', got {shown(value)}"
+            f"{name} must be one of {', '.join(map(repr, options))}, with parameters like "
+            f"'kind,parameter=1', or a mapping with the key 'kind', got {shown(value)}"
         )
     kind = choice(name if given is not value else f"{name}: kind", given.get("kind"), options)
     return kind, settings(
         f"{name} {kind!r}", {k: v for k, v in given.items() if k != "kind"}, options[kind]
     )
+
+
+def told(name: str, value: str) -> dict[str, Any]:
+    """``"kind,parameter=number,..."`` as a mapping with the key ``kind``.
+
+    Raises:
+        ParameterError: If what follows the first comma has another form.
+    """
+    kind, *rest = value.split(",")
+    found: dict[str, Any] = {"kind": kind.strip()}
+    for part in rest:
+        key, _, number = part.partition("=")
+        try:
+            size = float(number)
+        except ValueError:
+            raise ParameterError(
+                f"{name}: {part.strip()!r} must be 'parameter=number', in {shown(value)}"
+            ) from None
+        found[key.strip()] = int(size) if size.is_integer() else size
+    return found
 
 
 def settings(what: str, given: Any, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,18 @@ def test_the_first_theta_and_all_contexts_are_those_without_drift(env_id):
         np.testing.assert_array_equal(plain.context().features, moved.context().features)
 
 
+def test_text_and_mapping_say_the_same():
+    env_id = "DPB/Pricing-v0"
+    for text, mapping in [
+        ("abrupt,changes=4,angle=0.7", {"kind": "abrupt", "changes": 4, "angle": 0.7}),
+        ("walk, rate=1e-1", {"kind": "walk", "rate": 0.1}),
+    ]:
+        told, given = (thetas(small(env_id, drift=d)) for d in (text, mapping))
+        np.testing.assert_array_equal(told, given)
+    told, given = (small(env_id, types=t) for t in ("4,spread=2", {"count": 4, "spread": 2}))
+    np.testing.assert_array_equal(told.instance([0]).oracle()[1], given.instance([0]).oracle()[1])
+
+
 def test_theta_keeps_its_norm_and_moves_as_the_kind_says():
     env_id = "DPB/Recommendation-v0"
     walk = thetas(small(env_id, drift={"kind": "walk", "rate": 0.05}))
@@ -153,6 +165,7 @@ def test_regret_is_against_the_best_action_of_the_moving_theta(env_id):
     ("env_id", "conditions", "message"),
     [
         ("DPB/Pricing-v0", {"drift": "slow"}, "drift must be one of 'walk', 'abrupt', 'seasonal'"),
+        ("DPB/Pricing-v0", {"drift": "walk,rate"}, "'rate' must be 'parameter=number'"),
         ("DPB/Pricing-v0", {"drift": 0.1}, "a mapping with the key 'kind', got 0.1"),
         ("DPB/Pricing-v0", {"drift": {"kind": "walk", "pace": 1}}, "takes rate, got 'pace'"),
         ("DPB/Pricing-v0", {"drift": {"kind": "walk", "rate": -1}}, "drift: rate must be"),

@@ -226,6 +226,8 @@ def test_features_and_intercept():
         ("DPB/Assortment-v0", {"choice": "probit"}, "choice must be one of 'mnl', 'nested'"),
         ("DPB/Assortment-v0", {"choice": {"kind": "nested", "nests": 7}}, "an integer in 1..6"),
         ("DPB/Pricing-v0", {"types": 1}, "types: count must be an integer in 2..100"),
+        ("DPB/Pricing-v0", {"types": "many"}, "in 2..100, got 'many'"),
+        ("DPB/Pricing-v0", {"types": "3,spread"}, "'spread' must be 'parameter=number'"),
         ("DPB/Pricing-v0", {"types": {"number": 3}}, "types takes count, spread, got 'number'"),
         ("DPB/Pricing-v0", {"contamination": 1.5}, "contamination must be a finite number in (0.0"),
         ("DPB/Pricing-v0", {"features": "wild"}, "must be one of 'correlated', 'heavy-tailed'"),

@@ -29,7 +29,13 @@ class Types(Condition):
 
     def __init__(self, problem: Problem, value: Any) -> None:
         known = {"count": 3, "spread": 1.0}
-        given = value if isinstance(value, Mapping) else {"count": value}
+        given = {"count": value}
+        if isinstance(value, str):
+            given = validation.told("types", value)
+            count = given.pop("kind")
+            given["count"] = int(count) if count.isdecimal() else count
+        elif isinstance(value, Mapping):
+            given = dict(value)
         given = validation.settings("types", given, known)
         self._count = validation.integer("types: count", given["count"], 2, MAX_TYPES)
         self._spread = validation.real("types: spread", given["spread"], 0.0, 1e3, open_low=True)
