@@ -223,6 +223,12 @@ class BatchedSingle(Agent):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem = problem
         self._copies = []
+        if problem.partial_feedback and curator.private and curator.unit in ("user-round", "user"):
+            raise AgentError(
+                "a SingleAgent observes nothing in rounds without feedback, and which these are is "
+                f"protected per {curator.unit}: register it with partial_feedback=False, protect "
+                "rewards only, or derive from Agent, which observes every round"
+            )
         for i, rng in enumerate(streams.agent):
             copy = self._maker(**self._params)
             copy.problem, copy.rng, copy.curator = problem, rng, curator.single(i)

@@ -158,3 +158,30 @@ def test_begin_starts_afresh():
     first = agent._copies
     begin(agent, seeds=(5,))
     assert len(agent._copies) == 1 and agent._copies[0] not in first
+
+
+class Summing(dpb_gym.SingleAgent):
+    """Sums features, where it observes anything."""
+
+    protects = ("joint", "user-round")
+
+    def begin(self):
+        self.sums = self.curator.batch_sum(self.problem.dim, clip=1.0)
+
+    def act(self, context):
+        return 0
+
+    def observe(self, context, action, feedback):
+        self.sums.add(context.features[0])
+
+
+def test_rounds_without_feedback_are_no_secret_of_a_single_agent():
+    """It is not called there, so what it releases and when would tell which they were."""
+    replay = {"env_kwargs": {"dim": 2, "protocol": "replay"}, "horizon": 20, "replicates": 2}
+    with pytest.raises(AgentError, match="register it with partial_feedback=False"):
+        dpb_gym.evaluate(
+            "DPB/MovieLensReplay-v0", {"a": (Summing, "rho=1")}, progress=False, **replay
+        )
+    dpb_gym.evaluate("DPB/MovieLensReplay-v0", {"a": Summing}, progress=False, **replay)
+    replay["env_kwargs"]["protocol"] = "matrix"
+    dpb_gym.evaluate("DPB/MovieLensReplay-v0", {"a": (Summing, "rho=1")}, progress=False, **replay)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.interference import interferes
@@ -206,8 +206,7 @@ class _Stage:
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
     """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
     rounds, info = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info
-    unit = _unit(stage.run, info, stage.seed)
-    partial = info.partial_feedback or stage.run.spec.partial_feedback
+    unit, partial = _claimed(stage.run, info, stage.seed)
     candidates = [pair] if pair is not None else pairs_for(info, unit, partial)
 
     while True:
@@ -225,11 +224,12 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
     return rounds, *options[first]
 
 
-def _unit(run: AgentRun, info: ProblemInfo, seed: int) -> str:
-    """What the agent protects there."""
+def _claimed(run: AgentRun, info: ProblemInfo, seed: int) -> tuple[str, bool]:
+    """What the agent protects there, and whether it takes rounds without feedback."""
     agent = run.make()
     agent.set_up(info, AgentStreams([_seeds(seed, 0)]), run.budget)
-    return agent.curator.unit if agent.curator.private else "user-round"
+    unit = agent.curator.unit if agent.curator.private else "user-round"
+    return unit, run.spec.partial_feedback and not isinstance(agent, BatchedSingle)
 
 
 def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
