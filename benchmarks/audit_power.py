@@ -158,6 +158,9 @@ def primary(report: AuditReport) -> str:
     pure = next((c for c in report.comparisons if c.delta == 0.0), None)
     if pure is not None:
         return f"eps {pure.claim:.3g} | {pure.bound:.2f}"
+    kl = report.comparisons[-1]
+    if kl.claim is not None:
+        return f"kl {kl.claim:.3g} | {kl.bound:.2f}"
     if rho.claim is not None:
         return f"rho {rho.claim:.3g} | {rho.bound:.2f}"
     eps = next(c for c in report.comparisons if c.quantity == "eps")
@@ -195,6 +198,8 @@ def print_header(title: str, more: str = "") -> None:
 
 def print_row(name: str, reports: list[AuditReport], more: str) -> None:
     verdicts = "/".join(dict.fromkeys(report.verdict for report in reports))
+    if reports[0].control is not None:
+        verdicts += f", {reports[0].control} with a third of the noise"
     values = " | ".join(primary(report) for report in reports)
     print(f"| {name} | {values} | {verdicts} |{more}", flush=True)
 

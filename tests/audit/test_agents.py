@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,6 +43,13 @@ def test_private_agents_pass_and_fail_with_a_third_of_the_noise(name):
     if reports[0].verdict != "PASS":
         reports.append(audit(name, Budget.zcdp(0.5), runs=1000, seed=1))
     assert reports[-1].verdict == "PASS" and reports[-1].control == "FAIL", reports[-1]
+
+
+def test_the_page_has_a_row_of_every_private_agent():
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \|.*?\| (\w+) \|.*?\| (\w+) \|", page, re.MULTILINE)
+    assert sorted(row[0] for row in rows) == sorted(PRIVATE)
+    assert {row[1:] for row in rows} == {("PASS", "FAIL")}
 
 
 @pytest.mark.parametrize("name", ["lin-ucb", "ucb-mnl", "glm-ucb-pricing", "one-pass-linear"])
