@@ -128,6 +128,8 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
         **promises,
         "entry_point": spec.entry_point,
         "partial_feedback": spec.partial_feedback,
+        "delayed_feedback": spec.delayed_feedback,
+        "needs_horizon": spec.needs_horizon,
         "uses_oracle": spec.uses_oracle,
         "parameters": parameters,
         "documentation": inspect.getdoc(cls) or "",
@@ -144,6 +146,8 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
             **promises,
             "class": spec.entry_point,
             "rounds without feedback": "allowed" if spec.partial_feedback else "not allowed",
+            "delayed feedback": "allowed" if spec.delayed_feedback else "not allowed",
+            "horizon": "must be told" if spec.needs_horizon else "may be unknown",
         },
     )
     _parameters(parameters, cls)
@@ -152,8 +156,10 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
 
 def _parameters(defaults: Mapping[str, Any], factory: Callable[..., Any]) -> None:
     from dpb_gym import docstrings
+    from dpb_gym.problems.conditions import CONDITIONS
 
-    about = docstrings.parameters(factory)
+    laid = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
+    about = laid | docstrings.parameters(factory)
     rows = [(name, value, about.get(name, "")) for name, value in defaults.items()]
     if rows:
         print_table(("parameter", "default", "meaning"), rows)

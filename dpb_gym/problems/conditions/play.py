@@ -12,8 +12,11 @@ from dpb_gym.problems.delay import Delay
 
 
 class Delayed(Condition):
-    """Responses arrive later, or never; see `Delay`. The rounds stay as they are: harness and
-    environments keep back what is not due."""
+    """Rounds after its own in which a response arrives: a number, ``"geometric=50"`` or
+    ``"pareto=10,cap=1000"``, with ``,lost=0.1`` and ``,window=200``; see `Delay`.
+
+    The rounds stay as they are: harness and environments keep back what is not due.
+    """
 
     name = "delay"
     told_only = True
@@ -26,7 +29,7 @@ class Delayed(Condition):
 
 
 class UnknownHorizon(Condition):
-    """Agents are not told the horizon, at which the episode ends all the same."""
+    """True: agents are not told the horizon, at which the episode ends all the same."""
 
     name = "unknown_horizon"
     told_only = True
