@@ -1,5 +1,5 @@
 """Runs plans: decides what is missing, runs it here, on several cores (joblib on loky) or on a
-cluster (joblib on dask), and says how it went."""
+cluster (dask), and says how it went."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
 
 BACKENDS = ("loky", "dask")
-WATCH_SECONDS = 0.5
+WATCH_SECONDS, POLL_SECONDS, LOST_SECONDS = 0.5, 0.05, 45.0
+KEPT = "Finished results are kept: run the same command again"
+LOST = "the dask cluster is lost"
 _watched = False
 
 
@@ -276,11 +278,13 @@ def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
     workers = min(workers, len(calls))
     try:
         with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-            yield from _parallel(joblib, partial(_job_of, os.getpid()), calls)
+            task: Callable[..., Any] = joblib.delayed(partial(_job_of, os.getpid()))
+            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+            yield from parallel(task(*call) for call in calls)
     except BrokenProcessPool as error:
         raise WorkerError(
-            "a worker process died, perhaps for lack of memory. Finished results are kept: run "
-            "the same command again, with fewer --workers or a smaller block"
+            f"a worker process died, perhaps for lack of memory. {KEPT}, with fewer --workers or a "
+            "smaller block"
         ) from error
     except BaseException:
         # Workers would otherwise finish their jobs after an interruption.
@@ -290,23 +294,38 @@ def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
 
 def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
     import distributed
-    import joblib
+    from distributed.scheduler import KilledWorker
 
-    connect: Any = distributed.Client
+    dask: Any = distributed
     try:
-        client = connect(scheduler, timeout="10s", set_as_default=False)
+        client = dask.Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise WorkerError(f"cannot reach the dask scheduler at {scheduler}: {error}") from error
-    with client, joblib.parallel_config("dask", client=client):
-        yield from _parallel(joblib, run_job, calls)
+    with client:
+        futures = client.map(run_job, *zip(*calls), pure=False)
+        done = dask.as_completed(futures, loop=client.loop)
+        try:
+            yield from _completed(client, done, len(futures))
+        except (OSError, dask.CancelledError, KilledWorker) as error:
+            raise WorkerError(f"{LOST}: {error or type(error).__name__}. {KEPT}") from error
+        finally:
+            if client.status == "running":
+                client.cancel(futures)
 
 
-def _parallel(
-    joblib: Any, job: Callable[..., JobOutcome], calls: list[Any]
-) -> Iterator[JobOutcome]:
-    task: Callable[..., Any] = joblib.delayed(job)
-    parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-    yield from parallel(task(*call) for call in calls)
+def _completed(client: Any, done: Any, left: int) -> Iterator[JobOutcome]:
+    """Outcomes as they arrive; fails if nobody has been there to work for a while."""
+    last = time.monotonic()
+    while left:
+        for future in done.next_batch(block=False):
+            left -= 1
+            yield future.result()
+        if client.status == "running" and client.scheduler_info()["workers"]:
+            last = time.monotonic()
+        elif time.monotonic() - last > LOST_SECONDS:
+            who = "it has no workers" if client.status == "running" else "it does not answer"
+            raise WorkerError(f"{LOST}: {who} since {LOST_SECONDS:g} s. {KEPT}")
+        time.sleep(POLL_SECONDS)
 
 
 @contextlib.contextmanager

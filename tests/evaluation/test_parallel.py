@@ -11,12 +11,14 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import dpb_gym
 from dpb_gym.errors import MissingExtraError, ParameterError
+from dpb_gym.evaluation import run as run_module
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import WorkerError, check_backend, run_plan
 from dpb_gym.evaluation.suite import Suite, parse_suite
@@ -114,6 +116,44 @@ def test_a_killed_dask_worker_loses_nothing(suite: Suite, tmp_path: Path) -> Non
         killer.join(timeout=10)
     assert report.computed == 18 and not report.failures
     assert shards(tmp_path / "dask") == shards(tmp_path / "one")
+
+
+def test_a_cluster_without_workers_is_a_clear_error(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+    monkeypatch.setattr(run_module, "LOST_SECONDS", 8.0)
+    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 200000"), "longer")
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as cluster:
+        address = cluster.scheduler_address
+        words = ["-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]
+        worker = subprocess.Popen([sys.executable, *words], stderr=subprocess.DEVNULL)
+
+        def lose() -> None:
+            while not list((tmp_path / "out").glob("cells/*/*.parquet")):
+                time.sleep(0.005)
+            worker.kill()
+
+        loser = threading.Thread(target=lose, daemon=True)
+        loser.start()
+        try:
+            with pytest.raises(WorkerError, match=r"lost: it has no workers .*results are kept"):
+                run_plan(
+                    longer, plan_suite(longer), tmp_path / "out", backend="dask", scheduler=address
+                )
+        finally:
+            worker.kill()
+            worker.wait()
+    assert list((tmp_path / "out").glob("cells/*/*.parquet"))
+
+
+def test_a_scheduler_that_went_away_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "LOST_SECONDS", 0.1)
+    client, done = Mock(status="connecting"), Mock()
+    done.next_batch.return_value = []
+    with pytest.raises(WorkerError, match="does not answer"):
+        list(run_module._completed(client, done, 1))
+    client.scheduler_info.assert_not_called()
 
 
 SCRIPT = """
