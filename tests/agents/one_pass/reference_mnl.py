@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 NORM, CUT, BOUND, SHARE = 2.0, 0.5, 0.35 * 0.5, 0.85
-LEAST_EVENNESS, LARGEST_WEIGHT, LEVER = 0.3, 4.0, 0.1
+LEAST_EVENNESS, LARGEST_WEIGHT, LEVER, UNFORESEEN = 0.3, 4.0, 0.1, 2.5
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 SIZES = NORM * np.exp(0.5 * DEVIATIONS)
 BELIEFS = np.exp(-0.5 * DEVIATIONS**2) / np.exp(-0.5 * DEVIATIONS**2).sum()
@@ -96,9 +96,11 @@ class OnePassMNL:
         a, b = self.factors
         return np.concatenate([a * w * isometric_half(H), b * w * u[chosen]])
 
-    def learn(self, sums, std, spread):
-        """From combined sums whose every coordinate has noise `std`."""
+    def learn(self, sums, std, spread, late=None):
+        """From combined sums whose every coordinate has noise `std`; `late`: without early ones."""
         a, b = self.factors
         H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
         u = sums[-self.d :] / b
         self.theta, self.V, _ = posterior(H, u, SIZES, BELIEFS, spread, (std / b) ** 2, left)
+        if late and np.linalg.norm(self.theta) > UNFORESEEN * NORM:
+            self.learn(*late)

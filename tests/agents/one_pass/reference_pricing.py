@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from reference_mnl import even_out, full, isometric_half, posterior
+from reference_mnl import UNFORESEEN, even_out, full, isometric_half, posterior
 from scipy.optimize import minimize_scalar
 
 CLIP, BOUND, DISPERSE, RARE, WIDER, LARGEST_WEIGHT = 0.3, 0.2, 0.1, 0.15, 6.0, 4.0
@@ -67,8 +67,8 @@ class OnePassPricing:
         a, b = self.factors
         return np.concatenate([a * w * isometric_half(H), b * w * u[int(demand)]])
 
-    def learn(self, sums, std, spread):
-        """From combined sums whose every coordinate has noise `std`."""
+    def learn(self, sums, std, spread, late=None):
+        """From combined sums whose every coordinate has noise `std`; `late`: without early ones."""
         a, b = self.factors
         H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
         self.theta, self.V, self.root = posterior(
@@ -83,3 +83,5 @@ class OnePassPricing:
             wide=WIDER * self.r,
             calm=DISPERSE,
         )
+        if late and np.linalg.norm(self.theta) > UNFORESEEN * self.r:
+            self.learn(*late)

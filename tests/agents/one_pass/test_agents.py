@@ -319,6 +319,22 @@ def test_a_warm_start_is_worth_what_it_knows(name, kwargs):
         begin(name, problem, seeds, None, prior_mean=truth[:-1])
 
 
+@pytest.mark.parametrize(
+    ("env_id", "kwargs"),
+    [
+        ("DPB/Pricing-v0", {"theta": [-2.9, -2.9, -2.9, -2.9, 7.9]}),
+        ("DPB/Assortment-v0", {"theta": [9.0, -9.0, 9.0, -9.0, 9.0], "revenues": "random"}),
+    ],
+)
+def test_a_theta_beyond_the_prior_leaves_its_first_records_out(monkeypatch, env_id, kwargs):
+    problem = dpb_gym.make_problem(env_id, horizon=4000, dim=5, **kwargs)
+    name = "one-pass-pricing" if "Pricing" in env_id else "one-pass-mnl"
+    seeds = range(1_001_400, 1_001_406)
+    own = total(name, problem, seeds, None).mean()
+    monkeypatch.setattr("dpb_agents.common.one_pass.UNFORESEEN", math.inf)
+    assert own < 0.6 * total(name, problem, seeds, None).mean()
+
+
 def test_a_wrong_zeta_costs_at_most_twice():
     """The demand's steepness is learned as the size of theta."""
     right = dpb_gym.make_problem("DPB/Pricing-v0", horizon=6000, dim=3, zeta=4.0)

@@ -22,15 +22,17 @@ def compare(name, kwargs, budget, make, record, action_of=None):
     agent = make_agent(name)
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     plain = [make(agent, problem) for _ in seeds]
-    instance, learned = problem.instance(seeds), 0
+    instance, learned, far = problem.instance(seeds), 0, 0
     learn = agent.learn
 
-    def both(estimate):
-        nonlocal learned
+    def both(estimate, late):
+        nonlocal learned, far
         learned += 1
-        learn(estimate)
+        learn(estimate, late)
+        far += late is not None and (np.linalg.norm(agent.theta, axis=1) > 2.5 * agent._size).any()
         for b, reference in enumerate(plain):
-            reference.learn(estimate.sums[b], estimate.std, estimate.uneven)
+            parts = [c and (c.sums[b], c.std, c.uneven) for c in (estimate, late)]
+            reference.learn(*parts[0], parts[1])
             np.testing.assert_allclose(agent.theta[b], reference.theta, rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(agent.covariance[b], reference.V, rtol=1e-7, atol=1e-12)
 
@@ -48,21 +50,27 @@ def compare(name, kwargs, budget, make, record, action_of=None):
         if t < ROUNDS - 1:
             instance.advance()
     assert learned > 8
+    return far
 
 
-@pytest.mark.parametrize("rho", [None, 0.05, 2.0])
-def test_assortment(rho):
+@pytest.mark.parametrize(("rho", "theta"), [(None, 1), (0.05, 1), (2.0, 1), (2.0, 12), (None, 12)])
+def test_assortment(rho, theta):
     def record(reference, context, action, feedback, b):
         items = context.features[b, action[b]].astype(float)
         return reference.record(items, feedback.choice[b])
 
     budget = None if rho is None else Budget.zcdp(rho)
     kwargs = {"env_id": "DPB/Assortment-v0", "n_items": 30, "dim": 3, "capacity": 4}
-    compare("one-pass-mnl", kwargs, budget, lambda a, p: OnePassMNL(3, rho is not None), record)
+    if theta > 1:  # unforeseen
+        kwargs["theta"] = theta * np.array([0.6, 0.0, -0.8])
+    far = compare(
+        "one-pass-mnl", kwargs, budget, lambda a, p: OnePassMNL(3, rho is not None), record
+    )
+    assert (far > 0) == (theta > 1)
 
 
-@pytest.mark.parametrize("rho", [None, 0.05, 2.0])
-def test_pricing(rho):
+@pytest.mark.parametrize(("rho", "theta"), [(None, 1), (0.05, 1), (2.0, 1), (9.0, 9), (None, 6)])
+def test_pricing(rho, theta):
     def record(reference, context, action, feedback, b):
         return reference.record(context.features[b].astype(float), action[b], feedback.demand[b])
 
@@ -73,13 +81,17 @@ def test_pricing(rho):
         best = reference.price(x, normals)
         assert action[b] == pytest.approx(best, abs=1e-4)
 
+    kwargs = {"env_id": "DPB/Pricing-v0"}
+    if theta > 1:  # unforeseen
+        kwargs["theta"] = theta * np.array([-0.5, 0.5, 0.7])
     sigma = 0.0 if rho is None else gaussian_sigma(rho, 1.0)
     budget = None if rho is None else Budget.zcdp(rho)
-    compare(
+    far = compare(
         "one-pass-pricing",
-        {"env_id": "DPB/Pricing-v0"},
+        kwargs,
         budget,
         lambda a, p: OnePassPricing(3, 4.0, ROUNDS, sigma),
         record,
         price,
     )
+    assert (far > 0) == (theta > 1)
