@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
+from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import Agent, unsuitable
+from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
@@ -53,7 +54,7 @@ class Releasers:
 
 
 @dataclass(eq=False, kw_only=True)
-class MNLPolicy(Agent):
+class MNLPolicy(WarmStart):
     """Base of the multinomial-logit agents: B replicates, any revenues, any capacity.
 
     Rounds 1..explore offer uniformly random sets of K items. Afterwards round t offers the
@@ -78,6 +79,7 @@ class MNLPolicy(Agent):
     growth: float = 2.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.rule = validation.choice("rule", self.rule, RULES)
         self.explore = validation.integer("explore", self.explore, 0)
         self.scale = validation.real("scale", self.scale, 0.0)
@@ -96,6 +98,7 @@ class MNLPolicy(Agent):
         self._problem, self._capacity = problem, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._releasers = self.releasers(problem, curator)
+        self._releasers.estimator.centre = self.prior(d)
         # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
         # blocks never mixes them.
         spawned = [generator.spawn(2) for generator in streams.agent]
@@ -105,7 +108,7 @@ class MNLPolicy(Agent):
             self._normals = BlockDraws(
                 [pair[1] for pair in spawned], (count, d), portable.fill_normals
             )
-        self._theta = np.zeros((B, d))
+        self._theta = np.tile(self.prior(d), (B, 1))
         self._grams = np.empty((B, d, d))
         self._root = np.zeros((B, d, d))
         self._logdet = np.zeros(B)

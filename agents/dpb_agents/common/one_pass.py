@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels
+from dpb_agents.common.prior import WarmStart
 from dpb_gym import portable, validation
-from dpb_gym.agent import Agent
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
 
@@ -108,14 +108,13 @@ class Combined(NamedTuple):
 
 
 @dataclass(eq=False, kw_only=True)
-class OnePassNewton(Agent):
+class OnePassNewton(WarmStart):
     """Base of the one-pass agents whose curvature is private: assortment and pricing.
 
     A subclass opens the sums in `begin`, fills `rows` in `observe` and calls `take`; it acts
     on `theta`.
 
     Args:
-        prior_mean: Public prior mean of theta, ``(d,)``; None for zero.
         first: Round of the first release, in units of t_0, the round at which the noise in one
             coordinate is as large as the signal.
         ratio: Factor between two releases' rounds, > 1.
@@ -136,15 +135,13 @@ class OnePassNewton(Agent):
         ParameterError: If a parameter is out of range.
     """
 
-    prior_mean: Any = None
     first: float = 2.2
     ratio: float = 1.1
     decay: float = 1.25
     anytime: bool = False
 
     def __post_init__(self) -> None:
-        if self.prior_mean is not None:
-            self.prior_mean = validation.array("prior_mean", self.prior_mean, (None,))
+        super().__post_init__()
         self.first = validation.real("first", self.first, 0.0, open_low=True)
         self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
         self.decay = validation.real("decay", self.decay, 0.0)
@@ -185,8 +182,7 @@ class OnePassNewton(Agent):
             ParameterError: If the prior mean does not have d coordinates.
         """
         B, d = curator.replicates, problem.dim
-        centre = np.zeros(d) if self.prior_mean is None else self.prior_mean
-        self._centre = validation.array("prior_mean", centre, (d,))
+        self._centre = self.prior(d)
         self._size = size = float(sizes[beliefs.argmax()])
         self.layout, self._sizes, self._beliefs = layout, sizes, beliefs
         self._exploring = (rare, WIDER * size, calm)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.prior import WarmStart
 from dpb_agents.pricing.records import MODELS, Estimator, recorded
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import Agent, unsuitable
+from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -44,7 +45,7 @@ class Releasers:
 
 
 @dataclass(eq=False, kw_only=True)
-class GLMPolicy(Agent):
+class GLMPolicy(WarmStart):
     """Base of the pricing agents that estimate theta: B replicates, either demand model.
 
     Rounds 1..explore offer uniformly random prices. Afterwards the offer is the price of
@@ -70,6 +71,7 @@ class GLMPolicy(Agent):
     growth: float = 2.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.rule = validation.choice("rule", self.rule, RULES)
         self.explore = validation.integer("explore", self.explore, 0)
         self.gamma = validation.real("gamma", self.gamma, 0.0)
@@ -86,10 +88,11 @@ class GLMPolicy(Agent):
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
         self._releasers = self.releasers(problem, curator)
+        self._releasers.estimator.centre = self.prior(d)
         explore = min(self.explore, problem.longest)
         self._start = np.stack([rng.random(explore) for rng in streams.agent])
         self._rounds = 0
-        self._theta = np.zeros((B, d))
+        self._theta = np.tile(self.prior(d), (B, 1))
         self._updates = np.zeros(B, np.int64)
         self._next = max(1, explore)
         self._value = np.empty(B)

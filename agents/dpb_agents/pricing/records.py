@@ -30,7 +30,9 @@ def recorded(context: Context, price: Array, feedback: Feedback) -> tuple[Array,
 
 
 class Estimator(Protocol):
-    """Raw demand records in, estimates of theta out."""
+    """Raw demand records in, estimates of theta out, pulled to a public `centre` ``(d,)``."""
+
+    centre: Array
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
         """Ingests one record per replicate: x ``(B, d - 1)``, price and demand ``(B,)``."""
@@ -168,6 +170,7 @@ class ExactMLE:
         self._model = MODELS.index(demand)
         self._zeta = 1.0 if zeta is None else zeta
         self.ridge = ridge
+        self.centre = np.zeros(dim)
         self.tolerance = tolerance
         self._theta = np.zeros((replicates, dim))
         self._curvature = np.zeros((replicates, dim, dim))
@@ -211,7 +214,7 @@ class ExactMLE:
             self._zeta,
             self.ridge,
             self._curvature,
-            self._linear,
+            self._linear - self.ridge * self.centre,
             2.0 * self.tolerance,
             0.0,
             theta,

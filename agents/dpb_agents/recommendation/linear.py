@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import BatchSum, Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -24,8 +24,8 @@ WIDTHS = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0]
 
 
 @dataclass(eq=False, kw_only=True)
-class LinearPolicy(Agent):
-    """Ridge regression on rewards: A = ridge I + sum x x', b = sum r x.
+class LinearPolicy(WarmStart):
+    """Ridge regression on rewards: A = ridge I + sum x x', b = ridge m + sum r x, m the prior mean.
 
     A is over the recommended candidates' features, which are public; the rewards are seen only
     through releases of b. `LinUCB` and `LinTS` choose; the AdaPrivate family releases with noise.
@@ -65,6 +65,7 @@ class LinearPolicy(Agent):
     window: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
         self.batch = validation.integer("batch", self.batch, 1)
         self.centre = validation.flag("centre", self.centre)
@@ -92,7 +93,10 @@ class LinearPolicy(Agent):
         if self._exploration:
             self._coins = streams.uniforms(2)
         self._rounds = 0
-        self._response = np.zeros((B, d))
+        # theta of the features as they are scaled, times the ridge of those
+        pull = self.prior(problem.dim) * (self.ridge / math.sqrt(1.0 + self.intercept**2))
+        self._pull = np.append(pull, np.zeros(d - problem.dim))
+        self._response = np.tile(self._pull, (B, 1))
         self._chosen = np.empty((B, d))
         self._stretched: Array | None = None
         self._ones, self._all = np.ones(B), np.ones(B, bool)
@@ -177,11 +181,11 @@ class LinearPolicy(Agent):
         self._grow()
         self._rounds += 1
         if self._rounds % self._interval == 0:
-            self._response = self.releaser.release()
+            self._response = self._pull + self.releaser.release()
         if self.window is not None:
             self._block += self._chosen[:, :, None] * self._chosen[:, None, :]
             if self._rounds % self._half == 0:
-                self._response = self.releaser.forget()
+                self._response = self._pull + self.releaser.forget()
                 self._restart(self._least + self._block)
                 self._block[:] = 0.0
 

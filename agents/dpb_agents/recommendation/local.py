@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, validation
-from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.local import LocalPrivacy, Messages
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -105,7 +106,8 @@ class Statistics(Messages):
     summary="Greedy play on locally private statistics x x' and r x.",
     rule="greedy",
 )
-class LocalLinear(Agent):
+@dataclass(eq=False, kw_only=True)
+class LocalLinear(WarmStart):
     """Linear bandit on locally private statistics x x' and r x (LDP-LinUCB).
 
     Each user learns A and theta, chooses by her own features, and sends one Gaussian message
@@ -127,19 +129,19 @@ class LocalLinear(Agent):
         AgentError: If the rewards are not bounded.
     """
 
-    def __init__(
-        self,
-        rule: str = "ucb",
-        alpha: float = 0.1,
-        ridge: float = 1.0,
-        shift: float = 4.0,
-        refresh: int = 25,
-    ) -> None:
-        self.rule = validation.choice("rule", rule, RULES)
-        self.alpha = validation.real("alpha", alpha, 0.0)
-        self.ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-        self.shift = validation.real("shift", shift, 0.0)
-        self.refresh = validation.integer("refresh", refresh, 1)
+    rule: str = "ucb"
+    alpha: float = 0.1
+    ridge: float = 1.0
+    shift: float = 4.0
+    refresh: int = 25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rule = validation.choice("rule", self.rule, RULES)
+        self.alpha = validation.real("alpha", self.alpha, 0.0)
+        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
+        self.shift = validation.real("shift", self.shift, 0.0)
+        self.refresh = validation.integer("refresh", self.refresh, 1)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         from dpb_gym.feedback import GaussianStatistics
@@ -156,7 +158,8 @@ class LocalLinear(Agent):
         self._noise = mechanism.sigma * math.sqrt(2 * d)
         self._gram, self._response = np.zeros((B, d, d)), np.zeros((B, d))
         self._inverse = np.broadcast_to(np.eye(d), (B, d, d)) / self.ridge
-        self._trusted = np.zeros((B, d))
+        self._mean = self.prior(d)
+        self._trusted = np.tile(self.ridge * self._mean, (B, 1))
         self._rounds = 0
 
     @among_available
@@ -179,4 +182,4 @@ class LocalLinear(Agent):
         values, vectors = kernels.linalg.eigh(self._gram)
         weights = 1.0 / np.maximum(values + shift, 0.5 * shift)
         self._inverse = kernels.linalg.compose(weights, vectors)
-        self._trusted = self._response.copy()
+        self._trusted = self._response + shift * self._mean

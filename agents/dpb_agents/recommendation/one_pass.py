@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
 from dpb_gym import portable, validation
-from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, kw_only=True)
-class OnePass(Agent):
+class OnePass(WarmStart):
     """Greedy on the posterior mean of a linear model, given noisy running sums of the records.
 
     A reward r in a range of length w around c follows r = c + level + <x, theta> + e. theta and
@@ -39,7 +39,6 @@ class OnePass(Agent):
         norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
             With features in the unit ball and rewards that never leave their range a linear
             model has norm at most 1.
-        prior_mean: What is publicly known of theta, ``(d,)``, in units of the reward; None: 0.
         intercept: Value of the constant feature in what is released, > 0.
         contrast: Share of the mean of the round's candidates that is subtracted from the
             features in what is released, in [0, 1].
@@ -65,7 +64,6 @@ class OnePass(Agent):
     }
 
     norm: float = 1.0
-    prior_mean: Any = None
     intercept: float = 0.15
     contrast: float = 0.25
     first: float = 0.07
@@ -74,6 +72,7 @@ class OnePass(Agent):
     max_rounds_per_user: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
         self.intercept = validation.real("intercept", self.intercept, 0.0, open_low=True)
         self.contrast = validation.real("contrast", self.contrast, 0.0, 1.0)
@@ -94,8 +93,7 @@ class OnePass(Agent):
         self.problem = problem
         self._middle, self._range = 0.5 * (low + high), high - low
         self._mean = np.zeros(d + 1)
-        if self.prior_mean is not None:
-            self._mean[:d] = validation.array("prior_mean", self.prior_mean, shape=(d,))
+        self._mean[:d] = self.prior(d)
         # the variance of a reward is at most this
         self._spread = (0.5 * self._range) ** 2
         self._variance = (0.5 * self.norm * self._range) ** 2 / d

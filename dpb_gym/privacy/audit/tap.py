@@ -114,7 +114,7 @@ class Tap:
         return values[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
 
     def _at_minimum(self, due: Any = None) -> None:
-        """Log-density ratio of perturbed minimisers: theta -> -(gradient + ridge theta)."""
+        """Log-density ratio of perturbed minimisers, theta -> -(gradient + ridge (theta - m))."""
         assert isinstance(self.releaser, Minimiser)
         plan, theta = self.releaser.plan, self.releaser.value
         self.releases += 1
@@ -123,7 +123,7 @@ class Tap:
         linear, density = [], []
         for twin in (self.twin, self.other):
             gradient, hessian = twin.derivatives(theta)
-            linear.append((gradient + plan.ridge * theta) / plan.sigma)
+            linear.append((gradient + plan.ridge * (theta - self.releaser.centre)) / plan.sigma)
             bent = np.linalg.slogdet(hessian + plan.ridge * np.eye(plan.dim))[1]
             density.append(bent - 0.5 * (linear[-1] ** 2).sum(axis=1))
         asked = np.ones(len(self.towards), bool) if due is None else np.asarray(due)

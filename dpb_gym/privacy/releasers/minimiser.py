@@ -45,6 +45,10 @@ class Minimiser(Releaser):
         ridge: Coefficient of ``|theta|^2 / 2`` without a budget.
         share: See `Releaser`.
         what: See `Releaser`.
+
+    Attributes:
+        centre: A public point ``(dim,)`` that the ridge pulls to, 0 unless it is set: the penalty
+            is ``ridge / 2 |theta - centre|^2``, which adds a public linear term.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Minimiser(Releaser):
         self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._released = np.zeros((curator.replicates, dim))
+        self.centre: FloatArray = np.zeros(dim)
         super().__init__(curator, share=share, what=what)
 
     def _calibrated(self, rho: float) -> ObjectivePerturbation:
@@ -115,7 +120,8 @@ class Minimiser(Releaser):
         plan = self.plan
         asked = np.ones(self.replicates, bool) if due is None else np.asarray(due, dtype=bool)
         lanes = np.flatnonzero(asked)
-        linear = np.zeros((self.replicates, self.dim))
+        pull = (self._ridge if plan is None else plan.ridge) * self.centre
+        linear = np.zeros((self.replicates, self.dim)) - pull
         if plan is None:
             found, norms = self.minimise(asked, linear, self._ridge, EXACT_TOLERANCE)
             self._released[lanes] = found[lanes]
@@ -126,7 +132,7 @@ class Minimiser(Releaser):
                     "released"
                 )
             draws = self._draws[lanes, self.calls[lanes]]
-            linear[lanes] = plan.sigma * draws[:, 0]
+            linear[lanes] += plan.sigma * draws[:, 0]
             found, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
             if not (norms[lanes] <= plan.tolerance).all():
                 raise ParameterError(_stuck(float(norms[lanes].max()), plan.tolerance))

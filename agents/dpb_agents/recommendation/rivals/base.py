@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import kernels, validation
-from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -24,7 +24,7 @@ COMPOSITIONS = ("sequential", "parallel")
 
 
 @dataclass(eq=False, kw_only=True)
-class LinearRival(Agent):
+class LinearRival(WarmStart):
     """A linear bandit that plays the largest <x, theta> + width ||x|| in some metric.
 
     Subclasses open their releasers in `_open` and learn in `_learn`; between releases they
@@ -47,6 +47,7 @@ class LinearRival(Agent):
     centre: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.alpha = validation.real("alpha", self.alpha, 0.0)
         self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
         self.centre = validation.flag("centre", self.centre)
@@ -66,6 +67,7 @@ class LinearRival(Agent):
         self._horizon = problem.longest
         self._rounds = 0
         self._theta = np.zeros((B, d))
+        self._mean, self._pull = np.tile(self.prior(d), (B, 1)), np.full(B, self.ridge)
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
         self._width = np.full(B, self.alpha)
         self._chosen = np.empty((B, d))
@@ -85,9 +87,17 @@ class LinearRival(Agent):
 
     @among_available
     def act(self, context: Context) -> Array:
-        action = np.empty(len(self._theta), np.int64)
-        zoo.linear.choose(context.features, self._theta, self._inverse, self._width, action)
+        action, theta = np.empty(len(self._theta), np.int64), self._estimate()
+        zoo.linear.choose(context.features, theta, self._inverse, self._width, action)
         return action
+
+    def _estimate(self) -> Array:
+        """V^-1 (b + pull m): ``_theta`` = V^-1 b, and V holds ``_pull`` times the identity."""
+        if self.prior_mean is None:
+            return self._theta
+        pulled = np.empty_like(self._theta)
+        kernels.linalg.multiply(self._inverse, self._pull[:, None] * self._mean, pulled)
+        return self._theta + pulled
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed

@@ -93,12 +93,12 @@ class CoresetElimination(RewardRival):
             if self._estimated:
                 self._eliminate(context.features, active)
         action = np.empty(B, np.int64)
-        zoo.linear.choose_widest(context.features, active, self._theta, self._phase, action)
+        zoo.linear.choose_widest(context.features, active, self._estimate(), self._phase, action)
         return action
 
     def _eliminate(self, features: Array, active: Array) -> None:
         zoo.linear.eliminate(
-            features, self._theta, self._inverse, self._spread, self._noise, active
+            features, self._estimate(), self._inverse, self._spread, self._noise, active
         )
 
     def _learn(self, reward: Array) -> None:

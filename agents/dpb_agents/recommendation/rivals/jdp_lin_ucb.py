@@ -92,6 +92,7 @@ class JDPLinUCB(JointLinUCB):
         # before the first release the policy acts as if V were the shift alone
         start = self.ridge + self.shift * self._noise_norm()
         self._inverse[:] = np.eye(d) / start
+        self._pull[:] = start
 
     def _newest(self) -> Array:
         return self.releaser.value

@@ -76,6 +76,7 @@ class JointLinUCB(LinearRival):
 
     def _refresh(self, noisy: Array) -> None:
         shift = self.ridge + self.shift * self._noise_norm()
+        self._pull[:] = shift
         zoo.linear.shifted_inverse(noisy, shift, self._inverse, self._theta, self._logdet)
         for b in np.flatnonzero(np.isnan(self._logdet)):
             self._repair(int(b), noisy[b], shift)

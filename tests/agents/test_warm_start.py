@@ -1,0 +1,188 @@
+"""`prior_mean`: every agent that estimates theta may start from what is publicly known of it."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import dpb_gym
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy import Budget, Curator, NoiseSource
+from dpb_gym.registry import agent_spec, agent_specs, make_agent
+from dpb_gym.streams import AgentStreams
+
+PROBLEMS = {
+    "assortment": ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "revenues": "random"}),
+    "pricing": ("DPB/Pricing-v0", {}),
+    "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 8, "interactions_per_user": 2}),
+}
+# Nothing of theirs estimates theta, or another agent does it for them.
+OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
+OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "sb3-dqn", "sb3-ppo", "sb3-sac"}
+ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+WARM = [n for n in ZOO if n not in OTHERS]
+# These begin with rounds that are random, or explore, whatever is known.
+EXPLORING = {"coreset-elimination", "mle-cycle-pricing", "explore-commit-pricing"}
+KNOWN = np.array([0.5, -0.4, 0.3, 0.6])
+SEEDS = [1_004_000, 1_004_001]
+
+
+def begin(name, prior_mean=KNOWN, budget=None, horizon=60, **params):
+    env_id, kwargs = PROBLEMS[agent_spec(name).supports[0]]
+    problem = dpb_gym.make_problem(env_id, horizon=horizon, dim=4, **kwargs)
+    # greedy, from the first round on, whatever the class explores by
+    greedy = {"alpha": 0.0, "v": 0.0, "scale": 1e-9, "width": 0.0, "disperse": 0.0, "rare": 0.0}
+    greedy |= {"explore": 0, "ridge": 1e12, "gamma": 0.0 if "pricing" in name else None}
+    parameters = inspect.signature(agent_spec(name).load()).parameters
+    params = {k: v for k, v in greedy.items() if k in parameters} | params
+    agent = make_agent(name, prior_mean=prior_mean, **params)
+    if agent_spec(name).budget == "required":
+        budget = Budget.parse("eps=1,delta=1e-5")
+    agent.set_up(problem.info, AgentStreams(SEEDS), budget)
+    return agent, problem
+
+
+def value(problem, context, action, b):
+    """What an action is worth if KNOWN is theta."""
+    x = context.features[b].astype(float)
+    if problem.info.kind == "recommendation":
+        x = x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
+        return x[action] @ KNOWN
+    if problem.info.kind == "pricing":
+        score = problem.info.zeta * (x @ KNOWN[:-1] - action * KNOWN[-1]) / 2.0
+        return action / (1.0 + np.exp(-score))
+    items = [i for i in action if i >= 0]
+    odds = np.exp(x[items] @ KNOWN)
+    return odds @ context.revenues[b][items] / (1.0 + odds.sum())
+
+
+def best(problem, context, b):
+    if problem.info.kind == "recommendation":
+        actions = range(8)
+    elif problem.info.kind == "pricing":
+        return value(problem, context, np.linspace(0.0, 1.0, 20_001), b).max()
+    else:
+        actions = [s for k in (1, 2, 3) for s in combinations(range(9), k)]
+    return max(value(problem, context, action, b) for action in actions)
+
+
+def test_all_others_estimate_nothing():
+    for name in ZOO:
+        known = inspect.signature(agent_spec(name).load()).parameters
+        assert ("prior_mean" in known) == (name in WARM), name
+
+
+@pytest.mark.parametrize("name", [n for n in WARM if n not in EXPLORING])
+def test_a_strong_prior_is_what_is_played(name):
+    """For the first rounds, and where there is a ridge to keep it, for good."""
+    agent, problem = begin(name)
+    instance = problem.instance(SEEDS)
+    kept = "ridge" in inspect.signature(agent_spec(name).load()).parameters
+    for _ in range(25 if kept else 2):
+        context = instance.context()
+        action = agent.act(context)
+        for b in range(len(SEEDS)):
+            assert value(problem, context, action[b], b) >= best(problem, context, b) - 1e-5
+        agent.observe(context, action, instance.respond(action).feedback)
+        instance.advance()
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_a_prior_mean_is_a_vector_of_the_length_of_theta(name):
+    with pytest.raises(ParameterError, match="prior_mean must have shape"):
+        begin(name, KNOWN[:3])
+    with pytest.raises(ParameterError, match="prior_mean must have shape"):
+        begin(name, [KNOWN])
+    with pytest.raises(ParameterError, match="prior_mean must be finite"):
+        begin(name, KNOWN * np.nan)
+
+
+@pytest.mark.parametrize("name", ["coreset-elimination", "dgs-lin-ucb", "jdp-lin-ucb"])
+def test_rivals_estimate_from_the_prior_on(name):
+    agent, _ = begin(name, ridge=1.0)
+    np.testing.assert_allclose(agent._estimate(), [KNOWN, KNOWN])
+
+
+@pytest.mark.parametrize("name", ["jdp-lin-ucb", "noisy-gram-ucb"])
+def test_where_v_is_shifted_the_shift_pulls_to_the_prior(name):
+    """The ridge alone is a hundredth of it."""
+    agent, problem = begin(name, 1e6 * KNOWN, ridge=1.0, every=20)
+    instance = problem.instance(SEEDS)
+    for _ in range(40):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        instance.advance()
+    assert (np.linalg.norm(agent._estimate(), axis=1) > 4e5 * np.linalg.norm(KNOWN)).all()
+
+
+@pytest.mark.parametrize("intercept", [0.0, 0.5])
+def test_ridge_regression_from_the_prior_on(intercept):
+    """theta minimises the squared errors plus the ridge times its distance from the prior mean."""
+    agent, problem = begin("lin-greedy", ridge=3.0, intercept=intercept)
+    instance, records = problem.instance(SEEDS), []
+    for _ in range(50):
+        context = instance.context()
+        action = agent.act(context)
+        feedback = instance.respond(action).feedback
+        records.append((context.features[0, action[0]].astype(float), feedback.reward[0] - 0.5))
+        agent.observe(context, action, feedback)
+        instance.advance()
+    x, r = np.array([x for x, _ in records]), np.array([r for _, r in records])
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
+    scale = np.sqrt(1.0 + intercept**2)
+    x = np.column_stack([x, np.full(len(x), intercept)])[:, : 4 + (intercept > 0.0)]
+    known = np.append(KNOWN, 0.0)[: x.shape[1]]
+    gram = x.T @ x + 3.0 * np.eye(x.shape[1])
+    theta = np.linalg.solve(gram, x.T @ r + 3.0 * known)
+    found = np.linalg.solve(np.linalg.inv(agent._inverse[0]), agent._response[0]) / scale
+    np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["greedy-pricing", "greedy-mnl"])
+def test_maximum_likelihood_from_the_prior_on(name):
+    agent, problem = begin(name, ridge=2.0, growth=1.0001, horizon=120)
+    instance, records = problem.instance(SEEDS), []
+    for _ in range(100):
+        context = instance.context()
+        action = agent.act(context)
+        feedback = instance.respond(action).feedback
+        records.append((context.features[0].astype(float), action[0], feedback))
+        agent.observe(context, action, feedback)
+        instance.advance()
+
+    def loss(theta):
+        total = (theta - KNOWN) @ (theta - KNOWN)
+        for x, action, feedback in records:
+            if name == "greedy-mnl":
+                scores = np.append(x[action[action >= 0]] @ theta, 0.0)
+                total += np.log(np.exp(scores).sum()) - scores[feedback.choice[0]]
+            else:
+                z = problem.info.zeta * np.append(x, -action) @ theta / 2.0
+                total += np.log1p(np.exp(z)) - feedback.demand[0] * z
+        return total
+
+    agent._releasers.estimator.release(np.ones(len(SEEDS), bool))
+    np.testing.assert_allclose(
+        agent._releasers.estimator._theta[0], minimize(loss, KNOWN).x, atol=2e-3
+    )
+
+
+def test_private_minimisers_pull_to_their_centre():
+    """At noise that does not matter: (a + ridge m) / (1 + ridge) for the loss |theta - a|^2 / 2."""
+    target, centre = np.array([0.3, -0.2]), np.array([2.0, 1.0])
+    for budget in (None, Budget.zcdp(1e9)):
+        streams = AgentStreams(SEEDS)
+        noise = NoiseSource(streams.noise)
+        curator = Curator(budget, ("central", "reward"), noise=noise, replicates=2, horizon=1)
+        made = curator.minimiser(2, gradient_bound=1.0, curvature=1.0)
+        made.loss = lambda b, t: (0.5 * ((t - target) ** 2).sum(), t - target, np.eye(2))
+        made.centre = centre
+        curator.seal()
+        ridge = 1.0 if made.plan is None else made.plan.ridge
+        wanted = (target + ridge * centre) / (1.0 + ridge)
+        np.testing.assert_allclose(made.release(), [wanted, wanted], atol=1e-3)
