@@ -65,6 +65,11 @@ class DPMNL(MNLPolicy):
     # one MLE with all of its share, on enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
     audit_horizon = 264
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "explore": [20, 200],
+        "max_updates": [2, 5],
+        "growth": [2.0, 32.0],
+    }
 
     explore: int = 200
     max_updates: int = 5

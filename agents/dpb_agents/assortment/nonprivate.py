@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpb_agents.assortment.policy import MNLPolicy, Releasers
 from dpb_agents.assortment.records import ChoiceMLE
@@ -35,6 +35,11 @@ class ExactMNL(MNLPolicy):
     Args:
         ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
     """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "scale": [0.02, 0.05, 0.1, 0.2],
+        "growth": [1.3, 2.0],
+    }
 
     kappa: float = field(default=1.0, init=False)
     ridge: float = 1.0
@@ -99,5 +104,11 @@ class TSMNL(ExactMNL):
 @dataclass(eq=False, kw_only=True)
 class GreedyMNL(ExactMNL):
     """Greedy MNL: random start, then the best assortment under maximum likelihood."""
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "explore": [5, 20],
+        "ridge": [0.3, 1.0],
+        "growth": [1.3, 2.0],
+    }
 
     explore: int = 5

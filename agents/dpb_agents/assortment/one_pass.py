@@ -61,11 +61,9 @@ class OnePassMNL(OnePassNewton):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "norm": [1.0, 2.0, 4.0],
-        "cut": [0.35, 0.5, 0.7],
-        "bound": [0.25, 0.35, 0.5],
+        "norm": [1.4, 2.0],
         "share": [0.75, 0.85],
-        "first": [1.5, 2.2, 3.3],
+        "first": [1.5, 2.2],
     }
 
     norm: float = 2.0

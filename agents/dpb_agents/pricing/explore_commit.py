@@ -48,6 +48,9 @@ class ExploreCommit(ExactGLM):
     # enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 1024}
     audit_horizon = 1026
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "explore": [None, 100, 200, 400, 800, 1600, 3200, 6400]
+    }
 
     explore: int = None  # type: ignore[assignment]
     growth: float = field(default=2.0, init=False)
@@ -91,6 +94,12 @@ class MLECycle(ExactGLM):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "first": [16, 64],
+        "tests": ["sqrt", "dim"],
+        "ridge": [1.0, 4.0],
+    }
 
     explore: int = field(default=0, init=False)
     growth: float = field(default=2.0, init=False)
@@ -141,6 +150,12 @@ class ControlledVariance(ExactGLM):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "width": [0.03, 0.1],
+        "explore": [0, 10],
+        "ridge": [1.0, 4.0],
+    }
 
     width: float = 0.1
     growth: float = 1.25

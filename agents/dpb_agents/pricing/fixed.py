@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class FixedPrice(Agent):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "rule": ["ts", "ucb"],
+        "n_prices": [None, 4, 10, 20],
+    }
 
     def __init__(
         self,

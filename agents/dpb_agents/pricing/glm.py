@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpb_agents.pricing.policy import GLMPolicy, Releasers
 from dpb_agents.pricing.records import ExactMLE
@@ -70,6 +70,11 @@ class GLMPricing(ExactGLM):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {
+        "greedy-pricing": {"explore": [0, 10], "growth": [1.1, 1.25], "ridge": [1.0, 4.0]},
+        "glm-ucb-pricing": {"explore": [0, 10], "gamma": [0.1, 1.0], "ridge": [1.0, 4.0]},
+    }
 
     rule: str = "greedy"
     gamma: float = 1.0

@@ -75,11 +75,9 @@ class OnePassPricing(OnePassNewton):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "clip": [0.2, 0.3, 0.45],
-        "bound": [0.14, 0.2, 0.28],
-        "disperse": [0.05, 0.1, 0.2],
-        "rare": [0.1, 0.15, 0.25],
-        "first": [1.6, 2.4, 3.6],
+        "clip": [0.3, 0.45],
+        "disperse": [0.05, 0.1],
+        "first": [1.6, 2.4],
     }
 
     norm: float | None = None

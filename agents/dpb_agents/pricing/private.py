@@ -83,6 +83,11 @@ class PrivatePricing(GLMPolicy):
     # one MLE with all of its share, on enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
     audit_horizon = 1024
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "share": [None, 0.9],
+        "explore": [None, 100],
+        "growth": [None, 10.0],
+    }
 
     calibration: str = "verified"
     constants: str = "literal"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,12 @@ class ThompsonPricing(ExactGLM):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "scale": [None, 0.1],
+        "explore": [0, 10],
+        "ridge": [1.0, 4.0],
+    }
 
     scale: float | None = None
     growth: float = 1.5

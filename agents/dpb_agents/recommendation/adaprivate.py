@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.adaprivate_sums import printed_sigma
-from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
+from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
 from dpb_gym import validation
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import ProblemInfo
@@ -64,7 +64,7 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     See `NoisyBatches`.
     """
 
-    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS}
+    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
 
 
 @register_agent("adaprivate-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
@@ -105,9 +105,9 @@ class AdaPrivateTS(NoisyBatches, LinTS):
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {
-        "adaprivate-ts": {"v": WIDTHS},
-        "adaprivate-adaptive": {"v": [0.1, 0.3, 0.75, 1.5, 3.0, 6.0]},
-        "adaprivate-amp": {"v": WIDTHS},
+        "adaprivate-ts": {"v": WIDTHS, **CENTRED},
+        "adaprivate-adaptive": {"v": [0.1, 0.4, 1.5, 6.0], **CENTRED},
+        "adaprivate-amp": {"v": WIDTHS, **CENTRED},
     }
 
     v: float = 1.0

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpb_agents.recommendation.linear import SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
+from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import ContributionCap, Curator, UserSum
@@ -79,7 +79,7 @@ class AdaPrivateUserUCB(UserBatches, LinUCB):
     See `UserBatches`.
     """
 
-    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS}
+    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
 
 
 @register_agent("adaprivate-user-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
@@ -90,4 +90,4 @@ class AdaPrivateUserTS(UserBatches, LinTS):
     See `UserBatches`.
     """
 
-    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS}
+    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}

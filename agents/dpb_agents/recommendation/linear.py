@@ -20,7 +20,9 @@ from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 SUPPORTS = ["recommendation"]
-WIDTHS = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0]
+# Eight points for every agent of the zoo, its defaults among them.
+WIDTHS = [0.1, 0.3, 1.0, 3.0]
+CENTRED = {"centre": [False, True]}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -209,8 +211,8 @@ class LinUCB(LinearPolicy):
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {
-        "lin-greedy": {"ridge": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]},
-        "lin-ucb": {"alpha": WIDTHS},
+        "lin-greedy": {"ridge": [0.3, 1.0, 3.0, 10.0], "intercept": [0.0, 0.5]},
+        "lin-ucb": {"alpha": WIDTHS, **CENTRED},
     }
 
     alpha: float = 1.0
@@ -256,7 +258,7 @@ class LinTS(LinearPolicy):
         decay: Factor of the width from batch to batch, in (0, 1].
     """
 
-    tuning_grid: ClassVar[dict[str, Any]] = {"lin-ts": {"v": WIDTHS}}
+    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
 
     v: float = 1.0
     decay: float = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 SUPPORTS = ["recommendation"]
 PROTECTS = ("local", "user-round")
 RULES = ("greedy", "ucb")
+CENTRED_UCB = [{"alpha": a, "centre": True} for a in (0.3, 1.0, 3.0)]
+CENTRED_TS = [{"v": v, "centre": True} for v in (0.3, 1.0, 3.0)]
 
-register_agent(
+
+@register_agent(
     "local-reward-lin-ucb",
     supports=SUPPORTS,
     protects=("local", "reward"),
@@ -34,8 +37,8 @@ register_agent(
     summary="LinUCB on rewards that each user privatises (Gaussian noise).",
     agent="lin-ucb",
     mechanism="gaussian",
-)(LocalPrivacy)
-register_agent(
+)
+@register_agent(
     "local-reward-lin-ts",
     supports=SUPPORTS,
     protects=("local", "reward"),
@@ -43,7 +46,18 @@ register_agent(
     summary="Linear Thompson sampling on rewards that each user privatises (Gaussian noise).",
     agent="lin-ts",
     mechanism="gaussian",
-)(LocalPrivacy)
+)
+class LocalRewards(LocalPrivacy):
+    """A linear bandit that learns from rewards which each user privatises; see `LocalPrivacy`."""
+
+    tuning_grid: ClassVar[dict[str, Any]] = {
+        "local-reward-lin-ucb": {
+            "params": [None, *({"alpha": a} for a in (0.1, 0.3, 3.0, 10.0)), *CENTRED_UCB]
+        },
+        "local-reward-lin-ts": {
+            "params": [None, *({"v": v} for v in (0.1, 0.3, 3.0, 10.0)), *CENTRED_TS]
+        },
+    }
 
 
 class Statistics(Messages):
@@ -128,6 +142,11 @@ class LocalLinear(WarmStart):
     Raises:
         AgentError: If the rewards are not bounded.
     """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {
+        "local-lin-ucb": {"shift": [0.5, 1.0, 2.0, 4.0], "alpha": [0.1, 1.0]},
+        "local-lin-greedy": {"shift": [0.5, 1.0, 2.0, 4.0], "refresh": [25, 100]},
+    }
 
     rule: str = "ucb"
     alpha: float = 0.1

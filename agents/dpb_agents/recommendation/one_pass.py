@@ -60,7 +60,8 @@ class OnePass(WarmStart):
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "norm": [0.7, 1.0],
-        "first": [0.03, 0.07, 0.2],
+        "first": [0.03, 0.07],
+        "intercept": [0.15, 0.35],
     }
 
     norm: float = 1.0

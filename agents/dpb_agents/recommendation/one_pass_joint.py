@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,12 @@ class OnePassLinearJoint(OnePass):
         common: Prior variance of theta along the mean feature besides, as a share of
             ``(norm w / 2)^2``, >= 0: what candidates have in common is often what people like.
     """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "norm": [1.0, 1.5],
+        "first": [0.03, 0.07],
+        "curvature": [0.125, 0.2],
+    }
 
     norm: float = 1.5
     intercept: float = 0.35

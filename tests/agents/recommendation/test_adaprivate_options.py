@@ -10,9 +10,7 @@ from scipy import stats
 
 from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.tuning import read_grid
 from dpb_gym.privacy import Budget
-from dpb_gym.registry import agent_spec
 from dpb_gym.streams import AgentStreams, Stream, generator
 
 FAMILY = (
@@ -232,18 +230,6 @@ def test_the_papers_noise_is_larger_than_its_promise_needs(name, eps, printed, s
 
 
 # ------------------------------------------------------------------ grids, batches, parameters
-
-
-@pytest.mark.parametrize("name", ["lin-greedy", "lin-ucb", "lin-ts", *FAMILY])
-def test_every_name_has_a_grid_of_valid_points(name):
-    spec = agent_spec(name)
-    grid = read_grid(spec)
-    points = [{key: value} for key, values in grid.items() for value in values]
-    assert len(grid) == 1 and 4 <= len(points) <= 8
-    agents = [make_agent(name, **point) for point in points]
-    (key,) = grid
-    assert len({getattr(agent, key) for agent in agents}) == len(points)
-    assert getattr(make_agent(name), key) in grid[key], "the default is a point"
 
 
 ALL = [

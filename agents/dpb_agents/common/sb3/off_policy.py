@@ -29,7 +29,7 @@ class OffPolicy(SB3Agent):
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "learning_rate": [1e-3, 3e-3, 1e-2],
+        "learning_rate": [3e-4, 1e-3, 3e-3, 1e-2],
         "gradient_steps": [4, 16],
     }
 

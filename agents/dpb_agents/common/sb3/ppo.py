@@ -51,7 +51,7 @@ class SB3PPO(SB3Agent):
 
     name = "sb3-ppo"
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "learning_rate": [1e-3, 3e-3, 1e-2],
+        "learning_rate": [3e-4, 1e-3, 3e-3, 1e-2],
         "n_steps": [64, 256],
     }
 

@@ -1,0 +1,214 @@
+"""Our agents where nobody tuned them: designs, norms, sizes and horizons, at any budget.
+
+``python benchmarks/robustness.py`` prints the tables of docs/robustness.md in Markdown, from tuning
+seeds. Every case is kept in ``--out`` (results/robustness), so that an interrupted run goes on;
+``--track``, ``--case`` and ``--replicates`` ask for less, ``--long`` for the cases of a million
+rounds, a thousand items or fifty dimensions as well.
+
+A miss is one of: `random`: worse than random play by more than the paired 95% interval; `tail`: the
+last tenth of the rounds has more than a tenth of the first's regret, and costs more than a
+thousandth of random play's; `twice`: at rho = 1 more than twice the best non-private agent's
+regret, by more than the paired interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+import dpb_gym
+
+SEED = 1_500_000
+BUDGETS = ["rho=0.005", "rho=0.02", "rho=1", "rho=5", "none"]
+JUDGED = "rho=1"
+ENVIRONMENTS = {
+    "assortment": "DPB/Assortment-v0",
+    "pricing": "DPB/Pricing-v0",
+    "recommendation": "DPB/Recommendation-v0",
+}
+OURS = {
+    "assortment": ["one-pass-mnl"],
+    "pricing": ["one-pass-pricing"],
+    "recommendation": ["one-pass-linear", "one-pass-linear-joint"],
+}
+# Non-private rivals, with the parameters of their recipes.
+FREE: dict[str, dict[str, dict[str, Any]]] = {
+    "assortment": {"greedy-mnl": {}, "ucb-mnl": {}},
+    "pricing": {
+        "greedy-pricing": {"explore": 0, "ridge": 4.0},
+        "glm-ucb-pricing": {"explore": 0, "gamma": 0.1, "growth": 1.5, "ridge": 4.0},
+    },
+    "recommendation": {"lin-greedy": {}, "lin-ucb": {"alpha": 0.1, "centre": True}},
+}
+BASE: dict[str, dict[str, Any]] = {
+    "assortment": {"horizon": 10_000, "n_items": 100, "capacity": 10, "dim": 5},
+    "pricing": {"horizon": 10_000, "dim": 5},
+    "recommendation": {"horizon": 10_000, "dim": 10},
+}
+
+
+def rows(track: str, design: str, horizon: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Features ``(horizon, *shape)`` of a design that the environments do not have."""
+    rng = np.random.default_rng(20)
+    d = shape[-1]
+    x = rng.standard_normal((horizon, *shape), np.float32)
+    if design == "correlated":
+        x = np.sqrt(0.1) * x + np.sqrt(0.9) * x[..., :1]
+    elif design == "rank 2":
+        x = x[..., :2] @ rng.standard_normal((2, d), np.float32)
+    elif design == "scales":
+        x *= np.logspace(0, -2, d, dtype=np.float32)
+    elif design == "heavy":
+        x = rng.standard_t(2.0, (horizon, *shape)).astype(np.float32)
+    if track == "pricing":  # customers lie in a box
+        return np.asarray(np.clip(0.5 * x, -1.0, 1.0), np.float32)
+    return x
+
+
+def theta(track: str, norm: float, dim: int) -> list[float]:
+    """A parameter of a given norm; demand falls with the price."""
+    direction = np.where(np.arange(dim) % 2 == 0, 1.0, -0.6)
+    if track == "pricing":
+        direction[-1] = 2.0
+    return [float(v) for v in norm * direction / np.linalg.norm(direction)]
+
+
+def cases(track: str, long: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and environment parameters of a track's cases."""
+    base = BASE[track]
+    yield "as it is", base
+    width = base["dim"] - (track == "pricing")
+    shape = {"assortment": (100, width), "pricing": (width,), "recommendation": (5, width)}[track]
+    name = "customers" if track == "pricing" else "contexts"
+    for design in ("correlated", "rank 2", "scales", "heavy"):
+        if track != "assortment" or long:  # a hundred items of ten thousand rounds are 20 MB
+            yield f"features {design}", base | {name: (design, base["horizon"], shape)}
+    if track == "assortment" and not long:
+        for design in ("correlated", "rank 2", "scales", "heavy"):
+            small = base | {"n_items": 20, "capacity": 4}
+            yield f"features {design}, N = 20", small | {name: (design, 10_000, (20, width))}
+    for norm in (0.3, 1.0, 3.0, 10.0):
+        yield f"norm of theta {norm:g}", base | {"theta": theta(track, norm, base["dim"])}
+    yield "d = 2", base | {"dim": 2}
+    yield "T = 1,000", base | {"horizon": 1000}
+    if track == "assortment":
+        yield "K = 1", base | {"capacity": 1}
+        yield "K = N / 2", base | {"capacity": 50}
+        yield "N = 5", base | {"n_items": 5, "capacity": 2}
+        yield "uneven revenues", base | {"revenues": "random"}
+    if track == "pricing":
+        yield "zeta = 30", base | {"zeta": 30.0}
+        yield "drifting customers", base | {"customers": "drifting"}
+        yield "switched customers", base | {"customers": "switched"}
+    if track == "recommendation":
+        yield "two candidates", base | {"n_candidates": 2}
+        yield "switched candidates", base | {"contexts": "switched", "fresh": True}
+    if not long:
+        return
+    yield "d = 50", base | {"dim": 50} | ({"zeta": 16.0} if track == "pricing" else {})
+    yield "T = 1,000,000", base | {"horizon": 1_000_000}
+    if track == "assortment":
+        yield "N = 1,000", base | {"n_items": 1000}
+
+
+def play(track: str, parameters: dict[str, Any], replicates: int) -> dict[str, list[list[float]]]:
+    """Regret at a tenth, nine tenths and all of the rounds, per agent and budget."""
+    kwargs = dict(parameters)
+    for name in ("customers", "contexts"):
+        if isinstance(kwargs.get(name), tuple):
+            kwargs[name] = rows(track, *kwargs[name])
+    T = kwargs.pop("horizon")
+    agents: dict[str, Any] = {name: name for name in OURS[track]}
+    agents |= {name: (name, None, own) for name, own in FREE[track].items()}
+    result = dpb_gym.evaluate(
+        ENVIRONMENTS[track],
+        agents | {"random": "random"},
+        horizon=T,
+        replicates=replicates,
+        seed=SEED,
+        checkpoints=[T // 10, T - T // 10, T],
+        env_kwargs=kwargs,
+        budgets=BUDGETS,
+        progress=False,
+    )
+    found: dict[str, list[list[float]]] = {}
+    for row in result.records():
+        curves = found.setdefault(
+            f"{row['agent']} {row['budget']}", [[] for _ in range(replicates)]
+        )
+        curves[row["replicate"]].append(row["regret"])
+    return found
+
+
+def beyond(difference: NDArray[np.float64]) -> bool:
+    """Whether a paired difference is above 0 by more than its 95% interval."""
+    n = len(difference)
+    half = stdtrit(n - 1, 0.975) * difference.std(ddof=1) / np.sqrt(n)
+    return bool(difference.mean() > half)
+
+
+def line(track: str, agent: str, case: str, found: dict[str, list[list[float]]]) -> str:
+    """One row of a table."""
+    curves = {key: np.array(value) for key, value in found.items()}
+    random = curves["random none"][:, -1]
+    free = {name: curves[f"{name} none"][:, -1] for name in FREE[track]}
+    best = min(free, key=lambda name: free[name].mean())
+    cells, misses = [], []
+    for budget in BUDGETS:
+        curve = curves[f"{agent} {budget}"]
+        total, first, last = curve[:, -1], curve[:, 0].mean(), np.diff(curve[:, 1:]).mean()
+        cells.append(f"{total.mean():.3g}")
+        if beyond(total - random):
+            misses.append(f"random at {budget}")
+        if last > 0.1 * first and last > 0.001 * random.mean():
+            misses.append(f"tail {last / max(first, 1e-12):.2f} at {budget}")
+        if budget == JUDGED and beyond(total - 2.0 * free[best]):
+            misses.append(f"twice: {total.mean() / free[best].mean():.1f}")
+    yard = f"{free[best].mean():.3g} ({best}) | {random.mean():.3g}"
+    return f"| {case} | {' | '.join(cells)} | {yard} | {'; '.join(misses) or '-'} |"
+
+
+def main() -> None:
+    """Plays what is missing and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--out", default="results/robustness", type=Path)
+    parser.add_argument("--track", choices=list(OURS))
+    parser.add_argument("--case")
+    parser.add_argument("--replicates", type=int, default=8)
+    parser.add_argument("--long", action="store_true")
+    asked = parser.parse_args()
+    for track, ours in OURS.items():
+        if asked.track not in (None, track):
+            continue
+        found: dict[str, Any] = {}
+        for case, parameters in cases(track, asked.long):
+            if asked.case not in (None, case):
+                continue
+            folder = asked.out / f"{asked.replicates}"
+            kept = folder / f"{track} {case}.json".replace(" ", "-").replace("/", "-").replace(
+                ",", ""
+            )
+            if not kept.exists():
+                print(f"{track}: {case}", file=sys.stderr, flush=True)
+                played = play(track, parameters, asked.replicates)
+                folder.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(played), encoding="utf-8")
+            found[case] = json.loads(kept.read_text(encoding="utf-8"))
+        for agent in ours:
+            print(f"\n`{agent}`, {asked.replicates} replicates\n")
+            print(f"| case | {' | '.join(BUDGETS)} | best non-private | random | misses |")
+            print("|---" * (len(BUDGETS) + 4) + "|")
+            for case, curves in found.items():
+                print(line(track, agent, case, curves))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Tunes every agent of the zoo on every track of the arena, with the same effort each.
+
+    python benchmarks/tune_tracks.py [--track NAME] [--agent NAME] [--replicates 4] [--out DIR]
+
+Every agent plays its grid of eight points, defaults among them, at all budgets of the track, on the
+tuning seeds and on all tasks of the track up to ``--longest`` rounds (30,000). The best point has
+the least regret relative to the best at each budget, averaged over tasks and budgets. It is written
+to DIR/TRACK/recipes/AGENT.yaml with the best per budget and what the tuning cost, and printed as a
+table. Results are cells in DIR, so that an interrupted run goes on. ``--rounds T`` shortens every
+task, for a look or a forecast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.evaluation.plan import task_info
+from dpb_gym.evaluation.recipes import write_recipe
+from dpb_gym.evaluation.spec import canonical
+from dpb_gym.evaluation.suite import Suite, load_suite
+from dpb_gym.evaluation.tuning import TUNING_SEEDS, Tuning, choose_points, read_grid, tune
+from dpb_gym.evaluation.tuning.results import Point
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import AgentSpec, agent_specs, shortcoming
+
+SUITE = "dpb-bench-v1"
+
+
+def tunable(suite: Suite, track: str) -> list[AgentSpec]:
+    """The zoo's agents that have a grid and can play the track; networks are left to ``sb3``."""
+    info = task_info(next(task for task in suite.tasks if task.track == track))
+    found = []
+    for spec in agent_specs().values():
+        ours = spec.entry_point.startswith("dpb_agents.") and not spec.name.startswith("sb3-")
+        if ours and getattr(spec.load(), "tuning_grid", None) and not shortcoming(spec, info):
+            found.append(spec)
+    return found
+
+
+def best_of(tunings: list[Tuning]) -> tuple[dict[str, Any], dict[str, dict[str, Any]], float]:
+    """The best point, the best per budget, and the defaults' regret relative to the best point's.
+
+    Regrets count relative to the best at their task and budget.
+    """
+    shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    known: dict[str, Point] = {}
+    for tuning in tunings:
+        for choice in tuning.recipes[0].choices:
+            least = max(choice.best.regret, 1e-12)
+            for point in choice.points:
+                key = canonical(dict(point.params))
+                known[key] = point
+                shares[key][choice.budget].append(point.regret / least)
+    wanted = {b: len(v) for b, v in max(shares.values(), key=lambda s: len(s)).items()}
+    whole = {k: s for k, s in shares.items() if {b: len(v) for b, v in s.items()} == wanted}
+
+    def mean(key: str, budgets: Any) -> float:
+        values = [value for budget in budgets for value in whole[key][budget]]
+        return sum(values) / len(values)
+
+    best = min(whole, key=lambda key: mean(key, wanted))
+    each = {b: dict(known[min(whole, key=lambda key: mean(key, [b]))].params) for b in wanted}
+    default = mean("{}", wanted) / mean(best, wanted) if "{}" in whole else float("nan")
+    return dict(known[best].params), each, default
+
+
+def tune_one(
+    spec: AgentSpec, suite: Suite, track: str, asked: argparse.Namespace
+) -> tuple[dict[str, Any], float, int, float]:
+    """Tunes one agent on one track and writes its recipe.
+
+    Returns:
+        The best point, what the defaults have relative to it, rounds and seconds of this run.
+    """
+    grid = suite.tracks[track].budgets
+    budgets = [] if grid is None or spec.budget == "never" else list(suite.grid(grid))
+    tasks = [t for t in suite.tasks if t.track == track and t.horizon <= asked.longest]
+    tunings = []
+    for task in tasks:
+        tunings.append(
+            tune(
+                task.env,
+                [spec.name],
+                budgets,
+                horizon=min(task.horizon, asked.rounds or task.horizon),
+                env_kwargs=task.env_kwargs,
+                replicates=asked.replicates,
+                points=None,
+                out=asked.out / track / task.name,
+                workers=asked.workers,
+                progress=False,
+            )
+        )
+    best, each, default = best_of(tunings)
+    rounds = sum(tuning.rounds for tuning in tunings)
+    seconds = sum(tuning.seconds for tuning in tunings)
+    seeds = [TUNING_SEEDS.start, TUNING_SEEDS.start + asked.replicates - 1]
+    points = len(choose_points(spec, read_grid(spec), {}, None))
+    data = {
+        "agent": spec.name,
+        "parameters": {**spec.defaults, **best},
+        "tuned_on": {
+            "suite": suite.name,
+            "track": track,
+            "tasks": [task.name for task in tasks],
+            "budgets": [Budget.text(budget) for budget in budgets] or ["none"],
+            "seeds": seeds,
+            "points": points,
+            "grid": {key: list(values) for key, values in read_grid(spec).items()},
+        },
+        "best_per_budget": [{"budget": b, "parameters": p} for b, p in each.items()],
+        "defaults_relative_to_best": round(default, 3),
+        "cost": {"agent_rounds": rounds, "seconds": round(seconds, 1)},
+    }
+    path = asked.out / track / "recipes" / f"{spec.name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_recipe(path, data, f"{spec.name} on the track {track}: the best of {points} points.")
+    return best, default, rounds, seconds
+
+
+def main() -> None:
+    """Tunes what is asked for and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    suite = load_suite(SUITE)
+    parser.add_argument("--track", choices=list(suite.tracks))
+    parser.add_argument("--agent", action="append")
+    parser.add_argument("--replicates", type=int, default=4)
+    parser.add_argument("--longest", type=int, default=30_000)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--out", type=Path, default=Path("results/tuned"))
+    asked = parser.parse_args()
+    print(
+        "| track | agent | best point | defaults / best | agent rounds | seconds |\n"
+        + "|---" * 6
+        + "|"
+    )
+    for track in [asked.track] if asked.track else suite.tracks:
+        for spec in tunable(suite, track):
+            if asked.agent and spec.name not in asked.agent:
+                continue
+            best, default, rounds, seconds = tune_one(spec, suite, track, asked)
+            said = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
+            cost = f"{default:.2f} | {rounds:,} | {seconds:.0f}"
+            print(f"| {track} | {spec.name} | {said} | {cost} |", flush=True)
+    print("a second run prints the same from what is kept, at no cost", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Equal effort: every agent of the zoo has a grid of eight points, its defaults among them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.evaluation.tuning.points import choose_points, read_grid
+from dpb_gym.registry import agent_spec, agent_specs
+
+POINTS = 8
+# No parameter of theirs can be good or bad.
+YARDSTICKS = {"random", "oracle", "best-fixed-price"}
+ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+
+
+@pytest.mark.parametrize("name", sorted(set(ZOO) - YARDSTICKS))
+def test_every_grid_has_as_many_points(name):
+    spec = agent_spec(name)
+    grid = read_grid(spec)
+    points = choose_points(spec, grid, {}, None)
+    assert len(points) == POINTS
+    for point in points:
+        spec.load()(**{**spec.params, **point})
+    known = spec.defaults
+    for key, values in grid.items():
+        assert any(known[key] == value for value in values), f"the default of {key} is a point"
+
+
+def test_yardsticks_have_nothing_to_tune():
+    for name in YARDSTICKS:
+        with pytest.raises(ParameterError, match="nothing to tune"):
+            read_grid(agent_spec(name))
