@@ -1,6 +1,6 @@
 """Our agents where nobody tuned them: designs, norms, sizes and horizons, at any budget.
 
-``python benchmarks/robustness.py`` prints the tables of docs/agents/robustness.md in Markdown, from tuning
+``python benchmarks/robustness.py`` prints the tables of docs/agents/robustness.md, from tuning
 seeds. Every case is kept in ``--out`` (results/robustness), so that an interrupted run goes on;
 ``--track``, ``--case`` and ``--replicates`` ask for less, ``--long`` for the cases of a million
 rounds, a thousand items or fifty dimensions as well.
