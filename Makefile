@@ -9,12 +9,13 @@ LOWEST ?= .venv-lowest
 DOCS ?= docs/_build/html
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard bench test test-lowest lint types docs dist clean check-python
+.PHONY: help leaderboard bench test test-fast test-lowest lint types docs dist clean check-python
 
 help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
 	@echo "make bench         run the arena, dpb-bench-v1 (half an hour on two cores); resumes"
 	@echo "make test          set up and run the tests"
+	@echo "make test-fast     those that start no process and no browser, below a minute"
 	@echo "make lint types    style and type checks"
 	@echo "make docs          build the documentation site, warnings are errors"
 	@echo "make test-lowest   the tests with the oldest dependencies that are allowed"
@@ -70,6 +71,12 @@ bench: $(VENV)/.test
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# While one works: what is neither slow nor needs a process, a browser, PyTorch or files of others.
+test-fast: $(VENV)/.test
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not process and not sb3" \
+	  --ignore tests/docs --ignore tests/release --ignore tests/examples --ignore tests/plugin \
+	  --ignore tests/report/browser --ignore tests/sb3 --ignore tests/bits
 
 # Without Stable-Baselines3: its oldest PyTorch wants other versions of everything.
 test-lowest: $(LOWEST)/.test

@@ -60,6 +60,17 @@ def unwritable(path: Path, error: OSError) -> ResultError:
     )
 
 
+def refuse_links(*paths: Path) -> None:
+    """What is written to a folder stays there.
+
+    Raises:
+        ResultError: If one of the paths is a link.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise ResultError(f"{path} is a link; a result directory holds its own files")
+
+
 def remove_temporaries(folder: Path) -> None:
     """Removes what writers that were killed left behind."""
     for path in folder.rglob(f".*{TEMPORARY}"):

@@ -27,6 +27,7 @@ from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.filesystem import (
     locked,
     make_folder,
+    refuse_links,
     remove_temporaries,
     set_aside,
     write_file,
@@ -119,7 +120,7 @@ class Store:
         if not folder.is_dir():
             raise ResultError(f"{folder}: no such result directory (dpb run makes one)")
         try:
-            _refuse_links(folder)
+            refuse_links(*(folder / name for name in OURS), *(folder / CELLS).glob("*"))
             manifest = stored.read_json(read_regular(file, MOST_MANIFEST))
         except FileNotFoundError:
             raise ResultError(f"{folder} is not a result directory: it has no {MANIFEST}") from None
@@ -168,7 +169,7 @@ class Store:
         folder = Path(path)
         cls._existing(folder, suite, mend=False)
         make_folder(folder)
-        _refuse_links(folder)
+        refuse_links(*(folder / name for name in OURS), *(folder / CELLS).glob("*"))
         with locked(folder, LOCK, OWNER):
             store = cls._existing(folder, suite, mend=True)
             if store is not None and suite_text is None:
@@ -388,13 +389,6 @@ class Store:
         raise ResultError(
             f"{self.path} holds {cell} with another {', '.join(changed)}: give another directory"
         )
-
-
-def _refuse_links(folder: Path) -> None:
-    """What is written here stays here."""
-    for path in (*(folder / name for name in OURS), *(folder / CELLS).glob("*")):
-        if path.is_symlink():
-            raise ResultError(f"{path} is a link; a result directory holds its own files")
 
 
 def _place(cell: Cell) -> tuple[Any, ...]:

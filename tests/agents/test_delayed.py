@@ -113,6 +113,7 @@ def test_prices_that_were_not_observed_have_no_share_in_their_mean():
     assert agent._total / agent._count == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arena", ARENAS)
 def test_every_agent_beats_random_when_responses_are_late(arena):
     env, kwargs = ARENAS[arena]

@@ -78,6 +78,7 @@ def lockstep(problem, name, seeds, rounds, budget):
     return np.array(actions), np.array(regrets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arena"), [p for p in PAIRS if p[0] not in YARDSTICKS])
 def test_beats_random(name, arena):
     env_id, kwargs = ARENAS[arena]
@@ -92,6 +93,7 @@ def test_beats_random(name, arena):
     assert gap.mean() > 4 * gap.std(ddof=1) / np.sqrt(len(gap)), (ours.mean(), chance.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arena"), PAIRS)
 def test_a_replicate_does_not_depend_on_its_batch(name, arena):
     env_id, kwargs = ARENAS[arena]

@@ -102,6 +102,7 @@ def test_the_options_are_seen() -> None:
     assert {"--budget", "--workers", "--html", "--json", "--set"} <= options
 
 
+@pytest.mark.slow
 @settings(
     max_examples=TRIES,
     derandomize=not os.environ.get("DPB_TRIES"),

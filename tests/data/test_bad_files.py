@@ -202,6 +202,7 @@ def reference(raw: bytes, delimiter: str, header: str | None) -> list[tuple[int,
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", GOOD)
 @settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]

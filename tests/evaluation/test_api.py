@@ -113,6 +113,7 @@ def test_the_leaderboard_says_what_the_records_say(result: Any) -> None:
     assert all(row.rounds_per_second and row.rounds_per_second > 0 for row in task.rows)
 
 
+@pytest.mark.slow
 def test_drawing_and_saving(result: Any, tmp_path: Path, capsys: Any) -> None:
     result.table()
     assert "LinTS" in capsys.readouterr().out

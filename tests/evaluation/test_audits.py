@@ -29,6 +29,7 @@ def rows(folder):
     return {row.agent: row for task in data.tasks for row in task.rows}, data.notes
 
 
+@pytest.mark.slow
 def test_private_agents_are_audited_once_and_shown(saved):
     found, notes = rows(saved)
     assert found["private"].audit is None and AUDIT_NOTE not in notes

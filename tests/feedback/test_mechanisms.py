@@ -248,6 +248,7 @@ def test_a_record_and_none_are_within_the_stacked_sensitivity(low, high):
         assert not nothing.any() and distance <= statistics_sensitivity(low, high)
 
 
+@pytest.mark.slow
 @given(st.floats(-2.0, 1.0), st.floats(0.1, 3.0), st.integers(0, 10**6))
 @settings(max_examples=15, deadline=None)
 def test_no_pair_exceeds_the_stacked_sensitivity(low, width, seed):

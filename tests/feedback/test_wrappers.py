@@ -98,6 +98,7 @@ def test_oracle_numbers_move_to_the_truth(case):
             assert env.truth["reward"] == reward
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["choice", "purchase", "demand", "click"])
 @pytest.mark.parametrize("debias", [False, True])
 def test_everything_that_leaves_is_epsilon_private(case, debias, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def test_eigh_of_special_matrices():
     np.testing.assert_array_equal(values[1], np.ones(3))
 
 
+@pytest.mark.slow
 @given(SEEDS, st.sampled_from([1, 4, 17]))
 @settings(max_examples=30, deadline=None)
 def test_a_matrix_has_the_same_bits_in_any_batch_and_layout(seed, d):

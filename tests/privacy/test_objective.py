@@ -103,6 +103,7 @@ def random_case(
     return common, (first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mnl", "logistic"])
 @pytest.mark.parametrize(("d", "cases", "points"), [(1, 60, 4001), (2, 12, 221)])
 def test_no_pair_exceeds_the_bounds(kind: str, d: int, cases: int, points: int) -> None:
@@ -114,6 +115,7 @@ def test_no_pair_exceeds_the_bounds(kind: str, d: int, cases: int, points: int) 
         check(kind, common, pair, ratio, sigma, points)
 
 
+@pytest.mark.slow
 def test_search_over_one_dimensional_pairs() -> None:
     """Gradient-free maximisation of divergence over bound; it stays below 1, and gets near."""
     rng = np.random.default_rng(5)

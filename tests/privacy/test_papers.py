@@ -50,6 +50,7 @@ def test_what_the_papers_noise_really_costs(q: float, nominal: float, true: floa
     assert ledger.guarantee.epsilon(DELTA) == pytest.approx(true, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [0.3, 0.5])
 def test_peer_accountant_agrees(q: float) -> None:
     from dp_accounting.pld import privacy_loss_distribution as pld

@@ -44,6 +44,7 @@ def test_releases_are_sums_plus_correlated_noise(name: str, horizon: int) -> Non
     assert np.array(got) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_measured_variance_matches(name: str) -> None:
     replicates, horizon = 4000, 50
@@ -59,6 +60,7 @@ def test_measured_variance_matches(name: str) -> None:
     assert releaser.noise_std <= releaser.noise_std_max * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_matrix_noise_is_goe(name: str) -> None:
     """Off-diagonal variance half of the diagonal's; symmetric; sums exact."""

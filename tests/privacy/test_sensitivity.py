@@ -138,6 +138,7 @@ def test_whole_stream(name: str) -> None:
     assert 0.95 * stated[0] <= best <= stated[0] * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mnl", "logistic"])
 def test_gradients_and_hessians_of_the_losses(kind: str) -> None:
     """L and beta of the objective perturbation: none above, gradients attain 95%."""

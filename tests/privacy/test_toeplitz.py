@@ -86,6 +86,7 @@ def test_optimiser_reaches_the_table(steps: int, table: float, record_property: 
     assert largest_variance(np.array(theta), np.array(omega), steps) <= 1.01 * table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [17, 129, 1001, 11_700, 300_001])
 def test_shipped_parameters_are_near_the_optimum_between_grid_points(steps: int) -> None:
     best = largest_variance(*(np.array(p) for p in optimise_blt(steps)), steps)

@@ -177,6 +177,7 @@ def _round(context, uniform):
     return Round(context, np.array([uniform]), {})
 
 
+@pytest.mark.slow
 def test_loss_matches_finite_differences_and_bounds():
     rng = np.random.default_rng(2)
     B, n, d, K = 6, 9, 4, 3

@@ -34,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_beats_random(play: Any, random_regret: Any, name: str, variant: str) -> None:

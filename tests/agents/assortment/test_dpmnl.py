@@ -269,6 +269,7 @@ def test_replicates_do_not_depend_on_the_batch(play: Any, rule: str, mechanism: 
         np.testing.assert_array_equal(part.regret, batch.regret[seeds])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
@@ -303,6 +304,7 @@ def test_full_capacity(play: Any) -> None:
     assert not run.regret.any()
 
 
+@pytest.mark.slow
 def test_the_paper_agent_reproduces_an_independent_prototype(play: Any) -> None:
     """T0 = 500, D_MLE = 10, 90% to the MLE, rho = 1, clipped: 149 +- 10 in a prototype."""
     params = {"calibration": "paper", "explore": 500, "max_updates": 10}

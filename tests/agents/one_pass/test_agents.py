@@ -290,6 +290,7 @@ def test_prices_tell_an_intercept_from_a_slope():
     assert greedy > 3 * own
 
 
+@pytest.mark.slow
 def test_customers_that_switch_cost_at_most_three_times_what_they_cost_glm_ucb():
     """Two corners, the second from T / 2 on; each alone is an intercept."""
     T = 20_000

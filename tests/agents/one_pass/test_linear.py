@@ -165,6 +165,7 @@ def test_ample_budget_and_no_budget_agree():
         assert cosine.mean() > 0.95 and cosine.min() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), AGENTS)
 def test_a_replicate_does_not_depend_on_its_batch(name, k):
     problem = problem_of(150, **USERS)

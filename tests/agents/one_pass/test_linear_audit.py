@@ -42,6 +42,7 @@ def run(agent, seed=0, params=None):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), AGENTS)
 def test_agents_pass(name, k):
     params = {"max_rounds_per_user": k}
@@ -51,6 +52,7 @@ def test_agents_pass(name, k):
     assert report.verdict == "PASS", report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), AGENTS)
 def test_too_little_noise_is_seen(name, k):
     report = run(lambda: underestimating(name, k))

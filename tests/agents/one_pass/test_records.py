@@ -77,6 +77,7 @@ def numerical_jacobian(function, theta, step=1e-5):
     return np.array(columns).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [0.1, 0.5, math.inf])
 def test_choice_responses_are_unbiased_whatever_the_cut_and_the_weight(cut):
     """At V = 0 the mean of u under theta is H theta, and its derivative is H."""

@@ -40,6 +40,7 @@ def test_no_private_mechanism_has_less_regret(example, epsilon):
     assert policy.regret_per_round > 3 / 16 * np.maximum(high, low).min() > 3 / 16 * 0.001
 
 
+@pytest.mark.slow
 def test_plain_is_linear_and_anticipating_is_not(example, tmp_path):
     out = tmp_path / "picture.png"
     curves = example.main(["--horizon", "8000", "--replicates", "6", "--out", str(out)])

@@ -33,6 +33,7 @@ def test_bits_do_not_depend_on_the_batch(play, name, demand):
         np.testing.assert_array_equal(part.prices, full.prices[:, seeds])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("env", [{}, {"dim": 2, "customers": "two-type"}])
 def test_they_beat_random(play, name, env):

@@ -103,6 +103,7 @@ def test_fits_are_few(play):
     assert (ucb.agent.updates >= 5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [{"dim": 3}, {"dim": 2}, {"customers": "drifting"}])
 def test_personal_prices_beat_one_price_beats_random(play, env):
     seeds = range(200, 216)

@@ -36,6 +36,7 @@ class PrintedSensitivity(PrivatePricing):
         self._releasers.gram._scale /= math.sqrt(2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "least"), [(0.5, 0.05), (2.0, 0.5)])
 def test_the_gram_matrix_shows_its_budget_and_no_more(rho, least):
     report = audit("private-pricing", Budget.zcdp(rho), runs=500, params=TELLING, **WHERE)
@@ -44,6 +45,7 @@ def test_the_gram_matrix_shows_its_budget_and_no_more(rho, least):
     assert least < report.rho < rho, report
 
 
+@pytest.mark.slow
 def test_erratum_p1_end_to_end():
     """Half of the variance, seen by the divergence where the threshold test does not see it."""
     report = audit(PrintedSensitivity, Budget.zcdp(2.0), runs=2000, **WHERE)

@@ -191,6 +191,7 @@ def test_replicates_do_not_depend_on_the_batch(params, demand):
         np.testing.assert_array_equal(own, regret[seeds])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env", [{}, {"dim": 5}, {"demand": "gaussian"}, {"customers": "two-type", "dim": 2}]
 )

@@ -15,6 +15,7 @@ T = 4000
 EPSILONS = (0.005, 0.02, 0.05, 0.1, 0.5, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [3, 5])
 def test_never_worse_than_random_prices_and_price_one(dim):
     """Budgets (2 eps, 2 / T^2) from hopeless to ample, paired with the controls.

@@ -144,6 +144,7 @@ def test_rewards_outside_their_range_are_clipped_and_counted(play, recorder, nam
     np.testing.assert_array_equal(*releases)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_regret_falls_with_the_budget(play, name):
     seeds = range(24)

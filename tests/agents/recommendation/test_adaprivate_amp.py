@@ -238,6 +238,7 @@ class Nominal(AdaPrivateTS):
         self.releaser._sigma = printed
 
 
+@pytest.mark.slow
 def test_audits_pass_what_is_exact_and_fail_the_printed_claim():
     budget = Budget.approx(1.0, DELTA)
     how = {"runs": 1000, "horizon": 6}

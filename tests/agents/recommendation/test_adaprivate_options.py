@@ -54,6 +54,7 @@ class Twin:
         return score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["greedy", "ucb", "ts"])
 @pytest.mark.parametrize(
     "params", [{"intercept": 0.5}, {"intercept": 2.0, "ridge": 0.3}, {"decay": 0.7, "batch": 40}]
@@ -131,6 +132,7 @@ def test_the_tuned_width_follows_the_noise(eps, d):
 # ------------------------------------------------------------------ forced exploration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [3.0, 1.0])
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ts"])
 def test_forced_rounds_come_at_their_rate_and_are_uniform(gamma, name):

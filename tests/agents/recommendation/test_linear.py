@@ -168,6 +168,7 @@ def test_thompson_draws_have_the_posterior_s_mean_and_covariance():
         assert np.mean(action == 0) == pytest.approx(expected, abs=4 * 0.5 / math.sqrt(B))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_bits_do_not_depend_on_the_batch(play, name):
     seeds, budget = [4, 1, 7, 0, 3, 8, 2, 6], budget_of(name)
@@ -178,6 +179,7 @@ def test_bits_do_not_depend_on_the_batch(play, name):
             np.testing.assert_array_equal(part.actions, full.actions[:, start : start + size])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lin-ucb", "lin-ts", "lin-greedy"])
 @pytest.mark.parametrize("env", [{}, {"reward": "linear"}, {"reward": "gaussian", "fresh": True}])
 def test_learning_beats_random(play, name, env):

@@ -263,6 +263,7 @@ AUDIT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [1.0, None])
 @pytest.mark.parametrize("order", ["consecutive", "shuffled"])
 def test_audits_pass_and_see_something(clip, order):
@@ -300,6 +301,7 @@ class AsPrinted(AdaPrivateUserUCB):
             self.releaser._clip.__class__ = Forgetful
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "order", "k", "horizon"),
     [("half", "consecutive", 4, 32), ("fresh", "shuffled", 16, 64)],

@@ -179,6 +179,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize(("name", "twin", "params"), CASES)
 def test_every_action_is_the_plain_twin_s_best(play, name, twin, params, centre):

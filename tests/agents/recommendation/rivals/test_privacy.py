@@ -232,6 +232,7 @@ def test_the_vouched_norms_bound_the_images(play, name):
     assert max(slack) < 1.5 and np.median(slack) < 1.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REWARD + JOINT)
 def test_audit_passes_and_flags_a_tenth_of_the_noise_variance(name):
     params, budget = QUICK.get(name, {}), Budget.zcdp(2.0)
