@@ -72,11 +72,12 @@ bench: $(VENV)/.test
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# While one works: what is neither slow nor needs a process, a browser, PyTorch or files of others.
+# While one works on the library: what is neither slow nor starts a process or a browser. The tests of
+# the zoo and of the papers, of examples, pages and packages are left to `make test`.
+FAST := $(filter-out tests/agents tests/audit tests/bits tests/docs tests/examples tests/papers \
+  tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not process and not sb3" \
-	  --ignore tests/docs --ignore tests/release --ignore tests/examples --ignore tests/plugin \
-	  --ignore tests/report/browser --ignore tests/sb3 --ignore tests/bits
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not process and not browser" $(FAST)
 
 # Without Stable-Baselines3: its oldest PyTorch wants other versions of everything.
 test-lowest: $(LOWEST)/.test

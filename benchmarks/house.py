@@ -64,11 +64,11 @@ def doubled() -> dict[str, int]:
     return {name: count for name, count in sorted(names.items()) if count > 1}
 
 
-def circles() -> list[str]:
-    """Groups of modules that import each other when they are loaded."""
+def circles(package: str = "dpb_gym") -> list[str]:
+    """Groups of modules of a package that import each other, at once or on demand."""
     import grimp
 
-    graph = grimp.build_graph("dpb_gym", exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
     edges = {m: {n for n in graph.find_modules_directly_imported_by(m)} for m in graph.modules}
     found: list[str] = []
     index: dict[str, int] = {}

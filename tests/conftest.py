@@ -13,7 +13,9 @@ from hypothesis import settings
 settings.register_profile("dpb", deadline=None)
 settings.load_profile("dpb")
 
-STARTS = re.compile(r"^(import|from) (subprocess|multiprocessing)|workers=[2-9]|webdriver", re.M)
+STARTS = re.compile(
+    r"^(import|from) (subprocess|multiprocessing)|nbclient|webdriver|workers=([2-9]|workers)", re.M
+)
 
 
 @cache

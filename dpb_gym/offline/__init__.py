@@ -1,8 +1,9 @@
 """Off-policy evaluation: what a policy would have earned, from what another one logged."""
 
+from dpb_gym.offline.base import Log
 from dpb_gym.offline.collecting import collect, monte_carlo_value
 from dpb_gym.offline.evaluation import OfflineEvaluation, estimate, evaluate_offline
-from dpb_gym.offline.log import Log, LoggedData, probabilities
+from dpb_gym.offline.log import LoggedData, probabilities
 from dpb_gym.offline.models import estimated_propensities
 from dpb_gym.offline.prices import KERNELS, PriceLog
 from dpb_gym.offline.releasing import PrivateValue, release_value

@@ -13,9 +13,6 @@ from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.checks import check_distribution
-from dpb_gym.offline.log import Log, LoggedData
-from dpb_gym.offline.prices import PriceLog
-from dpb_gym.offline.slates import SlateLog, SlateProbabilities
 from dpb_gym.offline.targets import frozen_choices, frozen_shares, told_shares
 from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
 from dpb_gym.problems.delay import Post
@@ -24,6 +21,8 @@ from dpb_gym.streams import check_seed
 Behaviour = Agent | Callable[[Context], Array] | None
 Columns = dict[str, Array]
 Decide = Callable[..., tuple[Array, Columns]]
+LOGS: dict[str, Any] = {}
+"""What is made of the rounds of each kind of problem; a log enters itself."""
 # Sampling what is logged must share no numbers with the replicate's own streams.
 _LOGGING_KEY = 0x10661D6
 PRICE_WINDOW = 0.1
@@ -83,7 +82,7 @@ def collect(
     instance = made.instance(seeds)
     for _ in range(skip):
         instance.advance()
-    decide, make = _KINDS[made.kind]
+    decide = _KINDS[made.kind]
     if validation.flag("learn", learn):
         decide = _learning(behaviour)
     choices = None if learn else _choices(made.kind, behaviour, len(seeds), samples)
@@ -109,7 +108,9 @@ def collect(
     if least is None and not learn and (behaviour is None or isinstance(behaviour, Agent)):
         least = (1.0 if behaviour is None else exploration) / (made.info.n_candidates or 1)
     return [
-        make(made, {key: column[b] for key, column in stacked.items()}, least, name)
+        LOGS[made.kind].of_rounds(
+            made, {key: column[b] for key, column in stacked.items()}, least, name
+        )
         for b in range(len(seeds))
     ]
 
@@ -294,33 +295,10 @@ def _prices(
     return action, {"prices": action, "densities": mixed + (1.0 - mixed) * near}
 
 
-def _recommendations(made: Problem, c: Columns, least: float | None, name: str) -> LoggedData:
-    named = {k: c[k] for k in ("arms", "users") if k in c and (c[k] >= 0).all()}
-    return LoggedData.from_arrays(
-        c["features"], c["actions"], None, c["rewards"], made.info.reward_range,
-        behaviour=c["behaviour"], expected=c["expected"], name=name,
-        minimum_propensity=least, **named,
-    )  # fmt: skip
-
-
-def _slates(made: Problem, c: Columns, least: float | None, name: str) -> SlateLog:
-    return SlateLog.from_arrays(
-        c["features"], c["actions"], SlateProbabilities(c["slate"], c["marginals"]), c["rewards"],
-        made.info.reward_range, ordered=False, revenues=c.get("revenues"), name=name,
-    )  # fmt: skip
-
-
-def _offers(made: Problem, c: Columns, least: float | None, name: str) -> PriceLog:
-    return PriceLog.from_arrays(
-        c["features"], c["prices"], c["densities"], c["rewards"], made.info.reward_range,
-        price_range=(0.0, 1.0), name=name,
-    )  # fmt: skip
-
-
-_KINDS: dict[str, tuple[Decide, Callable[..., Log]]] = {
-    "recommendation": (_candidates, _recommendations),
-    "assortment": (_sets, _slates),
-    "pricing": (_prices, _offers),
+_KINDS: dict[str, Decide] = {
+    "recommendation": _candidates,
+    "assortment": _sets,
+    "pricing": _prices,
 }
 
 __all__ = ["Behaviour", "collect", "monte_carlo_value"]

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.offline.log import Log, LoggedData
+from dpb_gym.offline.base import Log
+from dpb_gym.offline.log import LoggedData
 from dpb_gym.offline.slates import SlateProbabilities, SlateWeights
 from dpb_gym.offline.terms import Estimate, with_intervals
 from dpb_gym.offline.weights import Weighted, check_estimators, effective_sample_size

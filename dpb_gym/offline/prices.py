@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError
+from dpb_gym.offline.base import Log
 from dpb_gym.offline.checks import check_range, frozen, inside
-from dpb_gym.offline.log import Log
+from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.models import cross_fitted
 from dpb_gym.offline.targets import answers
 from dpb_gym.offline.terms import Terms
@@ -24,7 +25,7 @@ from dpb_gym.offline.weights import (
     Weighted,
     effective_sample_size,
 )
-from dpb_gym.problems.base import Array
+from dpb_gym.problems.base import Array, Problem
 
 
 def _normal_mass(u: Array) -> Array:
@@ -106,6 +107,13 @@ class PriceLog(Log):
     }
     usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "dm", "dr", "sndr")
     options: ClassVar[tuple[str, ...]] = (*LIMITS, "kernel", "bandwidth")
+
+    @classmethod
+    def of_rounds(cls, made: Problem, c: Columns, least: float | None, name: str) -> PriceLog:
+        return cls.from_arrays(
+            c["features"], c["prices"], c["densities"], c["rewards"], made.info.reward_range,
+            price_range=(0.0, 1.0), name=name,
+        )  # fmt: skip
 
     @classmethod
     def from_arrays(

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.offline.base import Log
 from dpb_gym.offline.checks import check_distribution, check_range, frozen, inside, integers
-from dpb_gym.offline.log import Log
+from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.models import cross_fitted
 from dpb_gym.offline.targets import answers
 from dpb_gym.offline.terms import Terms
 from dpb_gym.offline.weights import LIMITS, WEIGHTING, Weighted
-from dpb_gym.problems.base import Array, Context
+from dpb_gym.problems.base import Array, Context, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +191,14 @@ class SlateLog(Log):
     estimators: ClassVar[Mapping[str, Any]] = SLATES
     usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "independent-ips")
     options: ClassVar[tuple[str, ...]] = LIMITS
+
+    @classmethod
+    def of_rounds(cls, made: Problem, c: Columns, least: float | None, name: str) -> SlateLog:
+        shares = SlateProbabilities(c["slate"], c["marginals"])
+        return cls.from_arrays(
+            c["features"], c["actions"], shares, c["rewards"], made.info.reward_range,
+            ordered=False, revenues=c.get("revenues"), name=name,
+        )  # fmt: skip
 
     @classmethod
     def from_arrays(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpb_gym.errors import DataError, ParameterError
-from dpb_gym.offline.log import LoggedData
+
+if TYPE_CHECKING:
+    from dpb_gym.offline.log import LoggedData
 
 REQUIRED = ("action", "reward")
 PER_CANDIDATE = ("arm", "expected", "behaviour")
@@ -42,7 +44,11 @@ def _layout(names: list[str], where: str) -> tuple[int, int]:
 
 
 def from_columns(
-    source: Any, reward_range: tuple[float, float], name: str | None, **options: Any
+    made: type[LoggedData],
+    source: Any,
+    reward_range: tuple[float, float],
+    name: str | None,
+    **options: Any,
 ) -> LoggedData:
     """See `LoggedData.from_columns`."""
     from dpb_data.frames import open_table, take_columns
@@ -66,7 +72,7 @@ def from_columns(
         for kind in PER_CANDIDATE
     }
     try:
-        return LoggedData.from_arrays(
+        return made.from_arrays(
             features,
             columns["action"],
             columns.get("propensity"),

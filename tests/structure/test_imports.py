@@ -6,7 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def house(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return pytest.importorskip("house")
 
 
 def test_imports_run_downwards():
@@ -21,3 +29,26 @@ def test_imports_run_downwards():
 def test_agents_are_never_named_by_the_library():
     for file in (ROOT / "dpb_gym").rglob("*.py"):
         assert "dpb_agents" not in file.read_text(), file
+
+
+def test_no_modules_import_each_other(house):
+    assert house.circles() == []
+
+
+def test_no_two_classes_share_a_name(house):
+    assert house.doubled() == {}
+
+
+def test_circles_and_twins_are_seen(house, tmp_path, monkeypatch):
+    late = "def late():\n    import ringed.a\n"
+    twin = "import ringed.a\nclass Same: pass\n"
+    files = {"__init__": "", "a": "from ringed import b\nclass Same: pass\n",
+             "b": "from ringed import c", "c": late, "d": twin}  # fmt: skip
+    (tmp_path / "ringed").mkdir()
+    for name, text in files.items():
+        (tmp_path / "ringed" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert house.circles("ringed") == ["ringed.a, ringed.b, ringed.c"]
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    monkeypatch.setattr(house, "HOUSES", {"ringed": ""})
+    assert house.doubled() == {"Same": 2}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.dpmnl import DPMNL, _Width
-from dpb_agents.assortment.policy import Releasers
+from dpb_agents.assortment.policy import ChoiceReleasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_gym import portable, validation
 from dpb_gym.errors import BudgetError, ParameterError
@@ -98,7 +98,7 @@ class DPMNLApprox(DPMNL):
         if self.sigma != "theorem-5" and not self._printed:
             raise ParameterError("sigma='algorithm-4' is a printed constant: calibration='paper'")
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         if curator.budget is None:
             return super().releasers(problem, curator)
         T = problem.longest

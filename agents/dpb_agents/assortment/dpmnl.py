@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpb_agents.assortment.policy import MNLPolicy, Releasers
+from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
 from dpb_gym import portable, validation
 from dpb_gym.errors import BudgetError
@@ -91,14 +91,14 @@ class DPMNL(MNLPolicy):
         self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
         self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         assert problem.capacity is not None
         T, K, d = problem.longest, problem.capacity, problem.dim
         if curator.private and not self._clips:
             curator.disclose("features outside the unit ball (erratum A8)")
         estimator, gram = self._estimator(curator, T, K, d), self._gram(curator, T, K, d)
         bound = self._noise_bound(gram, T, d)
-        return Releasers(
+        return ChoiceReleasers(
             estimator=estimator,
             gram=gram,
             shift=2 * bound if curator.private else 1.0,

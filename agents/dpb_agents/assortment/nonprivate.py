@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpb_agents.assortment.policy import MNLPolicy, Releasers
+from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE
 from dpb_gym import portable, validation
 from dpb_gym.problems.base import ProblemInfo
@@ -49,10 +49,10 @@ class ExactMNL(MNLPolicy):
         self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
         self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         d, K = problem.dim, problem.capacity
         assert K is not None
-        return Releasers(
+        return ChoiceReleasers(
             estimator=ChoiceMLE(curator, K, d, problem.longest, ridge=self.ridge),
             gram=curator.running_sum(symmetric=d),
             shift=self.ridge,

@@ -31,7 +31,7 @@ RULES = ("greedy", "ucb", "ts")
 
 
 @dataclass(frozen=True)
-class Releasers:
+class ChoiceReleasers:
     """What tells the policy theta and V.
 
     Attributes:
@@ -88,7 +88,7 @@ class MNLPolicy(WarmStart):
             self.samples = validation.integer("samples", self.samples, 1)
 
     @abstractmethod
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         """Makes the releasers for fresh replicates."""
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.glm import ExactGLM
-from dpb_agents.pricing.policy import Releasers
+from dpb_agents.pricing.policy import DemandReleasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import recorded
 from dpb_gym import portable, validation
@@ -62,7 +62,7 @@ class ExploreCommit(ExactGLM):
         super().__post_init__()
         self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         T, d = problem.longest, problem.dim
         assert problem.demand is not None
         if self._explore is None:
@@ -72,7 +72,7 @@ class ExploreCommit(ExactGLM):
             return replace(super().releasers(problem, curator), max_updates=1)
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
         estimator = PrivateMLE(curator, d, max(1, min(self.explore, T)), demand)
-        return Releasers(estimator, None, self.ridge, max_updates=1)
+        return DemandReleasers(estimator, None, self.ridge, max_updates=1)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         if self._rounds < max(1, self._start.shape[1]):

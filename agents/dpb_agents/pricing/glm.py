@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpb_agents.pricing.policy import GLMPolicy, Releasers
+from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import validation
 from dpb_gym.problems.base import ProblemInfo
@@ -33,12 +33,12 @@ class ExactGLM(GLMPolicy):
         """Whether the policy reads V."""
         return self.rule == "ucb"
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         T, d, B = problem.longest, problem.dim, curator.replicates
         assert problem.demand is not None
         estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
         gram = curator.running_sum(symmetric=d) if self.watches() else None
-        return Releasers(estimator, gram, self.ridge)
+        return DemandReleasers(estimator, gram, self.ridge)
 
 
 @register_agent(

@@ -28,7 +28,7 @@ SEARCH_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True)
-class Releasers:
+class DemandReleasers:
     """What tells the policy theta and V.
 
     Attributes:
@@ -78,7 +78,7 @@ class GLMPolicy(WarmStart):
         self.growth = validation.real("growth", self.growth, 1.0, open_low=True)
 
     @abstractmethod
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         """Makes the releasers for fresh replicates."""
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.policy import GLMPolicy, Releasers
+from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE, recorded
 from dpb_gym import kernels, portable, validation
@@ -130,7 +130,7 @@ class PrivatePricing(GLMPolicy):
             self.every = validation.integer("every", self.every, 1)
         self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> Releasers:
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         assert problem.demand is not None
         T, d = problem.longest, problem.dim
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
@@ -149,7 +149,7 @@ class PrivatePricing(GLMPolicy):
         self.gamma = gamma if self._gamma is None else self._gamma
         self.rule = "ucb" if self.gamma > 0 else "greedy"
 
-    def _printed(self, T: int, d: int, demand: Demand, curator: Curator) -> Releasers:
+    def _printed(self, T: int, d: int, demand: Demand, curator: Curator) -> DemandReleasers:
         budget = curator.budget
         if budget is None or budget.epsilon is None or budget.delta is None:
             raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
@@ -178,14 +178,14 @@ class PrivatePricing(GLMPolicy):
         self._play(choice.explore, choice.gamma)
         sums = self._gram(curator, d, sigma=found.gram_sigma)
         estimator = PrivateMLE(curator, d, T, demand, calls=updates, printed=perturbation)
-        return Releasers(estimator, sums, choice.ridge, updates)
+        return DemandReleasers(estimator, sums, choice.ridge, updates)
 
-    def _sound(self, T: int, d: int, demand: Demand, curator: Curator) -> Releasers:
+    def _sound(self, T: int, d: int, demand: Demand, curator: Curator) -> DemandReleasers:
         self._play(EXPLORE, 0.0)
         gram = self._gram(curator, d, share=1 - self.share)
         if not curator.private:
             estimator = ExactMLE(curator.replicates, d, T, demand.kind, demand.zeta, EXACT_RIDGE)
-            return Releasers(estimator, gram, EXACT_RIDGE)
+            return DemandReleasers(estimator, gram, EXACT_RIDGE)
         # isometric noise of standard deviation s: the operator norm's mean is at most
         # s sqrt(2 d), and it is s-Lipschitz; this bounds the mean of the largest norm
         sigma = gaussian_sigma((1 - self.share) * curator.most_rho, gram.sensitivity * gram.gain)
@@ -195,7 +195,7 @@ class PrivatePricing(GLMPolicy):
         room = d * portable.log1p(T / (4 * d * shift)) / portable.log(self.growth)
         updates = self.max_updates or math.ceil(room)
         private = PrivateMLE(curator, d, T, demand, calls=updates, share=self.share)
-        return Releasers(private, gram, shift, updates)
+        return DemandReleasers(private, gram, shift, updates)
 
     def _gram(self, curator: Curator, d: int, **noise: Any) -> RunningSum:
         return RunningSum(

@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from dpb_agents.assortment.nonprivate import ExactMNL
-from dpb_agents.assortment.policy import MNLPolicy, Releasers
+from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
@@ -156,7 +156,7 @@ class Told(MNLPolicy):
         super().__init__(explore=3, growth=1.5)
         self.rule, self.scale = rule, 0.5
 
-    def releasers(self, problem: Any, curator: Any) -> Releasers:
+    def releasers(self, problem: Any, curator: Any) -> ChoiceReleasers:
         rng = np.random.default_rng(5)
         B, d = curator.replicates, problem.dim
 
@@ -174,7 +174,7 @@ class Told(MNLPolicy):
                 self.total = self.total + rng.random() * np.eye(d)
                 return self.total.copy()
 
-        return Releasers(Fixed(), Fixed(), 1.0, 0.0, None, lambda t: 1.0, False)
+        return ChoiceReleasers(Fixed(), Fixed(), 1.0, 0.0, None, lambda t: 1.0, False)
 
 
 @pytest.mark.parametrize("rule", ["greedy", "ucb", "ts"])
@@ -204,7 +204,7 @@ def test_small_eigenvalues_are_raised_to_the_floor() -> None:
     agent = make_agent("ucb-mnl")
     problem = make_problem("DPB/Assortment-v0", horizon=10, n_items=4, capacity=2, dim=3)
     agent.set_up(problem.info, AgentStreams([0, 1]))
-    agent._releasers = Releasers(None, None, 2.0, 1.0, None, lambda t: 1.0, True)
+    agent._releasers = ChoiceReleasers(None, None, 2.0, 1.0, None, lambda t: 1.0, True)
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     bad = turn @ np.diag([-7.0, 1.0, 5.0]) @ turn.T

@@ -1,0 +1,117 @@
+"""What every log has, whatever it is of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.errors import ParameterError
+from dpb_gym.offline.checks import frozen
+from dpb_gym.offline.collecting import LOGS, Columns, collect
+from dpb_gym.problems.base import Array, Context, Problem
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Log(ABC):
+    """What every log has. The arrays are read-only.
+
+    Attributes:
+        features: float32, what the policy saw, n rounds first.
+        rewards: ``(n,)`` within `reward_range`. Private data of the logged users.
+        reward_range: Declared lowest and highest reward; never read off the data.
+        name: For titles and messages.
+    """
+
+    features: Array
+    rewards: Array
+    reward_range: tuple[float, float]
+    name: str = "log"
+
+    kind: ClassVar[str]
+    estimators: ClassVar[Mapping[str, Any]]
+    """Estimators by name: from `ingredients` to `Terms`."""
+    usual: ClassVar[tuple[str, ...]]
+    """Those that are computed if none is named."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names of further arguments that `ingredients` takes."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        LOGS[cls.kind] = cls
+
+    @classmethod
+    @abstractmethod
+    def of_rounds(cls, made: Problem, c: Columns, least: float | None, name: str) -> Self:
+        """The log of what `collect` saw: columns by name, and the least propensity."""
+
+    @classmethod
+    def from_problem(
+        cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
+    ) -> Self:
+        """Runs a problem of this log's kind under a logging policy.
+
+        Args:
+            problem: The problem, or an environment id.
+            rounds: Rounds to log, at least 2.
+            seed: Seed of the replicate: it fixes the hidden parameters, as everywhere.
+            **options: See `collect`: `behaviour` (the logging policy, uniform by default), `skip`
+                (rounds to pass over first, so that a policy trained on the first rounds of the
+                same replicate is evaluated on later ones), parameters of the environment.
+
+        Raises:
+            ParameterError: If the problem is of another kind.
+        """
+        kind = make_problem(problem).kind if isinstance(problem, str) else problem.kind
+        if kind != cls.kind:
+            raise ParameterError(f"a {cls.__name__} is made of a {cls.kind} problem, not {kind}")
+        (log,) = collect(problem, rounds, [seed], **options)
+        return log  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def select(self, rounds: Sequence[int] | slice | Array) -> Self:
+        """The log of some of the rounds, e.g. ``log.select(slice(0, 1000))``.
+
+        Raises:
+            ParameterError: If fewer than two rounds remain.
+        """
+        chosen: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                chosen[field.name] = frozen(value[rounds])
+            elif hasattr(value, "select"):
+                chosen[field.name] = value.select(rounds)
+        if len(chosen["rewards"]) < 2:
+            raise ParameterError("a log needs at least 2 rounds")
+        return replace(self, **chosen)
+
+    @abstractmethod
+    def target(self, policy: Any, samples: int) -> Any:
+        """What a policy would have done in every round, from an agent or from arrays."""
+
+    @abstractmethod
+    def ingredients(
+        self, target: Any, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
+        """What `estimators` need to estimate the target's value.
+
+        Args:
+            target: See `target`.
+            names: The estimators.
+            q: A model's predictions; a fitted one if it is None and needed.
+            model: How that is fitted: ``ridge``, ``folds``, ``seed``.
+            options: Some of `options`.
+        """
+
+    def context(self, i: int, t: int) -> Context:
+        """Round i as an agent of one replicate sees it at its round t."""
+        return Context(t, self.features[i : i + 1])
