@@ -222,6 +222,7 @@ def _legend(axes: Any, panel: Blank, loc: str) -> None:
     # Labels are set afterwards: matplotlib drops those that begin with an underscore.
     handles, labels = panel.handles()
     legend = axes.legend(handles, ["x"] * len(handles), loc=loc, ncols=_columns(labels))
+    legend.set_in_layout(False)  # a long label would squeeze the panel above it
     for text, label in zip(legend.get_texts(), labels):
         text.set_parse_math(False)
         text.set_text(label)
@@ -262,7 +263,7 @@ def _columns(labels: Sequence[str]) -> int:
     for count in (3, 2):
         half = math.ceil(len(labels) / count)
         columns = [labels[k : k + half] for k in range(0, len(labels), half or 1)]
-        if len(labels) >= count and sum(6 + max(map(len, c)) for c in columns) <= _LETTERS + 12:
+        if len(labels) >= count and sum(6 + max(map(len, c)) for c in columns) <= _LETTERS + 2:
             return count
     return 1
 

@@ -200,6 +200,19 @@ def test_a_frontier_stands_where_the_numbers_are(make):
         plot_frontier(bare)
 
 
+def test_long_names_do_not_squeeze_the_panel(make):
+    task = make.task("assortment")
+    names = dict.fromkeys(row.agent for row in task.rows if not row.private)
+    long = {name: f"Without privacy, number {i}" for i, name in enumerate(names)}
+    rows = tuple(replace(row, agent=long.get(row.agent, row.agent)) for row in task.rows)
+    figure = plot_frontier(replace(task, rows=rows), agents=["One-pass MNL", "DPMNL"])
+    renderer = figure.canvas.get_renderer()
+    figure.draw(renderer)
+    (legend,) = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    assert panels(figure)[0].get_position().width > 0.75
+    assert legend.get_window_extent(renderer).x1 <= figure.bbox.x1
+
+
 @pytest.mark.parametrize("draw", [plot, plot_frontier])
 def test_four_budgets_of_six_agents_have_a_legend_that_fits(make, draw):
     """No text of the figure leaves it or overlaps another."""

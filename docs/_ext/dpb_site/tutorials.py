@@ -55,6 +55,7 @@ def run(notebook: Any, folder: Path) -> Any:
     resources = {"metadata": {"path": str(folder)}}
     quiet = ["--IPKernelApp.log_level=ERROR"]  # it would warn of its ports on this machine
     client = NotebookClient(notebook, timeout=300, resources=resources, extra_arguments=quiet)
+    client.log.setLevel("WARNING")
     return client.execute()
 
 
