@@ -20,6 +20,10 @@ from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
+from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum
+from dpb_gym.privacy.releasers.users import UserSum
+from dpb_gym.privacy.releasers.weighted import WeightedSum
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -127,32 +131,22 @@ class Curator:
 
     def running_sum(self, width: int | None = None, **options: Any) -> Any:
         """A running sum of records; see `RunningSum`."""
-        from dpb_gym.privacy.releasers.sums import RunningSum
-
         return self._hand_out(RunningSum(self, width, **options))
 
     def batch_sum(self, width: int | None = None, **options: Any) -> Any:
         """Sums of disjoint batches of records; see `BatchSum`."""
-        from dpb_gym.privacy.releasers.sums import BatchSum
-
         return self._hand_out(BatchSum(self, width, **options))
 
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
         """Running sums of weighted records at geometric times; see `WeightedSum`."""
-        from dpb_gym.privacy.releasers.weighted import WeightedSum
-
         return self._hand_out(WeightedSum(self, width, **options))
 
     def user_sum(self, width: int, **options: Any) -> Any:
         """Batch sums with every user's contribution clipped; see `UserSum`."""
-        from dpb_gym.privacy.releasers.users import UserSum
-
         return self._hand_out(UserSum(self, width, **options))
 
     def minimiser(self, dim: int, **options: Any) -> Any:
         """Private minimisers of a convex loss; see `LossMinimiser`."""
-        from dpb_gym.privacy.releasers.minimiser import LossMinimiser
-
         return self._hand_out(LossMinimiser(self, dim, **options))
 
     def _hand_out(self, releaser: Releaser) -> Any:

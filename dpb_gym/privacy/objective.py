@@ -132,7 +132,6 @@ class ObjectivePerturbation:
             inexactness: two minimisers of gradient norm at most `tolerance` lie within
             ``2 tolerance / ridge`` of the exact ones' distance.
         event: Cost of one release.
-        calibration: Where the numbers come from.
     """
 
     dim: int
@@ -141,7 +140,6 @@ class ObjectivePerturbation:
     tolerance: float
     output_std: float
     event: PerturbedObjectiveEvent
-    calibration: str
 
 
 def objective_plan(
@@ -208,7 +206,6 @@ def objective_plan(
         bound=bound,
         records=records,
         rho_output=each * OUTPUT_SHARE,
-        calibration=method,
     )
 
 
@@ -235,7 +232,6 @@ def finish(
     bound: float,
     records: int,
     rho_output: float,
-    calibration: str,
 ) -> ObjectivePerturbation:
     """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
 
@@ -247,7 +243,6 @@ def finish(
         bound: True bound of a record's gradient norm.
         records: Largest number of records.
         rho_output: zCDP to spend on covering the inexact minimiser.
-        calibration: Where the numbers come from.
     """
     # the second term is what double precision leaves of gradients of that size
     tolerance = 1e-10 + 1e-14 * (4 * sigma * math.sqrt(dim) + 4 * bound * records)
@@ -260,5 +255,4 @@ def finish(
         tolerance=tolerance,
         output_std=2 * tolerance / (ridge * mu),
         event=event,
-        calibration=calibration,
     )

@@ -63,7 +63,6 @@ def objective_cs(
         bound=gradient_bound,
         records=records,
         rho_output=rho * OUTPUT_SHARE,
-        calibration="paper (CS, Theorem 1)",
     )
 
 
@@ -110,7 +109,6 @@ def objective_cs_approx(
         bound=gradient_bound,
         records=records,
         rho_output=1e-6 * epsilon**2,
-        calibration=f"{'corrected' if corrected else 'paper'} (CS, Theorem 5)",
     )
 
 
@@ -154,7 +152,6 @@ def objective_csw(
         bound=gradient_bound,
         records=records,
         rho_output=1e-6 * epsilon**2,
-        calibration="paper (CSW, Algorithm 3)",
     )
 
 

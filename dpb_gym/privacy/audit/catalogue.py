@@ -85,7 +85,7 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
             rounds=ROUNDS, noise="system",
         )  # fmt: skip
     audits |= _objectives(rho)
-    return {name: _named(name, audit) for name, audit in audits.items()}
+    return {name: partial(audit, subject=name) for name, audit in audits.items()}
 
 
 def _running(mechanism: str, curator: Curator, **shape: Any) -> RunningSum:
@@ -106,30 +106,18 @@ def _objectives(rho: float) -> dict[str, Audit]:
         curvature=4.0,
         records=RECORDS,
     )
-    return {
-        "objective perturbation, choices, verified": partial(
-            audit_objective, plan(**choice), hostile_choices()
-        ),
-        "objective perturbation, choices, verified for (epsilon, delta)": partial(
-            audit_objective, plan(**choice, every_order=False), hostile_choices()
-        ),
-        "objective perturbation, choices, zcdp": partial(
-            audit_objective, plan(**choice, method="zcdp"), hostile_choices()
-        ),
-        "objective perturbation, choices, as in CS (true cost)": partial(
-            audit_objective, objective_cs(rho, dim=2, rank=1, records=RECORDS), hostile_choices()
-        ),
-        "objective perturbation, demand, verified": partial(
-            audit_objective, plan(**demand), hostile_demand()
-        ),
-        "objective perturbation, demand, as in CSW (true cost)": partial(
-            audit_objective, csw, hostile_demand()
-        ),
+    plans = {
+        "choices, verified": plan(**choice),
+        "choices, verified for (epsilon, delta)": plan(**choice, every_order=False),
+        "choices, zcdp": plan(**choice, method="zcdp"),
+        "choices, as in CS (true cost)": objective_cs(rho, dim=2, rank=1, records=RECORDS),
+        "demand, verified": plan(**demand),
+        "demand, as in CSW (true cost)": csw,
     }
-
-
-def _named(name: str, audit: Audit) -> Audit:
-    def run(*, runs: int = 2000, seed: int = 0) -> AuditReport:
-        return audit(runs=runs, seed=seed, subject=name)
-
-    return run
+    hostile = {"choices": hostile_choices(), "demand": hostile_demand()}
+    return {
+        f"objective perturbation, {name}": partial(
+            audit_objective, one, hostile[name.split(",")[0]]
+        )
+        for name, one in plans.items()
+    }

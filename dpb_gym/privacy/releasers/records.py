@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,11 +39,6 @@ class RecordShape:
             )
         validation.integer("dim" if self.dim else "symmetric", self.dim or self.symmetric, 1)
 
-    @classmethod
-    def of(cls, dim: int | None, symmetric: int | None) -> RecordShape:
-        """From the two exclusive arguments of a releaser."""
-        return cls(dim=dim or 0, symmetric=symmetric or 0)
-
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one record as the user sees it."""
@@ -71,16 +67,18 @@ class Ball:
 
     Attributes:
         radius: Largest norm; longer records are scaled down to it.
+        apart: Replace-one distance of two records at most, in radii.
     """
 
     radius: float
+    apart: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
         validation.real("radius", self.radius, 0.0, open_low=True)
 
     def sensitivity(self, relation: str = "replace-one") -> float:
         """Largest distance between two records, or of a record from zero."""
-        return self.radius * (2.0 if relation == "replace-one" else 1.0)
+        return self.radius * (self.apart if relation == "replace-one" else 1.0)
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,7 @@ class PSDBall(Ball):
     ``sqrt(2) K``. The releaser rejects records that are not positive semidefinite.
     """
 
-    def sensitivity(self, relation: str = "replace-one") -> float:
-        return self.radius * (math.sqrt(2.0) if relation == "replace-one" else 1.0)
+    apart: ClassVar[float] = math.sqrt(2.0)
 
 
 @dataclass(frozen=True)

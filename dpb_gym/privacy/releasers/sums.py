@@ -72,7 +72,7 @@ class Sum(Releaser):
     ) -> None:
         if reward is not None:
             clip = Segment(*reward)
-        self.shape = RecordShape.of(width, symmetric)
+        self.shape = RecordShape(width or 0, symmetric or 0)
         horizon = curator.horizon if horizon is None else horizon
         self.intake = Intake(self.shape, curator.replicates, clip, horizon)
         self._participations = participations
