@@ -37,6 +37,8 @@ WIDER = 6.0
 # A theta that is so many prior sizes long was not foreseen by the first tenth of the records: they
 # were taken where the link is flat, and what they say is left out.
 UNFORESEEN, FIRST_PART = 2.5, 0.1
+# Exact sums, of which there are many, are kept where the rounds have grown by so much.
+SPARSE = 1.2
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ class OnePassNewton(WarmStart):
         self._ends, self._releases = schedule.ends, 0
         self.first_release = int(self._ends[0])
         self._history: list[Array] = []
+        self._kept = [0]
         self.theta = np.tile(self._centre, (B, 1))
         self.covariance = np.tile(np.eye(d) * float((beliefs * sizes**2).sum()) / d, (B, 1, 1))
         self.root = np.zeros((B, d, d))
@@ -220,11 +223,13 @@ class OnePassNewton(WarmStart):
         self.rounds += 1
         k = self._releases
         if k < len(self._ends) and self.rounds == self._ends[k]:
-            self._history.append(self._releaser.value)
+            if self._combinations is not None or self.rounds >= SPARSE * self._kept[-1]:
+                self._history.append(self._releaser.value)
+                self._kept.append(self.rounds)
             # a prior that believes in one size only foresees nothing else
-            early = (
-                int((self._ends <= FIRST_PART * self.rounds).sum()) if len(self._sizes) > 1 else 0
-            )
+            early = 0
+            if len(self._sizes) > 1:
+                early = sum(end <= FIRST_PART * self.rounds for end in self._kept[1:])
             self.learn(self._combined(k), self._combined(k, early - 1) if early else None)
             self._releases += 1
 
@@ -232,7 +237,7 @@ class OnePassNewton(WarmStart):
         """Releases 0..k in one, without the records before release `since`."""
         if self._combinations is None:
             start = 0.0 if since is None else self._history[since]
-            return Combined(self._history[k] - start, 0.0, 1.0)
+            return Combined(self._releaser.value - start, 0.0, 1.0)
         weights, std = self._combinations.weights[k], float(self._combinations.std[k])
         if since is not None:
             weights = weights - self._combinations.weights[since]
