@@ -197,14 +197,22 @@ def agent_streams(
     budget: Budget | None,
     seeds: Sequence[int],
 ) -> AgentStreams:
-    """The random streams of an agent: keyed by seed and by name, parameters and budget."""
+    """The random streams of an agent: keyed by seed and by name, parameters and budget.
+
+    A parameter at its default is as good as none, so that an agent keeps its streams when it is
+    given another parameter.
+    """
     arguments = dict(params)
     with suppress(TypeError, ValueError):  # functions may not tell their parameters
-        bound = inspect.signature(maker).bind(**params)
-        bound.apply_defaults()  # a parameter that is written out is the same agent
-        arguments = dict(bound.arguments)
-    parts = [name, arguments, str(budget)]
-    return AgentStreams(seeds, json.dumps(parts, sort_keys=True, default=repr))
+        known = inspect.signature(maker).parameters
+        for key in params.keys() & known.keys():
+            if _text(params[key]) == _text(known[key].default):
+                del arguments[key]
+    return AgentStreams(seeds, _text([name, arguments, str(budget)]))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from dpb_gym.privacy import (
     ZCDPEvent,
     accounting,
 )
+from dpb_gym.registry import agent_streams
 from dpb_gym.streams import AgentStreams
 
 BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
@@ -231,6 +233,19 @@ def test_the_harness_keys_noise_by_agent_and_budget() -> None:
     assert len(texts | {wide.configuration}) == 4
     same = dpb_gym.agent_spec("adaprivate-ucb", alpha=1.0).streams([0], Budget.zcdp(1.0))
     assert same.configuration in texts, "a parameter that is written out is the same agent"
+
+
+def test_an_agent_keeps_its_noise_when_it_is_given_another_parameter() -> None:
+    def before(alpha: float = 1.0) -> None: ...
+
+    def after(alpha: float = 1.0, beta: object = None) -> None: ...
+
+    def key(maker: Any, **params: Any) -> str:
+        return agent_streams("x", maker, params, None, [0]).configuration
+
+    assert key(before) == key(after) == key(after, alpha=1.0) == key(after, beta=None)
+    assert len({key(before, alpha=2.0), key(before), key(after, beta=1.0)}) == 3
+    assert key(before, alpha=2.0) == key(after, beta=None, alpha=2.0)
 
 
 @pytest.mark.parametrize("name", ["adaprivate-ucb", "jdp-lin-ucb", "one-pass-linear"])
