@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +24,6 @@ from dpb_gym.cli.output import console, print_json
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
-    from dpb_gym.evaluation.plan import TaskPlan
     from dpb_gym.evaluation.run import RunReport
     from dpb_gym.evaluation.suite import Suite
 
@@ -96,7 +95,7 @@ def run(
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
     from dpb_gym.evaluation.callbacks import logger
-    from dpb_gym.evaluation.plan import plan_suite
+    from dpb_gym.evaluation.plan import TaskPlan, plan_suite, read_agents
     from dpb_gym.evaluation.run import run_plan
     from dpb_gym.evaluation.suite import parse_suite, suite_text
 
@@ -119,9 +118,13 @@ def run(
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
         chosen = [*(agent or ()), *(names(agents) or ())]
-        found, plans = one_environment(
-            str(env), chosen, budget or (), set_ or (), horizon, replicates, seed or 0
-        )
+        found, wanted = ad_hoc(str(env), chosen, set_ or (), horizon, replicates, seed or 0)
+        grid = read_budgets(budget or ()) or None
+        runs = read_agents(wanted, found.tasks[0].kind, grid)
+        if any(grid or ()) and all(one.budget is None for one in runs):
+            typed = ", ".join(budget or ())
+            raise BudgetError(f"none of {', '.join(chosen)} takes a budget, but {typed} was given")
+        plans = [TaskPlan(found.tasks[0], runs)]
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     for plan in plans:
         if plan.missing:
@@ -138,18 +141,16 @@ def run(
         raise typer.Exit(1)
 
 
-def one_environment(
+def ad_hoc(
     env: str,
     agents: Sequence[str],
-    budgets: Sequence[str],
     settings: Sequence[str],
     horizon: int | None,
     replicates: int | None,
     seed: int,
-) -> tuple[Suite, list[TaskPlan]]:
-    """The suite and plan of ``--env``."""
+) -> tuple[Suite, list[tuple[str, None, dict[str, Any] | None]]]:
+    """The suite of ``--env``, and the agents with their parameters."""
     from dpb_gym.evaluation.api import one_task_suite
-    from dpb_gym.evaluation.plan import TaskPlan, read_agents
 
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
@@ -162,13 +163,7 @@ def one_environment(
         DEFAULT_REPLICATES if replicates is None else replicates,
         seed,
     )
-    grid = read_budgets(budgets) or None
-    (task,) = suite.tasks
-    runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, grid)
-    asked = any(budget is not None for budget in grid or ())
-    if asked and all(run.budget is None for run in runs):
-        raise BudgetError(f"none of {', '.join(agents)} takes a budget, but {budgets[0]} was given")
-    return suite, [TaskPlan(task, runs)]
+    return suite, [(name, None, params.get(name)) for name in agents]
 
 
 def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:

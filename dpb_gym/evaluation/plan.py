@@ -133,31 +133,33 @@ def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
         raise ParameterError("agents must name at least one agent, got none")
     listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
     grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
-    return [run for label, value in named for run in _read_agent(label, value, kind, grid)]
+    runs: list[AgentRun] = []
+    for label, value in named:
+        agent, budget, params = _parts(value)
+        if not isinstance(label, (str, type(None))):
+            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
+        spec, maker = _known(label, agent, kind)
+        private = spec.protects is not None or getattr(maker, "protects", None) is not None
+        each = [budget]
+        if budget is None and grid is not None and private:
+            # A run without a budget is nothing for an agent that needs one.
+            each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
+        runs += [AgentRun.of(spec, label, b, params, maker) for b in each]
+    return runs
 
 
-def _read_agent(
-    label: Any, value: Any, kind: str, grid: Sequence[Budget | None] | None
-) -> list[AgentRun]:
-    budget: Any = None
-    params: Any = None
-    if isinstance(value, tuple):
-        if not 1 <= len(value) <= 3:
-            raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(value)}")
-        value, budget, params = [*value, None, None][:3]
-        if not (params is None or isinstance(params, Mapping)) or not all(
-            isinstance(key, str) for key in params or ()
-        ):
-            raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
-    if not isinstance(label, (str, type(None))):
-        raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
-    spec, maker = _known(label, value, kind)
-    private = spec.protects is not None or getattr(maker, "protects", None) is not None
-    if budget is not None or grid is None or not private:
-        return [AgentRun.of(spec, label, budget, params, maker)]
-    # A run without a budget is nothing for an agent that needs one.
-    each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
-    return [AgentRun.of(spec, label, b, params, maker) for b in each]
+def _parts(value: Any) -> tuple[Any, Any, Any]:
+    """Agent, budget and parameters of what `read_agents` takes for one agent."""
+    if not isinstance(value, tuple):
+        return value, None, None
+    if not 1 <= len(value) <= 3:
+        raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(value)}")
+    agent, budget, params = [*value, None, None][:3]
+    if not (params is None or isinstance(params, Mapping)) or not all(
+        isinstance(key, str) for key in params or ()
+    ):
+        raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
+    return agent, budget, params
 
 
 def _known(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any]:
