@@ -242,9 +242,8 @@ class Store:
             self.sink.check()
             self._compact()
         except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            self.record["status"] = "interrupted" if interrupted else "failed"
-            self.record["ended"] = origin.now()
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            self.record |= {"status": status, "ended": origin.now()}
             if run is not None:
                 with contextlib.suppress(ResultError):
                     self.sink.check()
@@ -281,10 +280,9 @@ class Store:
         Raises:
             ResultError: If they cannot be written; what stood there stands still.
         """
-        if not results:
-            return
-        together = {result.cell.key: result for result in self.check()[0]}
-        self.replace({**together, **{result.cell.key: result for result in results}}.values())
+        if results:
+            every = {result.cell.key: result for result in (*self.check()[0], *results)}
+            self.replace(every.values())
 
     def confirm(self, keys: Sequence[str]) -> None:
         """Records that cells were computed again here, with the same numbers."""
@@ -361,8 +359,7 @@ class Store:
         kept = {}
         for result in present:
             cell = result.cell
-            identity = wanted.get(cell.row)
-            if identity is None or identity == cell.identity:
+            if (identity := wanted.get(cell.row, cell.identity)) == cell.identity:
                 kept[cell.key] = result
             else:
                 self._outdated_or_refuse(cell, identity)
