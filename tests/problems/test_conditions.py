@@ -212,13 +212,17 @@ def test_an_array_of_bits_is_followed_round_by_round(tmp_path):
 
 
 @pytest.mark.parametrize("env_id", ["DPB/Assortment-v0", "DPB/Recommendation-v0"])
-@pytest.mark.parametrize("more", [{}, {"exactly": True, "revenues": "signed"}], ids=["", "exactly"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"exactly": True, "revenues": "signed"}, {"types": 2}],
+    ids=["", "exactly", "types"],
+)
 def test_the_oracle_is_the_best_of_what_is_available(env_id, more):
-    if more and env_id != "DPB/Assortment-v0":
+    if "exactly" in more and env_id != "DPB/Assortment-v0":
         more = {"fresh": True}
     problem = small(env_id, available=0.5, **more)
     instance, info = problem.instance([3]), problem.info
-    size = range(info.capacity if more else 1, info.capacity + 1) if info.n_items else [1]
+    size = range(info.capacity if info.exactly else 1, info.capacity + 1) if info.n_items else [1]
     for t in range(15):
         if t:
             instance.advance()
@@ -232,7 +236,7 @@ def test_the_oracle_is_the_best_of_what_is_available(env_id, more):
         ]
         shape = (1, info.capacity) if info.n_items else (1,)
         found = [instance.respond(np.reshape(items, shape)).expected[0] for items in tried]
-        worst_offer = 0.0 if info.n_items and not more else -np.inf
+        worst_offer = 0.0 if info.n_items and not info.exactly else -np.inf
         assert value[0] == pytest.approx(max(*found, worst_offer), rel=1e-12)
 
 
