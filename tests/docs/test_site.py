@@ -81,6 +81,23 @@ def test_indices_name_every_page(site):
     assert all(f"\n{name}\n" in listed for name in OWN_AGENTS)
 
 
+def test_the_home_page_says_who_wins_and_the_page_can_be_opened(extension, tmp_path):
+    winners = importlib.import_module("dpb_site.winners")
+    winners.write(tmp_path, DOCS)
+    winners.copy_pages(DOCS, tmp_path)
+    text = (tmp_path / "winners.inc").read_text(encoding="utf-8")
+    home = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert "{include} _generated/winners.inc" in home
+    if not (DOCS / "leaderboard" / winners.RESULT).is_dir():
+        return
+    assert re.search(
+        r"^\| Assortment, joint, per user-round \| One-pass MNL .*[●○–?] \|", text, re.M
+    )
+    assert text.count("| ---") >= 2 and len(text.splitlines()) < 30
+    (page,) = re.findall(r'href="(leaderboard/[^"]+)"', home)
+    assert (tmp_path / page).is_file()
+
+
 def test_links_between_pages_resolve(site):
     for page in site.rglob("*.md"):
         for target in LINK.findall(page.read_text()):

@@ -1,0 +1,54 @@
+"""Who wins each track, from the published result, for the home page; its page travels beside."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dpb_gym import Result
+from dpb_gym.report.groups import scale_of, short
+from dpb_gym.report.model import TrackResult
+from dpb_gym.report.views import Matrix, Win, board
+from dpb_site.markdown import table
+
+RESULT = "dpb-bench-v1"
+MARKS = {"clear": "●", "close": "○", "alone": "–", "unsaid": "?"}
+
+
+def write(root: Path, docs: Path) -> None:
+    """Writes ``winners.inc``, to be included; empty without a published result.
+
+    Args:
+        root: Folder of the generated pages.
+        docs: The hand-written ones.
+    """
+    folder, text = docs / "leaderboard" / RESULT, ""
+    if folder.is_dir():
+        shown = board(Result.load(folder).to_leaderboard())
+        text = "\n\n".join(_matrix(matrix) for matrix in shown.matrices if matrix.scale)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "winners.inc").write_text(text + "\n", encoding="utf-8")
+
+
+def copy_pages(docs: Path, out: Path) -> None:
+    """Puts the leaderboards' pages where a browser opens them instead of downloading."""
+    for page in (docs / "leaderboard").glob("*.html"):
+        (out / "leaderboard").mkdir(exist_ok=True)
+        shutil.copyfile(page, out / "leaderboard" / page.name)
+
+
+def _matrix(matrix: Matrix) -> str:
+    rows = [row for row in matrix.rows if isinstance(row.table.source, TrackResult)]
+    heads = [short(budget) for budget in matrix.budgets]
+    name = f"Track, {scale_of(matrix.budgets[0])}"
+    return table(
+        [name, *heads],
+        [[f"{row.table.title}, {row.group.label}", *map(_cell, row.wins)] for row in rows],
+    )
+
+
+def _cell(win: Win | None) -> str:
+    if win is None:
+        return "·"
+    times = "" if win.ratio is None else f" {win.ratio:.1f}×"
+    return f"{win.line.row.agent}{times} {MARKS[win.mark]}"
