@@ -265,8 +265,9 @@ def _score(regret: Interval, constants: Normalisation | None) -> Interval | None
 
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The same rows, with what each knows of its rivals at equal notion, unit and budget."""
-    found = {row.key: row for row in rows}
-    for rivals in contests(rows).values():
+    twins = {(row.agent, row.name): row for row in rows if row.budget is None}
+    found = {row.key: _with_excess(row, twins.get((row.agent, row.name))) for row in rows}
+    for rivals in contests(found.values()).values():
         for place, row in enumerate(rivals):
             near = [*rivals[max(0, place - 1) : place], *rivals[place + 1 : place + 2]]
             found[row.key] = replace(
@@ -282,8 +283,14 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(found.values())
 
 
+def _with_excess(row: Row, twin: Row | None) -> Row:
+    if twin is None or row.budget is None or row.params != twin.params:
+        return row
+    return replace(row, excess=_lead([metrics.differences(row.finals, twin.finals)]))
+
+
 def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
-    """The mean lead over some tasks, None where too few customers were the same."""
+    """The mean difference over some tasks, None where too few customers were the same."""
     if not differences or min(map(len, differences)) < metrics.MIN_REPLICATES:
         return None
     return metrics.mean_of_tasks(differences)

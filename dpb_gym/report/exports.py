@@ -60,7 +60,7 @@ def record(table: Table, row: Any) -> dict[str, Any]:
         "tuning": row.tuning or None,
         "replicates": row.replicates,
     }
-    for name in ("regret", "iqm_regret", "score", "reward", "lead"):
+    for name in ("regret", "iqm_regret", "score", "reward", "lead", "excess"):
         value: Interval | None = getattr(row, name)
         for suffix, part in (("", "mean"), ("_low", "low"), ("_high", "high")):
             found[name + suffix] = None if value is None else getattr(value, part)

@@ -209,6 +209,8 @@ class Row(Entry):
         lead: For the best row of its notion, unit and budget: by how much the second-best
             regret exceeds its own on the same customers; None without a contest or with too few
             replicates to say.
+        excess: What privacy costs: by how much its regret exceeds, on the same customers, that of
+            its own twin without a budget; None without one or with too few replicates to say.
         accounting: Whether a ledger ``computed`` the guarantee, the agent ``declared`` it, or it is
             the true cost of noise ``as printed (...)``.
         tuning: How the parameters were chosen, empty if unknown.
@@ -230,6 +232,7 @@ class Row(Entry):
     replicates: Count = 1
     improvement: Mapping[str, Chance] = field(default_factory=dict)
     lead: Interval | None = None
+    excess: Interval | None = None
     accounting: Accounting = "computed"
     tuning: MaybeLabel = ""
 

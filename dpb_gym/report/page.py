@@ -259,6 +259,7 @@ def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, An
         "speed": row.rounds_per_second and _digits(row.rounds_per_second, 3),
         "iqm": _interval(row.iqm_regret, 6),
         "reward": _interval(row.reward, 6),
+        "excess": _interval(row.excess, 4),
         "curve": thin(row.curve, points, own),
         "finals": [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
     }

@@ -15,7 +15,7 @@ from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import Suite
-from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
+from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 from dpb_gym.registry import agent_spec
 
 ROUNDS = (5, 40)
@@ -38,6 +38,8 @@ def block(
 ) -> CellResult:
     name = fields.pop("name", "random")
     cell = cell_of(suite, suite.tasks[0], label, name, start, stop)
+    budget = Budget.parse(fields.pop("budget", None))
+    cell = cell.model_copy(update={"agent": cell.agent.model_copy(update={"budget": budget})})
     regret = np.array([[0.5 * r, 2.0 * r + shift] for r in range(start, stop)])
     return CellResult(cell, regret, 10.0 + regret, **fields)
 
@@ -107,6 +109,21 @@ def test_chances_are_kept_against_neighbours_and_the_best_knows_its_lead(suite: 
     assert [rows[k].lead for k in "BCD"] == [None] * 3
     few = [block(suite, k, 0, 7, shift, name="lin-ts") for k, shift in shifts.items()]
     assert {row.lead for row in board(suite, few).tasks[0].rows} == {None}
+
+
+def test_private_rows_know_what_they_cost_beside_their_own_twin(suite: Suite) -> None:
+    def rows(count: int) -> dict[str, Any]:
+        private = {"name": "one-pass-linear", "guarantee": promise(0.5)}
+        results = [
+            block(suite, "A", 0, count, 5.0, budget="rho=0.5", **private),
+            block(suite, "A", 0, count, 2.0, name="one-pass-linear"),
+            block(suite, "B", 0, count, 4.0, budget="rho=0.5", **private),
+        ]
+        return {row.key: row.excess for row in board(suite, results).tasks[0].rows}
+
+    none = {"A": None, "B (rho=0.5)": None}
+    assert rows(8) == {"A (rho=0.5)": metrics.Interval(3.0, 3.0, 3.0), **none}
+    assert rows(7) == {"A (rho=0.5)": None, **none}
 
 
 def test_incomplete_rows_are_noted(suite: Suite) -> None:

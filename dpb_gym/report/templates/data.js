@@ -1,7 +1,7 @@
 /* The data of the page as objects, and what the reader asked of them. */
 const $ = (selector, root) => (root || document).querySelector(selector);
 const $$ = (selector, root) => [...(root || document).querySelectorAll(selector)];
-const INTERVALS = ['loss', 'lead', 'score', 'iqm', 'reward'];
+const INTERVALS = ['loss', 'lead', 'score', 'iqm', 'reward', 'excess'];
 const TABLES = JSON.parse($('#data').textContent).map((table, t) => {
   const columns = Object.entries(table.rows), made = { ...table, t };
   made.rows = Array.from({ length: table.count }, (_, i) => {

@@ -102,15 +102,16 @@ function csv() {
     return /[",\n]/.test(words) ? '"' + words.replace(/"/g, '""') + '"' : words;
   };
   const lines = [['task', 'env_id', 'problem', 'horizon', 'agent', 'name', 'budget', 'guarantee', 'accounting', 'group',
-    'trust', 'tuning', 'replicates', 'regret', 'regret_low', 'regret_high', 'score', 'score_low', 'score_high', 'reward',
+    'trust', 'tuning', 'replicates', 'regret', 'regret_low', 'regret_high', 'excess', 'excess_low', 'excess_high', 'score', 'score_low', 'score_high', 'reward',
     'rounds_per_second', 'audit']];
   for (const view of VIEWS) {
     if (view.track) continue;
     const t = view.table;
     for (const r of view.visible) {
-      const score = r.score || {};
+      const score = r.score || {}, excess = r.excess || {};
       lines.push([t.name, t.env, t.problem, t.horizon, r.agent, r.name, r.budget, r.guarantee, r.accounting, r.kind, r.trust,
-        r.tuning, r.replicates, r.loss.mean, r.loss.low, r.loss.high, score.mean, score.low, score.high, r.reward.mean,
+        r.tuning, r.replicates, r.loss.mean, r.loss.low, r.loss.high, excess.mean, excess.low,
+        excess.high, score.mean, score.low, score.high, r.reward.mean,
         r.speed, r.verdict]);
     }
   }

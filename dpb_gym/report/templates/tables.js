@@ -174,6 +174,7 @@ function makeDetail(view, row) {
   item('Tuning', row.tuning || 'not known');
   item('Regret', null, row.loss, view.places.regret);
   if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
+  if (row.excess) item('Cost of privacy', null, row.excess);
   if (row.lead) item('Lead over the second', null, row.lead);
   if (row.score) item('Score', null, row.score, 3);
   item('Reward', null, row.reward, view.places.reward);
