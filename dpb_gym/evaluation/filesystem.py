@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,8 @@ def set_aside(folder: Path, path: Path, *, copy: bool = False) -> Path:
     except OSError as error:
         raise unwritable(target, error) from error
     return target
+
+
+def warn(message: str) -> None:
+    """Warns whoever called what called this."""
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

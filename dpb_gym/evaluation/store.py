@@ -15,7 +15,6 @@ import os
 import shutil
 import socket
 import uuid
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from dpb_gym.evaluation.filesystem import (
     refuse_links,
     remove_temporaries,
     set_aside,
+    warn,
     write_file,
 )
 from dpb_gym.evaluation.outcome import RECOMPUTED, CellResult
@@ -201,7 +201,7 @@ class Store:
             except ResultError as error:
                 if mend:
                     aside = set_aside(folder / ASIDE, folder / MANIFEST)
-                    _warn(f"{error}; moved to {aside} and written afresh")
+                    warn(f"{error}; moved to {aside} and written afresh")
                 return None
             if old.manifest["protocol"] != suite.protocol:
                 raise ResultError(
@@ -350,12 +350,12 @@ class Store:
         present, damaged = self._table()
         if damaged:
             aside = set_aside(self.path / ASIDE, self.path / TABLE, copy=True)
-            _warn(f"{damaged[0]} ({len(damaged)} in all); copied to {aside}")
+            warn(f"{damaged[0]} ({len(damaged)} in all); copied to {aside}")
         for path in self._cell_files():
             try:
                 present.append(read_cell(path))
             except DamagedResult as error:
-                _warn(f"{error}; moved to {set_aside(self.path / ASIDE, path)}")
+                warn(f"{error}; moved to {set_aside(self.path / ASIDE, path)}")
         kept = {}
         for result in present:
             cell = result.cell
@@ -365,7 +365,7 @@ class Store:
                 self._outdated_or_refuse(cell, identity)
                 path = self.path / CELLS / cell_file(cell)
                 write_file(path, write_cell(result))
-                _warn(
+                warn(
                     f"{cell}: computed by another version of the code; moved to "
                     f"{set_aside(self.path / ASIDE, path)}"
                 )
@@ -394,7 +394,3 @@ def _place(cell: Cell) -> tuple[Any, ...]:
 
 def _named(suite: Suite) -> str:
     return f"suite {suite.name!r} (protocol {suite.protocol[:8]})"
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=3)

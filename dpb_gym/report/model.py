@@ -6,73 +6,38 @@ plots and pages do not know how results are kept.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-import pydantic.dataclasses
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.fields import (
+    Accounting,
+    Chance,
+    Count,
+    Label,
+    MaybeLabel,
+    NotNegative,
+    Number,
+    Positive,
+    Prose,
+    check,
+    model,
+)
 
 REFERENCES = frozenset({"oracle", "random"})
 """Registered names that mark the ends of the scale and are no contestants."""
 CurvePoint: TypeAlias = tuple[int, float, float, float]
-_Class = TypeVar("_Class", bound=type)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def _model(cls: _Class) -> _Class:
-    """A frozen pydantic dataclass whose errors are ours."""
-    made = pydantic.dataclasses.dataclass(frozen=True)(cls)
-    init = made.__init__
-
-    @functools.wraps(init)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            init(self, *args, **kwargs)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, (cls.__name__, *first["loc"])))
-            own = first.get("ctx", {}).get("error")
-            reason = own or f"{first['msg']}, got {_brief(first['input'])}"
-            raise ParameterError(f"{place}: {reason}") from None
-
-    made.__init__ = checked  # type: ignore[method-assign]
-    return made  # type: ignore[return-value]
-
-
-def _brief(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:79] + "…"
-
-
-def _check(check: Callable[..., Any], *args: Any, **kwargs: Any) -> BeforeValidator:
-    def run(value: Any, info: ValidationInfo) -> Any:
-        return check(str(info.field_name), value, *args, **kwargs)
-
-    return BeforeValidator(run)
-
-
-Label: TypeAlias = Annotated[str, _check(validation.text)]
-MaybeLabel: TypeAlias = Annotated[str, _check(validation.text, empty=True)]
-Prose: TypeAlias = Annotated[str, _check(validation.text, empty=True, lines=True)]
-Number: TypeAlias = Annotated[float, _check(validation.real)]
-Positive: TypeAlias = Annotated[float, _check(validation.real, 0.0, open_low=True)]
-NotNegative: TypeAlias = Annotated[float, _check(validation.real, 0.0)]
-Chance: TypeAlias = Annotated[float, _check(validation.real, 0.0, 1.0)]
-Count: TypeAlias = Annotated[int, _check(validation.integer, 1)]
-
-
-Accounting = Annotated[str, Field(pattern=r"^(computed|declared|as printed .{1,80})$")]
-
-
-@_model
+@model
 class Interval:
     """An estimate with a confidence interval.
 
@@ -94,7 +59,7 @@ class Interval:
             raise ValueError(f"low {self.low} exceeds high {self.high}")
 
 
-@_model
+@model
 class Audit:
     """What a statistical attack on an agent found.
 
@@ -131,13 +96,20 @@ def _finals(values: Any) -> dict[int, float]:
 
 
 def _distinct(names: Iterable[str], what: str) -> None:
-    seen: set[str] = set()
-    twice = sorted({name for name in names if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(f"{what} twice: {', '.join(twice)}")
 
 
-@_model
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    _distinct(names, "tasks holds a task")
+    return names
+
+
+Names: TypeAlias = Annotated[tuple[Label, ...], Field(min_length=1), AfterValidator(_once)]
+
+
+@model
 class Entry:
     """One agent at one budget.
 
@@ -188,7 +160,7 @@ class Entry:
         return self.oracle or self.name in REFERENCES
 
 
-@_model
+@model
 class Row(Entry):
     """One agent at one budget on one task.
 
@@ -242,7 +214,7 @@ class Row(Entry):
         return self.regret
 
 
-@_model
+@model
 class TrackRow(Entry):
     """One agent at one budget over the tasks of a track.
 
@@ -260,16 +232,10 @@ class TrackRow(Entry):
     """
 
     score: Interval
-    tasks: tuple[Label, ...]
+    tasks: Names
     ahead: Chance | None = None
     lead: Interval | None = None
     verdict: MaybeLabel = ""
-
-    def __post_init__(self) -> None:
-        Entry.__post_init__(self)
-        if not self.tasks:
-            raise ValueError("tasks must not be empty")
-        _distinct(self.tasks, "tasks holds a task")
 
     @property
     def loss(self) -> Interval:
@@ -277,7 +243,7 @@ class TrackRow(Entry):
         return Interval(1 - self.score.mean, 1 - self.score.high, 1 - self.score.low)
 
 
-@_model
+@model
 class Normalisation:
     """Mean cumulative rewards that score 0 and 1."""
 
@@ -285,7 +251,7 @@ class Normalisation:
     oracle: Number
 
 
-@_model
+@model
 class TaskResult:
     """All rows of one task.
 
@@ -324,7 +290,7 @@ class TaskResult:
                 raise ValueError(f"improvement of {key!r} names no other row: {unknown}")
 
 
-@_model
+@model
 class TrackResult:
     """A group of tasks read together.
 
@@ -342,13 +308,10 @@ class TrackResult:
     track: Label
     title: Label
     description: Prose
-    tasks: tuple[Label, ...]
+    tasks: Names
     rows: tuple[TrackRow, ...]
 
     def __post_init__(self) -> None:
-        if not self.tasks:
-            raise ValueError("tasks must not be empty")
-        _distinct(self.tasks, f"track {self.track!r} holds a task")
         _distinct((row.key for row in self.rows), f"track {self.track!r} holds a row")
         for row in self.rows:
             if not set(row.tasks) <= set(self.tasks):
@@ -363,7 +326,7 @@ def _date(name: str, value: Any) -> str:
     return str(value)
 
 
-@_model
+@model
 class LeaderboardData:
     """A whole leaderboard.
 
@@ -385,7 +348,7 @@ class LeaderboardData:
 
     title: Label
     suite: Label
-    created: Annotated[str, _check(_date)]
+    created: Annotated[str, check(_date)]
     version: Label
     revision: Label | None
     command: Prose
