@@ -96,12 +96,14 @@ function haystack(row) {
   return row.search;
 }
 
-/* Words must all occur; a word after a minus sign must not. Quoting is not needed. */
+/* Words must all occur; a word after a minus sign must not. Read once per search, not per row. */
+let read = { q: '', words: [] };
 function found(row) {
-  return spoken(state.q).split(/\s+/).every(word => {
-    if (word.length > 1 && word[0] === '-') return !haystack(row).includes(word.slice(1));
-    return word === '' || word === '-' || haystack(row).includes(word);
-  });
+  if (read.q !== state.q) {
+    read = { q: state.q, words: spoken(state.q).split(/\s+/).filter(word => word !== '' && word !== '-') };
+  }
+  const text = read.words.length ? haystack(row) : '';
+  return read.words.every(word => word[0] === '-' ? !text.includes(word.slice(1)) : text.includes(word));
 }
 
 const chosen = (name, values) => !state[name].length || values.some(value => state[name].includes(value));

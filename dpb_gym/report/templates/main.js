@@ -189,3 +189,4 @@ if (FILTERS.some(name => state[name].length)) fold(true);
 render();
 listen();
 jump(state.task);
+for (const table of TABLES) table.rows.forEach(haystack);
