@@ -287,9 +287,12 @@ def _open(path: Path, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS) -
         # Read whole: what is open stays as it is when a run replaces the file.
         content = read_regular(path, MOST_BYTES)
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
-        if tuple(file.schema_arrow.names) != COLUMNS:
+        if not file.schema_arrow.equals(to_table([]).schema):
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
         groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
+        # Arrow ends the process, and not with an exception, on columns that the schema lacks.
+        if any(group.num_columns != len(COLUMNS) for group in groups):
+            raise ValueError("a row group has other columns")
         rows = sum(max(0, group.num_rows) for group in groups)
         values = max((_values(group) for group in groups), default=0)
         if rows > most_rows or values > most_values:
