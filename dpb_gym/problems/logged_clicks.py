@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.fitting import Bounds, fit_log, scale
@@ -70,7 +71,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         # Where nothing is known of an item its share is everybody's, not a half.
         rate = float(data.clicked.mean())
         centre = np.zeros((m, width))
-        centre[:, 0] = np.log(rate / (1.0 - rate)) * np.sqrt(width)
+        centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
         self.fit = fit_log(
             rows.reshape(n, -1), np.arange(n + 1), data.clicked - 1, data.people, ridge, names,
             notes, data.name, centre.ravel(),
@@ -84,10 +85,10 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         """What the model fitted to the others says of its best recommendations, and the log."""
         held = self.fit.held
         theta = self.fit.trained.reshape(len(self.item_ids), -1)
-        utility = self._contexts[held].astype(np.float64) @ theta.T
+        utility = np.einsum("nw,mw->nm", self._contexts[held].astype(np.float64), theta)
         weight = (utility.argmax(axis=1) == data.items[held]) / data.propensity[held]
         found = {
-            "model": float(np.mean(1.0 / (1.0 + np.exp(-utility.max(axis=1))))),
+            "model": float(portable.each(kernels.elementary.sigmoid, utility.max(axis=1)).mean()),
             "log_rounds": float(np.count_nonzero(weight)),
         }
         if weight.any():

@@ -248,10 +248,17 @@ def test_an_agent_keeps_its_noise_when_it_is_given_another_parameter() -> None:
     assert key(before, alpha=2.0) == key(after, beta=None, alpha=2.0)
 
 
-@pytest.mark.parametrize("name", ["adaprivate-ucb", "jdp-lin-ucb", "one-pass-linear"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adaprivate-ucb", "jdp-lin-ucb", "one-pass-linear", "one-pass-linear-joint",
+        "one-pass-mnl", "dpmnl", "one-pass-pricing",
+    ],
+)  # fmt: skip
 def test_agents_run_on_system_noise(name: str) -> None:
     pytest.importorskip("opendp")
-    problem = dpb_gym.make_problem("DPB/Recommendation-v0", dim=3, horizon=60)
+    (kind,) = dpb_gym.agent_spec(name).supports
+    problem = dpb_gym.make_problem(f"DPB/{kind.capitalize()}-v0", dim=3, horizon=60)
     agent = dpb_gym.make_agent(name)
     agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(1.0), noise="system")
     instance = problem.instance([0, 1])
@@ -262,7 +269,8 @@ def test_agents_run_on_system_noise(name: str) -> None:
         if t < 59:
             instance.advance()
     assert 0.999 < agent.curator.guarantee.rho <= 1.0
-    assert isinstance(agent.curator.guarantee.curve.events[0], ZCDPEvent)
+    events = agent.curator.guarantee.curve.events
+    assert any(isinstance(event, ZCDPEvent) for event in events)
 
 
 # ------------------------------------------------------------------ raw statistics

@@ -201,6 +201,8 @@ class OnePassNewton(WarmStart):
                 self.decay,
             ),
             sensitivity=1.0,
+            # rows of any two records are at most 1 apart, so nothing is ever moved
+            clip=2.0 if curator.private else None,
             what="running sums of curvature and response",
         )
         schedule, self._combinations = self._releaser.schedule, None

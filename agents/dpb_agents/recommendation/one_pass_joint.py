@@ -82,6 +82,8 @@ class OnePassLinearJoint(OnePass):
         self.releaser = curator.weighted_sum(
             n * (n + 1) // 2 + n,
             sensitivity=1.0,
+            # rows of any two records are at most 1 apart, so nothing is ever moved
+            clip=2.0 if curator.private else None,
             participations=k or 1,
             schedule=self._plan,
             what="running sums of curvature and response",
