@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.footer import claimed
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
 from dpb_gym.evaluation.plan import slug
 from dpb_gym.evaluation.schema import canonical
@@ -286,25 +287,15 @@ def _open(path: Path, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS) -
     try:
         # Read whole: what is open stays as it is when a run replaces the file.
         content = read_regular(path, MOST_BYTES)
+        rows, values = claimed(content)
+        if rows > most_rows or values > most_values:
+            raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         if not file.schema_arrow.equals(to_table([]).schema):
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
-        groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
-        # Arrow ends the process, and not with an exception, on columns that the schema lacks.
-        if any(group.num_columns != len(COLUMNS) for group in groups):
-            raise ValueError("a row group has other columns")
-        rows = sum(max(0, group.num_rows) for group in groups)
-        values = max((_values(group) for group in groups), default=0)
-        if rows > most_rows or values > most_values:
-            raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
         return file
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged footer may raise anything inside the reader
         first = str(error).strip().split("\n")[0]
         raise DamagedResult(f"{path}: not a readable table of results ({first})") from error
-
-
-def _values(group: Any) -> int:
-    """Most values that one column of a row group claims to hold."""
-    return max(int(group.column(k).num_values) for k in range(group.num_columns))
