@@ -166,7 +166,19 @@ class Bypassing(LinUCB):
             self._response = self._response + 50.0 * feedback.reward[:, None] * self._chosen
 
 
-@pytest.mark.parametrize("agent", [Twice, lambda: Bypassing(batch=16)])
+class Again(Twice):
+    """Gives its first reward to the one sum in every other round, in place of the round's own."""
+
+    def act(self, context):
+        return int((context.features @ self.sums.value).argmax())
+
+    def observe(self, context, action, feedback):
+        self.first = feedback.reward if context.t == 1 else self.first
+        reward = feedback.reward if context.t % 2 else self.first
+        self.sums.add(reward, along=context.features[action])
+
+
+@pytest.mark.parametrize("agent", [Twice, lambda: Bypassing(batch=16), Again])
 def test_an_agent_that_peeks_reads_raw_data(agent):
     report = audit(agent, Budget.zcdp(0.5), runs=60, **WHERE)
     assert report.verdict == "READS RAW DATA" and report.interference, report

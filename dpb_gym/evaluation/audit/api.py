@@ -144,7 +144,7 @@ def audit(
         return found
     raw = interferes(run, stage.problem(rounds), _seeds(seed, 1))
     if raw is not None:
-        details = {**found.details, "raw data": f"reach the action of round {raw}"}
+        details = {**found.details, "raw data": f"reach an action, or a record of another round, in round {raw}"}
         return replace(found, interference=True, details=details)
     return replace(found, control=report(CONTROL).verdict)
 

@@ -1,8 +1,10 @@
 """Non-interference: with the releases held fixed, no raw record of the past reaches an action.
 
 That is the billboard lemma's premise. A run is repeated with the same contexts, random numbers and
-releases, but with other responses, and where contexts are protected too with other contexts in
-what the agent observes; its actions must stay the same, bit for bit.
+releases, but with other responses in half of the rounds, and where contexts are protected too with
+other contexts in what the agent observes. Its actions must stay the same, bit for bit, and in the
+other rounds so must what it gives to its releasers: each record enters in its own round, and no
+record enters twice.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ REPLICATES = 8
 
 
 def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
-    """Round of the first action that raw data reach, None if there is none.
+    """Round of the first action, or of the first record of another round, that raw data of earlier
+    rounds reach; None if there is none.
 
     Args:
         run: The agent and its budget.
@@ -31,18 +34,20 @@ def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
     seeds = range(seed, seed + REPLICATES)
     first = _play(run, problem, seeds, None, None)
     again = _play(run, problem, seeds, first, np.random.default_rng(seed))
-    for t, (one, other) in enumerate(zip(first.actions, again.actions), start=1):
-        if not np.array_equal(one, other):
-            return t
-    return None
+    acted = [np.array_equal(*pair) for pair in zip(first.actions, again.actions)]
+    found = [t for t, same in enumerate(acted, start=1) if not same] + again.reused
+    return min(found, default=None)
 
 
 class _Record:
-    """Actions of a run, and what its releasers were given or sent."""
+    """Actions of a run, what its releasers were given or sent, and the rounds whose own data are
+    as they were but whose records are not."""
 
     def __init__(self) -> None:
         self.actions: list[Array] = []
         self.calls: dict[tuple[int, str], list[Any]] = {}
+        self.reused: list[int] = []
+        self.scrambled = False
 
 
 def _play(
@@ -65,16 +70,17 @@ def _play(
         context = instance.context()
         action = agent.act(context)
         record.actions.append(np.array(action))
-        feedback = instance.respond(action).feedback
-        if scramble is not None:
-            feedback = _other(feedback, problem, context, action, scramble)
+        post.open(context)
+        told, chosen, feedback = post.deliver(tray, action, instance.respond(action).feedback)
+        record.scrambled = scramble is not None and (t == 1 or scramble.random() < 0.5)
+        if scramble is not None and record.scrambled:
+            feedback = _other(feedback, problem, told, chosen, scramble)
             if protects_contexts:
                 if feedback.observed is not None:
                     feedback = feedback._replace(observed=~feedback.observed)
                 order = scramble.permutation(len(seeds))
-                context = context._replace(features=context.features[order])
-        post.open(context)
-        agent.observe(*post.deliver(tray, action, feedback))
+                told = told._replace(features=told.features[order])
+        agent.observe(told, chosen, feedback)
         if t < problem.horizon:
             instance.advance()
     return record
@@ -97,13 +103,21 @@ def _hold(
             kept.append(sent)
             return sent
         if held is not None:
-            args, kwargs = next(held, (args, kwargs))
+            given, (args, kwargs) = (args, kwargs), next(held, (args, kwargs))
+            if not record.scrambled and not _same(given, (args, kwargs)):
+                record.reused.append(len(record.actions))
         else:
             args = tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in args)
             kept.append((args, kwargs))
         return original(*args, **kwargs)
 
     setattr(releaser, method, listening)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether the arguments of two calls are equal."""
+    flat = [[*args, *(kwargs[k] for k in sorted(kwargs))] for args, kwargs in (one, other)]
+    return len(flat[0]) == len(flat[1]) and all(np.array_equal(*pair) for pair in zip(*flat))
 
 
 def _other(

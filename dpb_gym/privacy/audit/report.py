@@ -68,7 +68,8 @@ class AuditReport:
         confidence: Joint confidence of all bounds.
         control: Verdict of the same audit with all noise at one third of what it should be; None
             if there was none. An audit that would not notice that says nothing.
-        interference: Whether an action changed when raw feedback did and releases did not.
+        interference: Whether an action, or what a releaser got of another round, changed when raw
+            feedback did and releases did not.
         details: Anything else: the two worlds, how much of the sensitivity they attain.
     """
 
