@@ -265,7 +265,7 @@ def test_a_private_agent_starts_at_what_training_users_like():
     }
     run = dpb_gym.evaluate("DPB/MovieLensReplay-v0", agents, 200, 8, env_kwargs=films)
     gain = run.final_regret("cold") - run.final_regret("warm")
-    assert gain.mean() > 3 * gain.std() / len(gain) ** 0.5
+    assert (gain > 0).all()
 
 
 @pytest.mark.parametrize("personalised", [False, True])

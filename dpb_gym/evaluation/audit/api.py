@@ -144,7 +144,8 @@ def audit(
         return found
     raw = interferes(run, stage.problem(rounds), _seeds(seed, 1))
     if raw is not None:
-        details = {**found.details, "raw data": f"reach an action, or a record of another round, in round {raw}"}
+        where = f"reach an action, or a record of another round, in round {raw}"
+        details = {**found.details, "raw data": where}
         return replace(found, interference=True, details=details)
     return replace(found, control=report(CONTROL).verdict)
 
