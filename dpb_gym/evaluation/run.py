@@ -28,7 +28,7 @@ from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
 
 BACKENDS = ("loky", "dask")
-WATCH_SECONDS, POLL_SECONDS, LOST_SECONDS = 0.5, 0.05, 45.0
+WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS, LOST_SECONDS = 0.5, 0.05, 2.0, 45.0
 KEPT = "Finished results are kept: run the same command again"
 LOST = "the dask cluster is lost"
 _watched = False
@@ -316,10 +316,17 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
 def _completed(client: Any, done: Any, left: int) -> Iterator[JobOutcome]:
     """Outcomes as they arrive; fails if nobody has been there to work for a while."""
     last = time.monotonic()
+    finished: list[Any] = []
     while left:
-        for future in done.next_batch(block=False):
+        finished += done.next_batch(block=False)
+        for future in list(finished):
+            try:
+                outcome = future.result(timeout=FETCH_SECONDS)
+            except TimeoutError:  # its worker died with it, and it is computed anew
+                continue
+            finished.remove(future)
             left -= 1
-            yield future.result()
+            yield outcome
         if client.status == "running" and client.scheduler_info()["workers"]:
             last = time.monotonic()
         elif time.monotonic() - last > LOST_SECONDS:

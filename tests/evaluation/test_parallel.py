@@ -147,6 +147,14 @@ def test_a_cluster_without_workers_is_a_clear_error(
     assert list((tmp_path / "out").glob("cells/*/*.parquet"))
 
 
+def test_a_result_that_died_with_its_worker_is_waited_for() -> None:
+    client, done, future = Mock(status="running"), Mock(), Mock()
+    future.result.side_effect = [TimeoutError(), "outcome"]
+    done.next_batch.side_effect = [[future], []]
+    assert list(run_module._completed(client, done, 1)) == ["outcome"]
+    assert all(call.kwargs["timeout"] > 0 for call in future.result.call_args_list)
+
+
 def test_a_scheduler_that_went_away_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "LOST_SECONDS", 0.1)
     client, done = Mock(status="connecting"), Mock()
