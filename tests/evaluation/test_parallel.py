@@ -149,6 +149,7 @@ def test_a_cluster_without_workers_is_a_clear_error(
 
 def test_a_result_that_died_with_its_worker_is_waited_for() -> None:
     client, done, future = Mock(status="running"), Mock(), Mock()
+    client.scheduler_info.return_value = {"workers": {"one": {}}}
     future.result.side_effect = [TimeoutError(), "outcome"]
     done.next_batch.side_effect = [[future], []]
     assert list(run_module._completed(client, done, 1)) == ["outcome"]
