@@ -214,7 +214,7 @@ if __name__ == "__main__":
         check_env(gym.make("Dummy/Search-v0", horizon=5).unwrapped)
     one = gym.make("Dummy/Search-v0", horizon=50, render_mode="ansi")
     many = gym.make_vec("Dummy/Search-v0", num_envs=2, horizon=50)
-    one.reset(seed=4), many.reset(seed=4)
+    one.reset(seed=4), many.reset(seed=4), many.action_space.seed(4)
     clicks = set()
     for _ in range(50):
         action = many.action_space.sample()
