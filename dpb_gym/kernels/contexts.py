@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 
 RAW, CLIP, SCALE, SPHERE = 0, 1, 2, 3
 
@@ -47,7 +47,7 @@ def combine(coefficients, basis, out):
             out[i, j] = s
 
 
-@jit
+@inline
 def clipped_row(features, b, k, out):
     """out = features[b, k] in double precision, moved into the unit ball."""
     s = 0.0

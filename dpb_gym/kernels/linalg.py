@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.elementary import log
 
 MAX_SWEEPS = 60
@@ -110,7 +110,7 @@ def logdet_cholesky_one(lower):
     return 2.0 * s
 
 
-@jit
+@inline
 def multiply_one(matrix, vector, out):
     """out = matrix vector for a symmetric matrix."""
     d = matrix.shape[0]
@@ -131,7 +131,7 @@ def multiply_one(matrix, vector, out):
             out[j] += x * matrix[i, j]
 
 
-@jit
+@inline
 def dot_one(left, right):
     """<left, right>, summed in four interleaved parts in a fixed order."""
     d = left.shape[0]
@@ -147,14 +147,14 @@ def dot_one(left, right):
     return (a + b) + (c + e)
 
 
-@jit
+@inline
 def quadratic_form_one(matrix, vector, scratch):
     """vector' matrix vector for a symmetric matrix; `scratch` of length d is overwritten."""
     multiply_one(matrix, vector, scratch)
     return dot_one(vector, scratch)
 
 
-@jit
+@inline
 def sherman_morrison_one(inverse, vector, weight, scratch):
     """inverse <- (inverse^-1 + weight v v')^-1 in place, for weight >= 0.
 

@@ -42,26 +42,33 @@ def append_constant(features, constant, out):
             row[d] = constant * scale
 
 
-@jit
-def _quadratic_forms(matrix, rows, out):
-    """out[k] = x_k' matrix x_k. A function of its own compiles to better loops."""
-    scratch = np.empty(rows.shape[1])
-    for k in range(rows.shape[0]):
-        out[k] = quadratic_form_one(matrix, rows[k], scratch)
-
-
 @inline
-def _best(features, b, theta, inverse, width, rows, forms):
-    m = rows.shape[0]
+def _best(features, b, theta, inverse, width, rows, images):
+    """Candidate of the largest score; `rows` and `images`, ``(m, d)``, are overwritten."""
+    m, d = rows.shape
     for k in range(m):
         clipped_row(features, b, k, rows[k])
     if width > 0.0:
-        _quadratic_forms(inverse, rows, forms)
+        # `multiply_one` of every row, in its order, each of the matrix's rows read once.
+        images[:] = 0.0
+        n = d - d % 4
+        for i in range(0, n, 4):
+            for k in range(m):
+                x0, x1, x2, x3 = rows[k, i], rows[k, i + 1], rows[k, i + 2], rows[k, i + 3]
+                for j in range(d):
+                    images[k, j] += (x0 * inverse[i, j] + x1 * inverse[i + 1, j]) + (
+                        x2 * inverse[i + 2, j] + x3 * inverse[i + 3, j]
+                    )
+        for i in range(n, d):
+            for k in range(m):
+                x = rows[k, i]
+                for j in range(d):
+                    images[k, j] += x * inverse[i, j]
     highest, best = -np.inf, 0
     for k in range(m):
         score = dot_one(rows[k], theta)
         if width > 0.0:
-            score += width * np.sqrt(max(0.0, forms[k]))
+            score += width * np.sqrt(max(0.0, dot_one(rows[k], images[k])))
         if score > highest:
             highest, best = score, k
     return best
@@ -79,9 +86,9 @@ def choose(features, theta, inverse, width, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    rows, forms = np.empty((m, d)), np.empty(m)
+    rows, images = np.empty((m, d)), np.empty((m, d))
     for b in range(B):
-        action[b] = _best(features, b, theta[b], inverse[b], width[b], rows, forms)
+        action[b] = _best(features, b, theta[b], inverse[b], width[b], rows, images)
 
 
 @jit
@@ -96,10 +103,10 @@ def choose_optimistic(features, inverse, response, width, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    theta, rows, forms = np.empty(d), np.empty((m, d)), np.empty(m)
+    theta, rows, images = np.empty(d), np.empty((m, d)), np.empty((m, d))
     for b in range(B):
         multiply_one(inverse[b], response[b], theta)
-        action[b] = _best(features, b, theta, inverse[b], width, rows, forms)
+        action[b] = _best(features, b, theta, inverse[b], width, rows, images)
 
 
 @jit
