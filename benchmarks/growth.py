@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 import dpb_gym
+from dpb_gym.papers.pairing import interval, leave_one_out
+from dpb_gym.report import Interval
 
 HORIZONS = (2_500, 5_000, 10_000, 20_000, 40_000)
 RHOS = (0.0125, 0.05, 0.2, 0.8)
@@ -73,21 +74,13 @@ def excess(case: Case, horizon: int, rho: float, dim: int, replicates: int) -> N
     return np.asarray(result.final_regret("private") - result.final_regret("twin"))
 
 
-def exponent(along: tuple[float, ...], found: list[NDArray[np.float64]]) -> tuple[float, float]:
-    """Slope of log mean excess on log `along`, and the half width of its interval; NaN where a
-    mean is not positive."""
-    table = np.array(found)
-    n = table.shape[1]
-    means = np.column_stack(
-        [table.mean(axis=1), (table.sum(axis=1, keepdims=True) - table) / (n - 1)]
-    )
+def exponent(along: tuple[float, ...], found: list[NDArray[np.float64]]) -> Interval | None:
+    """Slope of log mean excess on log `along`, None where a mean is not positive."""
+    means = np.array([leave_one_out(sample) for sample in found])
     if (means <= 0).any():
-        return float("nan"), float("nan")
+        return None
     x = np.log(along) - np.log(along).mean()
-    slopes = x @ np.log(means) / (x @ x)
-    pseudo = n * slopes[0] - (n - 1) * slopes[1:]
-    half = stdtrit(n - 1, 0.975) * pseudo.std(ddof=1) / np.sqrt(n)
-    return float(slopes[0]), float(half)
+    return interval(x @ np.log(means) / (x @ x))
 
 
 def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], list[Any]]]:
@@ -117,10 +110,15 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
             for axes, (name, (along, found)) in zip(
                 grid[row], all_found.get(case.agent, {}).items()
             ):
-                table = np.array(found)
-                n = table.shape[1]
-                half = stdtrit(n - 1, 0.975) * table.std(axis=1, ddof=1) / np.sqrt(n)
-                axes.errorbar(along, table.mean(axis=1), half, marker="o", ms=3, label=case.agent)
+                ends = [interval(leave_one_out(sample)) for sample in found]
+                axes.errorbar(
+                    along,
+                    [e.mean for e in ends],
+                    [e.high - e.mean for e in ends],
+                    marker="o",
+                    ms=3,
+                    label=case.agent,
+                )
                 axes.set(xscale="log", yscale="log", xlabel=name)
         grid[row][0].set_ylabel(f"excess regret\n{CASES[2 * row].env}", fontsize=8)
         grid[row][0].legend(fontsize=7, frameon=False)
@@ -141,17 +139,15 @@ def main() -> None:
     for case in cases:
         cells = []
         for (along, values), theorem in zip(found[case.agent].values(), case.theorem):
-            slope, half = exponent(along, values)
-            said = "-" if np.isnan(slope) else f"{slope:.2f} +- {half:.2f}"
+            slope = exponent(along, values)
+            said = "-" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"
             cells += [said, f"{theorem:g}"]
         print(f"| `{case.agent}` | {' | '.join(cells)} |")
     for case in cases:
-        print(f"\n`{case.agent}` over `{case.twin}`, mean excess with standard error:\n")
+        print(f"\n`{case.agent}` over `{case.twin}`, mean excess with its 95% interval:\n")
         for name, (along, values) in found[case.agent].items():
-            each = [
-                f"{v.mean():.3g} +- {v.std(ddof=1) / np.sqrt(len(v)):.2g} at {a:g}"
-                for a, v in zip(along, values)
-            ]
+            ends = [interval(leave_one_out(sample)) for sample in values]
+            each = [f"{e.mean:.3g} ± {e.high - e.mean:.2g} at {a:g}" for a, e in zip(along, ends)]
             print(f"- {name}: {'; '.join(each)}")
     if asked.plot:
         draw(asked.plot, found)

@@ -28,7 +28,9 @@ from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
 
 BACKENDS = ("loky", "dask")
-WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS, LOST_SECONDS = 0.5, 0.05, 2.0, 45.0
+WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
+LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
+"""How long a cluster may do nothing, and how long a worker lives that is not started for ever."""
 KEPT = "Finished results are kept: run the same command again"
 LOST = "the dask cluster is lost"
 _watched = False
@@ -314,8 +316,12 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
 
 
 def _completed(client: Any, done: Any, left: int) -> Iterator[JobOutcome]:
-    """Outcomes as they arrive; fails if nobody has been there to work for a while."""
+    """Outcomes as they arrive; fails if nobody has been there to work for a while.
+
+    A nanny starts a worker that ends anew, for ever: only one that stays, or an outcome, counts.
+    """
     last = time.monotonic()
+    there: dict[str, float] = {}
     finished: list[Any] = []
     while left:
         finished += done.next_batch(block=False)
@@ -327,11 +333,15 @@ def _completed(client: Any, done: Any, left: int) -> Iterator[JobOutcome]:
             finished.remove(future)
             left -= 1
             yield outcome
-        if client.status == "running" and client.scheduler_info()["workers"]:
             last = time.monotonic()
-        elif time.monotonic() - last > LOST_SECONDS:
-            who = "it has no workers" if client.status == "running" else "it does not answer"
-            raise WorkerError(f"{LOST}: {who} since {LOST_SECONDS:g} s. {KEPT}")
+        running, now = client.status == "running", time.monotonic()
+        workers = client.scheduler_info()["workers"] if running else ()
+        there = {worker: there.get(worker, now) for worker in workers}
+        if there and now - min(there.values()) >= SETTLED_SECONDS:
+            last = now
+        elif now - last > LOST_SECONDS + (SETTLED_SECONDS if there else 0.0):
+            who = "it has no workers that stay" if running else "it does not answer"
+            raise WorkerError(f"{LOST}: {who}, since {now - last:.0f} s. {KEPT}")
         time.sleep(POLL_SECONDS)
 
 

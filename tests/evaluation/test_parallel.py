@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -123,6 +124,7 @@ def test_a_cluster_without_workers_is_a_clear_error(
 ) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
     monkeypatch.setattr(run_module, "LOST_SECONDS", 8.0)
+    monkeypatch.setattr(run_module, "SETTLED_SECONDS", 1.0)
     longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 200000"), "longer")
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as cluster:
         address = cluster.scheduler_address
@@ -137,7 +139,7 @@ def test_a_cluster_without_workers_is_a_clear_error(
         loser = threading.Thread(target=lose, daemon=True)
         loser.start()
         try:
-            with pytest.raises(WorkerError, match=r"lost: it has no workers .*results are kept"):
+            with pytest.raises(WorkerError, match=r"lost: it has no workers.*results are kept"):
                 run_plan(
                     longer, plan_suite(longer), tmp_path / "out", backend="dask", scheduler=address
                 )
@@ -145,6 +147,34 @@ def test_a_cluster_without_workers_is_a_clear_error(
             worker.kill()
             worker.wait()
     assert list((tmp_path / "out").glob("cells/*/*.parquet"))
+
+
+def test_workers_that_are_started_for_ever_are_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(run_module.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(run_module.time, "sleep", lambda _: None)
+    client, done = Mock(status="running"), Mock()
+    done.next_batch.return_value = []
+    looks = 0
+
+    def look() -> dict[str, Any]:
+        nonlocal looks
+        looks += 1
+        assert looks < 1000, "it waits for ever"
+        return {"workers": {f"worker {looks // 8}": {}, f"other {looks // 12}": {}}}
+
+    client.scheduler_info.side_effect = look
+    with pytest.raises(WorkerError, match=r"no workers that stay, since 6\d s"):
+        list(run_module._completed(client, done, 1))
+    assert looks < 80
+    # One that stays keeps the run alive, whatever becomes of the others.
+    looks, future = 0, Mock()
+    done.next_batch.side_effect = lambda block: [future] if looks > 300 else []
+    client.scheduler_info.side_effect = lambda: look() | {"workers": {"steady": {}, str(looks): {}}}
+    future.result.return_value = "outcome"
+    assert list(run_module._completed(client, done, 1)) == ["outcome"]
 
 
 def test_a_result_that_died_with_its_worker_is_waited_for() -> None:
