@@ -123,6 +123,8 @@ class OnePassNewton(WarmStart):
         decay: Power of t with which the noise of a release grows, >= 0.
         anytime: Spread the releases over every horizon up to 10^9 instead of T; so it is if T is
             not known.
+        window: Rounds that theta remembers at least (drift): the newest release from before them
+            is subtracted, noise included, which costs no privacy. None: all.
 
     Attributes:
         theta: Posterior mean, ``(B, d)``, from releases only.
@@ -141,6 +143,7 @@ class OnePassNewton(WarmStart):
     ratio: float = 1.1
     decay: float = 1.25
     anytime: bool = False
+    window: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,6 +151,8 @@ class OnePassNewton(WarmStart):
         self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
         self.decay = validation.real("decay", self.decay, 0.0)
         self.anytime = validation.flag("anytime", self.anytime)
+        if self.window is not None:
+            self.window = validation.integer("window", self.window, 1)
         self.layout: Rows
 
     def horizon(self, problem: ProblemInfo) -> int:
@@ -225,24 +230,29 @@ class OnePassNewton(WarmStart):
         self.rounds += 1
         k = self._releases
         if k < len(self._ends) and self.rounds == self._ends[k]:
-            if self._combinations is not None or self.rounds >= SPARSE * self._kept[-1]:
+            dense = self._combinations is not None or self.window is not None
+            if dense or self.rounds >= SPARSE * self._kept[-1]:
                 self._history.append(self._releaser.value)
                 self._kept.append(self.rounds)
+            old = 0 if self.window is None else self._kept_by(self.rounds - self.window)
             # a prior that believes in one size only foresees nothing else
-            early = 0
-            if len(self._sizes) > 1:
-                early = sum(end <= FIRST_PART * self.rounds for end in self._kept[1:])
-            self.learn(self._combined(k), self._combined(k, early - 1) if early else None)
+            early = self._kept_by(FIRST_PART * self.rounds) if len(self._sizes) > 1 else 0
+            late = self._combined(k, early) if early > old else None
+            self.learn(self._combined(k, old), late)
             self._releases += 1
 
-    def _combined(self, k: int, since: int | None = None) -> Combined:
-        """Releases 0..k in one, without the records before release `since`."""
+    def _kept_by(self, rounds: float) -> int:
+        """How many releases that are kept were made in the first `rounds` rounds."""
+        return sum(end <= rounds for end in self._kept[1:])
+
+    def _combined(self, k: int, without: int = 0) -> Combined:
+        """Releases 0..k in one, less the records of the first `without` releases kept."""
         if self._combinations is None:
-            start = 0.0 if since is None else self._history[since]
+            start = self._history[without - 1] if without else 0.0
             return Combined(self._releaser.value - start, 0.0, 1.0)
         weights, std = self._combinations.weights[k], float(self._combinations.std[k])
-        if since is not None:
-            weights = weights - self._combinations.weights[since]
+        if without:
+            weights = weights - self._combinations.weights[without - 1]
             std = math.sqrt(float(((weights / self._releaser.schedule.scales) ** 2).sum()))
         sums = np.zeros_like(self.rows)
         for weight, release in zip(weights, self._history):
