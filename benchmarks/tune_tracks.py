@@ -1,4 +1,4 @@
-"""Tunes every agent of the zoo on every track of the arena, with the same effort each.
+"""Tunes every agent of the arena on every track of the arena, with the same effort each.
 
     python benchmarks/tune_tracks.py [--track NAME] [--agent NAME] [--replicates 4] [--out DIR]
 
@@ -7,38 +7,59 @@ tuning seeds and on all tasks of the track up to ``--longest`` rounds (30,000). 
 the least regret relative to the best at each budget, averaged over tasks and budgets. It is written
 to DIR/TRACK/recipes/AGENT.yaml with the best per budget and what the tuning cost, and printed as a
 table. Results are cells in DIR, so that an interrupted run goes on. ``--rounds T`` shortens every
-task, for a look or a forecast.
+task, for a look or a forecast. ``--publish`` tunes nothing: it copies DIR's recipes to
+agents/recipes and writes the suite's tuned rows from them.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dpb_gym.evaluation.plan import task_info
-from dpb_gym.evaluation.recipes import write_recipe
-from dpb_gym.evaluation.spec import canonical
+from dpb_gym.evaluation.recipes import load_recipe, write_recipe
+from dpb_gym.evaluation.spec import Task, canonical
+from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, load_suite
 from dpb_gym.evaluation.tuning import TUNING_SEEDS, Tuning, choose_points, read_grid, tune
 from dpb_gym.evaluation.tuning.results import Point
 from dpb_gym.privacy import Budget
-from dpb_gym.registry import AgentSpec, agent_specs, shortcoming
+from dpb_gym.registry import AgentSpec, agent_spec, shortcoming
 
 SUITE = "dpb-bench-v1"
+TUNED = " (tuned)"
+HOME = Path(__file__).parents[1]
+SUITE_FILE = HOME / f"dpb_gym/evaluation/suites/{SUITE}.yaml"
+RECIPES = HOME / "agents/recipes"
 
 
 def tunable(suite: Suite, track: str) -> list[AgentSpec]:
-    """The zoo's agents that have a grid and can play the track; networks are left to ``sb3``."""
+    """The suite's agents that have a grid and can play the track."""
     info = task_info(next(task for task in suite.tasks if task.track == track))
-    found = []
-    for spec in agent_specs().values():
-        ours = spec.entry_point.startswith("dpb_agents.") and not spec.name.startswith("sb3-")
-        if ours and getattr(spec.load(), "tuning_grid", None) and not shortcoming(spec, info):
-            found.append(spec)
-    return found
+    specs = [agent_spec(name) for name in dict.fromkeys(agent.name for agent in suite.agents)]
+    return [
+        spec
+        for spec in specs
+        if getattr(spec.load(), "tuning_grid", None) and not shortcoming(spec, info)
+    ]
+
+
+def played(suite: Suite, track: str, name: str, longest: int) -> list[Task]:
+    """The tasks of a track that an agent is tuned on: those that the suite does not leave out."""
+    listed = [agent for agent in suite.agents if agent.name == name]
+    return [
+        task
+        for task in suite.tasks
+        if task.track == track
+        and task.horizon <= longest
+        and not any(agent.left_out(task) for agent in listed)
+    ]
 
 
 def best_of(tunings: list[Tuning]) -> tuple[dict[str, Any], dict[str, dict[str, Any]], float]:
@@ -74,11 +95,11 @@ def tune_one(
     """Tunes one agent on one track and writes its recipe.
 
     Returns:
-        The best point, what the defaults have relative to it, rounds and seconds of this run.
+        The best point, what the defaults have relative to it, agent rounds and seconds.
     """
     grid = suite.tracks[track].budgets
     budgets = [] if grid is None or spec.budget == "never" else list(suite.grid(grid))
-    tasks = [t for t in suite.tasks if t.track == track and t.horizon <= asked.longest]
+    tasks = played(suite, track, spec.name, asked.longest)
     tunings = []
     for task in tasks:
         tunings.append(
@@ -96,8 +117,14 @@ def tune_one(
             )
         )
     best, each, default = best_of(tunings)
-    rounds = sum(tuning.rounds for tuning in tunings)
-    seconds = sum(tuning.seconds for tuning in tunings)
+    timings = [
+        result.timing
+        for tuning in tunings
+        for result in Store.open(tuning.folder).results()
+        if result.cell.agent.name == spec.name and result.timing is not None
+    ]
+    rounds = sum(timing.rounds for timing in timings)
+    seconds = sum(timing.seconds for timing in timings)
     seeds = [TUNING_SEEDS.start, TUNING_SEEDS.start + asked.replicates - 1]
     points = len(choose_points(spec, read_grid(spec), {}, None))
     data = {
@@ -122,6 +149,33 @@ def tune_one(
     return best, default, rounds, seconds
 
 
+def publish(out: Path, suite: Suite) -> None:
+    """Copies the recipes below `out` to the zoo and writes the tuned rows of the suite's file."""
+    rows: dict[str, list[str]] = {}
+    for track in suite.tracks:
+        for path in sorted((out / track / "recipes").glob("*.yaml")):
+            copy = RECIPES / track / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+            name, params = load_recipe(path)
+            spec = agent_spec(name)
+            chosen = {key: value for key, value in params.items() if value != spec.defaults[key]}
+            places = {track, *(task.name for task in suite.tasks if task.track == track)}
+            for listed in suite.agents:
+                if listed.name != name or listed.label.endswith(TUNED) or not chosen:
+                    continue  # without a choice, the row of the defaults is the tuned one
+                row = listed.model_dump(mode="json", exclude_defaults=True, exclude={"exclude"})
+                row |= {"label": listed.label + TUNED, "params": chosen, "tasks": [track]}
+                if left := {k: v for k, v in listed.exclude.items() if k in places}:
+                    row["exclude"] = left
+                text = yaml.safe_dump(row, default_flow_style=True, width=10_000, sort_keys=False)
+                rows.setdefault(name, []).append(f"  - {text.strip()}")
+    before, mark, rest = SUITE_FILE.read_text(encoding="utf-8").partition("  # Tuned:")
+    line, _, _ = rest.partition("\n")
+    text = "\n".join(line for found in rows.values() for line in found)
+    SUITE_FILE.write_text(f"{before}{mark}{line}\n{text}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Tunes what is asked for and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -133,7 +187,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--out", type=Path, default=Path("results/tuned"))
+    parser.add_argument("--publish", action="store_true")
     asked = parser.parse_args()
+    if asked.publish:
+        return publish(asked.out, suite)
     print(
         "| track | agent | best point | defaults / best | agent rounds | seconds |\n"
         + "|---" * 6
@@ -142,6 +199,8 @@ def main() -> None:
     for track in [asked.track] if asked.track else suite.tracks:
         for spec in tunable(suite, track):
             if asked.agent and spec.name not in asked.agent:
+                continue
+            if not played(suite, track, spec.name, asked.longest):
                 continue
             best, default, rounds, seconds = tune_one(spec, suite, track, asked)
             said = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"

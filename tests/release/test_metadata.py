@@ -79,7 +79,7 @@ def test_the_readme_is_short_and_shows_pictures_that_exist():
 
 def test_badges_say_what_the_project_says(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    script = importlib.import_module("readme_picture")
+    script = importlib.import_module("published")
     for name, text in script.badges(PROJECT).items():
         assert (ROOT / f"docs/_static/badge-{name}.svg").read_text() == script.badge(text)
         assert f"![{text.replace('|', ': ' if name != 'python' else ' ')}]" in README
