@@ -1,4 +1,7 @@
-"""The (epsilon, delta) benchmark of Cho & Sun: DPMNL by classical composition."""
+"""The (epsilon, delta) benchmark of Cho & Sun: DPMNL by classical composition.
+
+arXiv:2410.22488.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DPMNL: the private multinomial-logit bandit of Cho & Sun, sound by default."""
+"""DPMNL: the private multinomial-logit bandit of Cho & Sun, sound by default.
+
+arXiv:2410.22488.
+"""
 
 from __future__ import annotations
 

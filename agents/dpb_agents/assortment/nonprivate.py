@@ -70,6 +70,7 @@ class UCBMNL(ExactMNL):
 
     The estimate is renewed on the doubling schedule of det V, not every round, and the
     bonus is scaled down, since the theoretical width explores far too much.
+    arXiv:2103.13929.
 
     Args:
         explore: Rounds of uniformly random sets; optimism explores by itself.
@@ -86,6 +87,8 @@ class UCBMNL(ExactMNL):
 @dataclass(eq=False, kw_only=True)
 class TSMNL(ExactMNL):
     """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019).
+
+    https://papers.neurips.cc/paper/2019/hash/36d7534290610d9b7e9abed244dd2f28-Abstract.html
 
     Args:
         scale: Multiplier of the standard deviation of the draws.

@@ -1,4 +1,7 @@
-"""Private pricing: the anticipating private policy of Chen, Simchi-Levi & Wang."""
+"""Private pricing: the anticipating private policy of Chen, Simchi-Levi & Wang.
+
+arXiv:2009.12920.
+"""
 
 from __future__ import annotations
 

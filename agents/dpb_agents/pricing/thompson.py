@@ -1,4 +1,7 @@
-"""Thompson sampling for generalised-linear pricing."""
+"""Thompson sampling for generalised-linear pricing.
+
+arXiv:1611.06534.
+"""
 
 from __future__ import annotations
 

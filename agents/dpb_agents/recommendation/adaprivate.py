@@ -1,4 +1,7 @@
-"""The AdaPrivate family (RU): linear policies on noisy reward sums of disjoint batches."""
+"""The AdaPrivate family (RU): linear policies on noisy reward sums of disjoint batches.
+
+arXiv:2606.21757.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AdaPrivate for the rewards of all rounds of one user (RU, section 6.1, corrected)."""
+"""AdaPrivate for the rewards of all rounds of one user (RU, section 6.1, corrected).
+
+arXiv:2606.21757.
+"""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class LinearPolicy(WarmStart):
 class LinUCB(LinearPolicy):
     """LinUCB (Li et al. 2010): the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b.
 
-    With alpha = 0 it is greedy.
+    With alpha = 0 it is greedy. arXiv:1003.0146.
 
     Args:
         alpha: Width of the bonus, >= 0.
@@ -251,7 +251,7 @@ class LinUCB(LinearPolicy):
 class LinTS(LinearPolicy):
     """Linear Thompson sampling (Agrawal & Goyal 2013): <x, theta> for a draw of theta.
 
-    theta ~ N(A^-1 b, (v decay^(k - 1))^2 A^-1) in batch k.
+    theta ~ N(A^-1 b, (v decay^(k - 1))^2 A^-1) in batch k. arXiv:1209.3352.
 
     Args:
         v: Width of the draw, >= 0.

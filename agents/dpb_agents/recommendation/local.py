@@ -126,8 +126,8 @@ class LocalLinear(WarmStart):
 
     Each user learns A and theta, chooses by her own features, and sends one Gaussian message
     (`dpb_gym.feedback.GaussianStatistics`); the server only ever adds up messages. After Zheng,
-    Cai, Huang, Li & Wang (2020) and Han, Zhu, Wang, Sun, Tan & Du (2021), with an exact
-    sensitivity, rewards centred at the middle of their range, and a shift of the noisy Gram
+    Cai, Huang, Li & Wang (2020, arXiv:2006.00701) and Han, Zhu, Wang, Sun, Tan & Du (2021), with an
+    exact sensitivity, rewards centred at the middle of their range, and a shift of the noisy Gram
     matrix, ``shift`` times the mean operator norm sigma sqrt(2 d t) of its noise.
 
     The guarantee is local, for the features and the reward of one user-round.

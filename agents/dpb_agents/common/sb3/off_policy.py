@@ -71,6 +71,8 @@ class OffPolicy(SB3Agent):
 class SB3DQN(OffPolicy):
     """Deep Q-learning (Stable-Baselines3 `DQN`), one model per replicate.
 
+    arXiv:1312.5602.
+
     The first `learning_starts` observed rounds play at random; then the model trains every
     `train_freq` observed rounds and plays epsilon-greedily, epsilon falling linearly over
     the first `exploration` of the horizon. With ``gamma=0`` the values are a regression of
@@ -130,6 +132,8 @@ class SB3DQN(OffPolicy):
 @dataclass(eq=False, kw_only=True)
 class SB3SAC(OffPolicy):
     """Soft actor-critic (Stable-Baselines3 `SAC`), one model per replicate.
+
+    arXiv:1801.01290.
 
     Pricing only, the problem with continuous actions: prices are the interval [-1, 1] of
     the squashed Gaussian, rescaled to [0, 1]. The first `learning_starts` observed rounds

@@ -1,4 +1,7 @@
-"""Proximal policy optimisation from Stable-Baselines3."""
+"""Proximal policy optimisation from Stable-Baselines3.
+
+arXiv:1707.06347.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AdaC-OFUL-zCDP: rarely switching optimism with a width that accounts for the noise."""
+"""AdaC-OFUL-zCDP: rarely switching optimism with a width that accounts for the noise.
+
+After Azize & Basu, arXiv:2309.00557.
+"""
 
 from __future__ import annotations
 

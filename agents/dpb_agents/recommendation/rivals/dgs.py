@@ -1,4 +1,7 @@
-"""DGS-LinUCB: noisy estimates whose sensitivity shrinks with the Gram matrix."""
+"""DGS-LinUCB: noisy estimates whose sensitivity shrinks with the Gram matrix.
+
+arXiv:2208.14555.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""JDP-LinUCB: joint privacy of contexts and rewards by a continual sum (Shariff & Sheffet)."""
+"""JDP-LinUCB: joint privacy of contexts and rewards by a continual sum (Shariff & Sheffet).
+
+arXiv:1810.00068.
+"""
 
 from __future__ import annotations
 
