@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.records import PSDBall as PSDBall
     from dpb_gym.privacy.releasers.records import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.records import Segment as Segment
+    from dpb_gym.privacy.releasers.shuffled import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.sums import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
@@ -78,6 +79,7 @@ _HOMES = {
         "PoissonGaussianEvent",
         "PureEvent",
         "RandomizedResponseEvent",
+        "ShuffledBitsEvent",
         "ZCDPEvent",
     ),
     "guarantee": ("Guarantee",),
@@ -88,6 +90,7 @@ _HOMES = {
     "releasers.base": ("Releaser",),
     "releasers.minimiser": ("LossMinimiser", "Minimiser"),
     "releasers.records": ("Ball", "Bound", "PSDBall", "RecordShape", "Segment"),
+    "releasers.shuffled": ("ShuffledSum",),
     "releasers.sums": ("BatchSum", "RunningSum", "Sum"),
     "releasers.users": ("ContributionCap", "LifetimeClip", "UserSum"),
     "releasers.weighted": ("Combinations", "Schedule", "WeightedSum"),

@@ -21,6 +21,7 @@ from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.shuffled import ShuffledSum
 from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum
 from dpb_gym.privacy.releasers.users import UserSum
 from dpb_gym.privacy.releasers.weighted import WeightedSum
@@ -137,6 +138,10 @@ class Curator:
         """Sums of disjoint batches of records; see `BatchSum`."""
         return self._hand_out(BatchSum(self, width, **options))
 
+    def shuffled_sum(self, width: int | None = None, **options: Any) -> Any:
+        """Sums of batches of shuffled bits; see `ShuffledSum`."""
+        return self._hand_out(ShuffledSum(self, width, **options))
+
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
         """Running sums of weighted records at geometric times; see `WeightedSum`."""
         return self._hand_out(WeightedSum(self, width, **options))
@@ -157,13 +162,16 @@ class Curator:
 
         Raises:
             ParameterError: If the share is not in (0, 1].
-            BudgetError: If shares add up to more than 1, or the curator has sealed already.
+            BudgetError: If shares add up to more than 1, the curator has sealed already, or the
+                notion is shuffle and nothing is shuffled.
         """
         if self._sealed:
             raise BudgetError(
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
                 "releaser in begin, before one is used or asked for its scale"
             )
+        if self.ledger.notion == "shuffle" and not isinstance(releaser, ShuffledSum):
+            raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
         if share is not None:
             share = validation.real("share", share, 0.0, 1.0, open_low=True)
         named = [part for part in [*self._shares, share] if part is not None]

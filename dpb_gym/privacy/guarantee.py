@@ -10,7 +10,7 @@ from typing import Any
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.composition import Composition
 
-NOTIONS = ("joint", "anticipating", "central", "local")
+NOTIONS = ("joint", "anticipating", "central", "shuffle", "local")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 REPORT_DELTA = 1e-5
@@ -30,8 +30,10 @@ class Guarantee:
     Attributes:
         notion: What an attacker sees. ``"joint"``: every output but the target user's own (CS,
             Definition 2); ``"anticipating"``: the outputs after the target's round (CSW,
-            Definition 2); ``"central"``: the whole transcript; ``"local"``: what the user
-            sends, before anybody has it. Joint implies anticipating, never the other way.
+            Definition 2); ``"central"``: the whole transcript; ``"shuffle"``: what
+            a shuffler, who is trusted to forget who sent what, hands on of each batch;
+            ``"local"``: what the user sends, before anybody has it. Joint implies anticipating,
+            never the other way.
         unit: What is protected. ``"user-round"``: context and response of one round;
             ``"reward"``: the response of one round, contexts and actions public;
             ``"user"``: all rounds of one user; ``"user-rewards"``: the responses of all rounds

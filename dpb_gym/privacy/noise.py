@@ -75,6 +75,12 @@ class NoiseSource:
         """Fills `out` with standard normals from the replicate's generator."""
         fill_normals(self.generators[replicate], out)
 
+    def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
+        """Numbers of heads in that many independent tosses, of the shape of `tosses`, (B, ...)."""
+        counts = tosses.astype(np.int64)
+        rows = [rng.binomial(row, probability) for rng, row in zip(self.generators, counts)]
+        return np.array(rows, dtype=np.float64)
+
     def uniform(self) -> FloatArray:
         """One uniform number on [0, 1) per replicate, ``(B,)``."""
         return np.array([generator.random() for generator in self.generators])
@@ -121,6 +127,10 @@ class QuietNoise(NoiseSource):
     def fill(self, replicate: int, out: FloatArray) -> None:
         super().fill(replicate, out)
         out *= self.factor
+
+    def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
+        mean = tosses * probability
+        return mean + self.factor * (super().heads(tosses, probability) - mean)
 
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
         return QuietNoise(generators, self.factor)

@@ -25,6 +25,10 @@ NOTIONS: dict[str, str] = {
         "Central: the whole transcript, every action included, reveals little about the protected "
         "record; a trusted curator sees the raw data."
     ),
+    "shuffle": (
+        "Shuffle: what a shuffler hands on of a batch of randomised messages reveals little about "
+        "one customer; it is trusted to forget who sent what, and nobody sees the raw data."
+    ),
     "local": (
         "Local: each report is randomised before it leaves the customer; nobody, the operator "
         "included, sees the raw data."

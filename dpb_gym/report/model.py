@@ -117,8 +117,8 @@ class Entry:
         agent: Display label.
         name: Registered agent name.
         budget: What was asked for, None for nothing; its text is taken too.
-        notion: Protected output (``"joint"``, ``"anticipating"``, ``"central"``, ``"local"``),
-            or None.
+        notion: Protected output (``"joint"``, ``"anticipating"``, ``"central"``,
+            ``"shuffle"``, ``"local"``), or None.
         unit: Protected unit (``"user-round"``, ``"reward"``, ``"user"``), None exactly when
             `notion` is.
         oracle: Whether it is told what no agent can know, so that it is no contestant.

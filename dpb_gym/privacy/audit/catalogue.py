@@ -63,6 +63,9 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
         f"batch sums, Gram matrices of {CAPACITY} items": sums(
             lambda c: c.batch_sum(symmetric=2, clip=PSDBall(CAPACITY)), *grams(CAPACITY)
         ),
+        "shuffled sums, vectors": sums(
+            lambda c: c.shuffled_sum(2, clip=1.0, batch=1), _E1, -_E1, rounds=4
+        ),
         "batch sums, Poisson-sampled rewards (q = 0.3)": partial(
             audit_sum, lambda c: c.batch_sum(2, reward=(0.0, 1.0), sampling=0.3), 0.0, 1.0,
             Budget.approx(4 * rho, 1e-5), **rewards,

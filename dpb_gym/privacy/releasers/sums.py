@@ -242,6 +242,10 @@ class BatchSum(Sum):
             along = np.where(included[:, None], along, 0.0)
         self.intake.take(records, along, self._total)
 
+    def _noisy(self) -> FloatArray:
+        """The open batch's rows with noise."""
+        return self._total + self._noise.gaussian(self._sigma, self.shape.width)
+
     def release(self) -> FloatArray:
         """Closes the batch and returns its noisy sum, ``(B, *shape)``.
 
@@ -250,9 +254,7 @@ class BatchSum(Sum):
         """
         if self.intake.rounds == self._at:
             raise ParameterError("no record since the last release: the batch is empty")
-        rows = self._total
-        if self._sigma:
-            rows = rows + self._noise.gaussian(self._sigma, self.shape.width)
+        rows = self._noisy() if self._sigma else self._total
         if self.sampling < 1:
             rows = rows / self.sampling
         self._released = self._released + rows if self.cumulative else rows.copy()

@@ -1,0 +1,111 @@
+"""Sums in the shuffle model: users' bits are randomised, then shuffled, then counted."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_gym import portable, validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.events import Event, ShuffledBitsEvent
+from dpb_gym.privacy.releasers.records import Ball
+from dpb_gym.privacy.releasers.sums import BatchSum
+from dpb_gym.validation import FloatArray
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.curator import Curator
+
+FLIP = 0.2
+
+
+class ShuffledSum(BatchSum):
+    """Sums of batches in the shuffle model: only the shuffler is trusted, to forget who sent what.
+
+    After the vector sums of Cheu, Joseph, Mao & Peng (2022), which Chowdhury & Zhou (2022) use.
+    A customer clips her record to radius r and rounds it to multiples of r / `levels`. Of each
+    coordinate, k steps above -r, she sends 2 `levels` bits, k of them ones, each bit flipped with
+    probability 1/5, and beside them public many fair coins. The shuffler mixes the bits of
+    `batch` customers, coordinate by coordinate, so that only the number of ones is left; what is
+    released is that number without its bias.
+
+    Relation: replace-one, one customer's record exchanged; a batch always has `batch` customers,
+    who all do as told. Sensitivity: the bits in which two records differ, per coordinate the
+    steps between them, so in 2-norm at most ``levels * distance / r + sqrt(width)``, distance
+    that of two clipped records, and the last term the rounding. With m coins per coordinate one
+    batch is zCDP with rho = (log(4) * bits)^2 / (2 m), at every order; the proof is in
+    docs/privacy.md. Flips without coins would be pure, and cost noise that grows with the batch;
+    coins without flips would have no zCDP, as their counts are bounded. The noise has standard
+    deviation ``(r / levels) sqrt(m / 4 + 0.32 batch levels) / 0.6`` per coordinate.
+
+    Without a budget the sums are exact.
+
+    Args:
+        curator: See `Sum`; also for what is not named here.
+        width: See `Sum`.
+        batch: Customers of a batch.
+        levels: Steps from 0 to the largest coordinate. By default twice the batch, or 16 times
+            the root of a record's width if that is more: then neither flips nor rounding matter.
+        **options: See `BatchSum`. Records need `clip` or `reward`.
+
+    Raises:
+        ParameterError: If a parameter is out of range, or with system noise: the customers are
+            simulated.
+    """
+
+    def __init__(
+        self,
+        curator: Curator,
+        width: int | None = None,
+        *,
+        batch: int,
+        levels: int | None = None,
+        **options: object,
+    ) -> None:
+        options.setdefault("what", "shuffled sums of batches")
+        self.batch = validation.integer("batch", batch, 1)
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        least = max(2 * self.batch, math.ceil(16 * math.sqrt(self.shape.width)))
+        self.levels = least if levels is None else validation.integer("levels", levels, 1)
+        if self.sampling < 1 or self._printed:
+            raise ParameterError("shuffled sums have their own noise: leave sampling and sigma out")
+        if curator.system_noise:
+            raise ParameterError("customers' bits are simulated: noise='seeded'")
+        if curator.private and (curator.relation != "replace-one" or self.intake.clip is None):
+            raise ParameterError("shuffled records need a bound (clip, reward) and replace-one")
+
+    def _scales(self, rho: float) -> tuple[float, float, Event]:
+        clip = self.intake.clip
+        reach = clip.radius if isinstance(clip, Ball) else max(abs(clip.low), abs(clip.high))  # type: ignore[union-attr]
+        grid = reach / self.levels
+        bits = self.sensitivity / grid + (self._participations or 1) * math.sqrt(self.shape.width)
+        epsilon = portable.log((1.0 - FLIP) / FLIP)
+        each = math.ceil((epsilon * bits) ** 2 / (2.0 * rho * self.batch))
+        flips = 2 * self.batch * self.levels * FLIP * (1.0 - FLIP)
+        self._coins = each * self.batch
+        sigma = grid * math.sqrt(0.25 * self._coins + flips) / (1.0 - 2.0 * FLIP)
+        return sigma, grid, ShuffledBitsEvent(epsilon, self._coins, bits)
+
+    def _noisy(self) -> FloatArray:
+        """What the shuffled bits say of the batch's sum."""
+        grid, sent = self.intake.grid, 2.0 * self.batch * self.levels
+        ones = np.floor(self._total / grid + 0.5) + 0.5 * sent
+        seen = ones - self._noise.heads(ones, FLIP) + self._noise.heads(sent - ones, FLIP)
+        seen += self._noise.heads(np.full_like(ones, self._coins), 0.5)
+        unbiased = (seen - 0.5 * self._coins - FLIP * sent) / (1.0 - 2.0 * FLIP)
+        return np.asarray(grid * (unbiased - 0.5 * sent))
+
+    def release(self) -> FloatArray:
+        """Shuffles the batch and returns its noisy sum, ``(B, *shape)``.
+
+        Raises:
+            ParameterError: If it has not exactly `batch` customers: fewer would not hide each
+                other as promised.
+        """
+        if self.intake.rounds - self._at != self.batch:
+            raise ParameterError(
+                f"a batch of {self.batch} customers is shuffled, not of "
+                f"{self.intake.rounds - self._at}; nothing was released"
+            )
+        return super().release()
