@@ -131,11 +131,8 @@ class DPMNLApprox(DPMNL):
             symmetric=d,
             clip=PSDBall(float(K)) if self._clips else None,
             sensitivity=None if self._clips else math.sqrt(2.0) * K,
-            mechanism="binary-tree",
-            every=min(self.every, T),
             sigma=self._gram_sigma(T, K) if curator.private else None,
-            share=1 - self.share,
-            what="Gram matrix of the offered items",
+            **self._continual(T),
         )
 
     def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:

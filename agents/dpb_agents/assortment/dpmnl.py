@@ -140,16 +140,24 @@ class DPMNL(MNLPolicy):
         )
 
     def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum | EntrywiseGram:
-        every, share, what = min(self.every, T), 1 - self.share, "Gram matrix of the offered items"
-        made = {"mechanism": self.mechanism, "every": every, "share": share, "what": what}
+        made = self._continual(T)
         if not (self._printed and curator.budget is not None):
             return RunningSum(curator, symmetric=d, clip=PSDBall(float(K)), **made)
         # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
         rho = (1 - self.share) * (curator.budget.rho or 0.0)
-        gain = make_mechanism(self.mechanism, T // every).gain
+        gain = make_mechanism(self.mechanism, T // made["every"]).gain
         sigma = gaussian_sigma(rho * K, math.sqrt(2.0) * K * gain)
         clip = float(K) if self._clips else None
         return EntrywiseGram(curator, d, K, clip=clip, sigma=sigma, **made)
+
+    def _continual(self, T: int) -> dict[str, Any]:
+        """What every running sum of the Gram matrix is made with."""
+        return {
+            "mechanism": self.mechanism,
+            "every": min(self.every, T),
+            "share": 1 - self.share,
+            "what": "Gram matrix of the offered items",
+        }
 
     def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
         """lambda: bounds the operator norm of the Gram matrix's noise."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.adaprivate_sums import printed_sigma
@@ -17,7 +18,9 @@ from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
-PROTECTS = ("central", "reward")
+registered = partial(
+    register_agent, supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -59,7 +62,7 @@ class NoisyBatches(LinearPolicy):
         )
 
 
-@register_agent("adaprivate-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
+@registered("adaprivate-ucb")
 @dataclass(eq=False, kw_only=True)
 class AdaPrivateUCB(NoisyBatches, LinUCB):
     """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
@@ -70,21 +73,15 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
 
 
-@register_agent("adaprivate-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
-@register_agent(
+@registered("adaprivate-ts")
+@registered(
     "adaprivate-adaptive",
-    supports=SUPPORTS,
-    protects=PROTECTS,
-    budget="required",
     summary="AdaPrivate-TS whose draws narrow with every batch (RU, section 3.3).",
     v=1.5,
     decay=0.95,
 )
-@register_agent(
+@registered(
     "adaprivate-amp",
-    supports=SUPPORTS,
-    protects=PROTECTS,
-    budget="required",
     summary="AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).",
     sampling=0.5,
 )

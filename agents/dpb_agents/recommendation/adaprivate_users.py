@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
@@ -16,7 +17,9 @@ from dpb_gym.privacy import ContributionCap, Curator, UserSum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
 
-PROTECTS = ("central", "user-rewards")
+registered = partial(
+    register_agent, supports=SUPPORTS, protects=("central", "user-rewards"), budget="required"
+)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -74,7 +77,7 @@ class UserBatches(LinearPolicy):
             self.releaser.add(reward, self._chosen)
 
 
-@register_agent("adaprivate-user-ucb", supports=SUPPORTS, protects=PROTECTS, budget="required")
+@registered("adaprivate-user-ucb")
 @dataclass(eq=False, kw_only=True)
 class AdaPrivateUserUCB(UserBatches, LinUCB):
     """AdaPrivate-UCB for all rewards of a user: capped rounds, noisy sums.
@@ -85,7 +88,7 @@ class AdaPrivateUserUCB(UserBatches, LinUCB):
     tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
 
 
-@register_agent("adaprivate-user-ts", supports=SUPPORTS, protects=PROTECTS, budget="required")
+@registered("adaprivate-user-ts")
 @dataclass(eq=False, kw_only=True)
 class AdaPrivateUserTS(UserBatches, LinTS):
     """AdaPrivate-TS for all rewards of a user: capped rounds, noisy sums.
