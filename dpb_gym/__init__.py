@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpb_gym.offline import evaluate_offline
     from dpb_gym.privacy import Budget, Guarantee
     from dpb_gym.problems.kinds import Kind, register_kind
+    from dpb_gym.problems.prior import Prior
     from dpb_gym.registry import (
         AgentSpec,
         agent_spec,
@@ -43,6 +44,7 @@ _HOMES = {
     "offline": ("evaluate_offline",),
     "privacy": ("Budget", "Guarantee"),
     "problems.kinds": ("Kind", "register_kind"),
+    "problems.prior": ("Prior",),
     "registry": (
         "AgentSpec",
         "agent_spec",
@@ -60,6 +62,7 @@ __all__ = [
     "Budget",
     "Guarantee",
     "Kind",
+    "Prior",
     "Result",
     "Session",
     "SingleAgent",

@@ -74,7 +74,8 @@ class Agent(Policy, ABC):
             shared: Whether all replicates will see the same records, and share the budget.
 
         Raises:
-            BudgetError: If the agent makes no releaser although there is a budget.
+            BudgetError: If the agent makes no releaser although there is a budget, or the
+                prior's release is not covered by it.
         """
         from dpb_gym.privacy import Curator, NoiseSource
 
@@ -86,6 +87,7 @@ class Agent(Policy, ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
+        problem = self.informed(problem)
         for refused in ("act", "observe"):  # by a run that was handed over, see `save`
             vars(self).pop(refused, None)
         self.curator = Curator(
@@ -96,10 +98,19 @@ class Agent(Policy, ABC):
             horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
+        if problem.prior is not None:
+            self.curator.inherit(problem.prior.guarantee, what="prior")
         self.begin(problem, streams, self.curator)
         self.curator.seal()
         if budget is not None:
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
+
+    def informed(self, problem: ProblemInfo) -> ProblemInfo:
+        """The problem as the agent is told of it; all that is known, by default.
+
+        What the agent is told counts: a prior from a private release is charged, used or not.
+        """
+        return problem
 
     def attach(self, instance: Instance) -> None:
         """Receives the running environment, hidden state included, before `begin`.

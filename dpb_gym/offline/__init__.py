@@ -6,7 +6,7 @@ from dpb_gym.offline.evaluation import OfflineEvaluation, estimate, evaluate_off
 from dpb_gym.offline.log import LoggedData, probabilities
 from dpb_gym.offline.models import estimated_propensities
 from dpb_gym.offline.prices import KERNELS, PriceLog
-from dpb_gym.offline.releasing import PrivateValue, release_value
+from dpb_gym.offline.releasing import PrivateValue, release_prior, release_value
 from dpb_gym.offline.slates import SLATES, SlateLog, SlateProbabilities
 from dpb_gym.offline.terms import Estimate, Terms
 from dpb_gym.offline.training import train_offline
@@ -32,6 +32,7 @@ __all__ = [
     "evaluate_offline",
     "monte_carlo_value",
     "probabilities",
+    "release_prior",
     "release_value",
     "train_offline",
 ]

@@ -1,18 +1,20 @@
-"""A value estimate that may be published: clipped weights and Gaussian noise."""
+"""What may be published of a log: a value estimate, and a prior for agents to start from."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym import validation
+from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.offline.checks import check_distribution
 from dpb_gym.offline.log import LoggedData
 from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee
+from dpb_gym.problems.prior import Prior
 
 UNITS = ("reward", "user-round")
 
@@ -84,15 +86,8 @@ def release_value(
         ParameterError: If an argument is out of range.
     """
     clip = validation.real("clip", clip, 0.0, open_low=True)
-    if isinstance(budget, Curator):
-        curator = budget
-    else:
-        curator = Curator(
-            budget, ("central", validation.choice("unit", unit, UNITS)), noise="system"
-        )
-    unit = validation.choice("the curator's unit", curator.unit, UNITS)
-    if curator.replicates != 1:
-        raise ParameterError(f"the curator must have one replicate, got {curator.replicates}")
+    curator = _curator(budget, unit)
+    unit = curator.unit
     if q is not None and unit != "reward":
         raise ParameterError("a model q is supported for unit='reward' only")
     if log.estimated and unit != "reward":
@@ -131,3 +126,85 @@ def release_value(
     value = float(sums.release()[0, 0])
     error = math.sqrt(spread**2 / n + sums.sigma**2)
     return PrivateValue(value, sensitivity, sums.sigma, clip, error, curator.ledger.guarantee)
+
+
+def release_prior(
+    log: LoggedData,
+    budget: Curator | Budget | str | None,
+    *,
+    unit: str = "reward",
+    norm: float = 1.0,
+) -> Prior:
+    """What a log says of theta: the posterior of a linear model, from noisy sums.
+
+    A reward is level + <x, theta> + e around the middle of its range of width w, x the recommended
+    candidate's features in the unit ball. With v = [x; 1] / sqrt(2), sum v v' and sum r v are
+    released once; the latter moves by at most w, the former by at most sqrt(2) (by nothing for
+    ``unit="reward"``, where contexts and choices are public). The posterior is the normal one, with
+    the noise counted as a further variance, for a coefficient of v of prior mean 0 and variance
+    (norm w / 2)^2 / (d + 1), and a variance (w / 2)^2 of a reward.
+
+    Args:
+        log: The log.
+        budget: What the release may spend, with noise from the operating system; or a `Curator`
+            as for `release_value`. None: the log is public, or nobody protects it.
+        unit: ``"reward"`` or ``"user-round"``; that of the curator, if one is given.
+        norm: See above, > 0.
+
+    Returns:
+        The prior. Its guarantee comes on the ledger of every agent that is told it.
+
+    Raises:
+        BudgetError: If the curator has sealed already.
+        ParameterError: If an argument is out of range.
+    """
+    norm = validation.real("norm", norm, 0.0, open_low=True)
+    curator = _curator(budget, unit)
+    n, d = len(log), log.dim
+    low, high = log.reward_range
+    half = 0.5 * (high - low)
+    x = log.features[np.arange(n), log.actions].astype(np.float64)
+    x /= np.maximum(1.0, np.sqrt((x * x).sum(axis=1)))[:, None]
+    v = np.column_stack([x, np.ones(n)]) / math.sqrt(2.0)
+    # each sum is one record, all of the log
+    whole: Any = {"horizon": 1, "clip": float(n) * max(1.0, half)}
+    sums = BatchSum(curator, d + 1, sensitivity=2 * half, what="responses along features", **whole)
+    public = curator.unit == "reward" or not curator.private
+    grams = None
+    if not public:
+        what = "Gram matrix of features"
+        grams = BatchSum(curator, symmetric=d + 1, sensitivity=math.sqrt(2.0), what=what, **whole)
+    sums.add((v * (log.rewards - low - half)[:, None]).sum(axis=0)[None])
+    response, gram = sums.release()[0], v.T @ v
+    curved = 0.0
+    if grams is not None:
+        grams.add(gram[None])
+        gram, curved = grams.release()[0], grams.sigma**2
+    values, vectors = (found[0] for found in kernels.linalg.eigh(gram[None]))
+    h = np.maximum(values, 0.0)
+    variance = (norm * half) ** 2 / (d + 1)
+    size = variance * (d + 1)  # of the coefficients' square, by the prior and then by what it says
+    for _ in range(2):
+        # the Gram matrix's noise is isometric: so much of it times the coefficients
+        noise = sums.sigma**2 + 0.5 * (1.0 + 1.0 / (d + 1)) * curved * size
+        told = h / np.maximum(half**2 * h + noise, 1e-300)
+        posterior = (vectors / (told * h + 1.0 / variance)) @ vectors.T
+        mean = posterior @ (vectors @ (told * (vectors.T @ response)))
+        size = float(mean @ mean + np.trace(posterior))
+    # the slopes of x, with the level averaged out
+    slopes = posterior[:d, :d] / 2.0
+    return Prior(mean[:d] / math.sqrt(2.0), np.linalg.inv(slopes), curator.guarantee)
+
+
+def _curator(budget: Curator | Budget | str | None, unit: str) -> Curator:
+    """The curator that was given, or one that spends the budget on one replicate."""
+    if isinstance(budget, Curator):
+        curator = budget
+    else:
+        protects = ("central", validation.choice("unit", unit, UNITS))
+        noise = None if Budget.parse(budget) is None else "system"
+        curator = Curator(budget, protects, noise=noise)
+    validation.choice("the curator's unit", curator.unit, UNITS)
+    if curator.replicates != 1:
+        raise ParameterError(f"the curator must have one replicate, got {curator.replicates}")
+    return curator

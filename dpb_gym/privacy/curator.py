@@ -17,6 +17,7 @@ from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
+from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
@@ -28,7 +29,6 @@ from dpb_gym.privacy.releasers.weighted import WeightedSum
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy.events import Event
     from dpb_gym.privacy.releasers.base import Releaser
 
 SLACK = 1e-9
@@ -102,6 +102,7 @@ class Curator:
         self._sealed = self._alone = False
         self.parts: list[Curator] = []
         self.handed_over: str | None = None
+        self._inherited: list[tuple[Guarantee, str]] = []
 
     @property
     def private(self) -> bool:
@@ -125,8 +126,19 @@ class Curator:
 
     @property
     def most_rho(self) -> float:
-        """The rho that Gaussian releases could spend if they had the whole budget."""
-        return math.inf if self.budget is None else equivalent_rho(self.budget) / self.copies
+        """The rho that Gaussian releases could spend if they had all that is left of the budget."""
+        if self.budget is None:
+            return math.inf
+        spent = self.ledger.inherited
+        if not spent:
+            return equivalent_rho(self.budget) / self.copies
+        if self.budget.rho is not None:
+            return max(0.0, self.budget.rho - (spent.zcdp or 0.0)) / self.copies
+
+        def costs(rho: float) -> list[Event]:
+            return [*spent.events, GaussianEvent(1.0, math.sqrt(2.0 * rho))]
+
+        return fit_rho(self.budget, costs) / self.copies
 
     # ------------------------------------------------------------------ releasers
 
@@ -222,13 +234,15 @@ class Curator:
 
     def _whole(self, budget: Budget, shares: Sequence[float]) -> float:
         """The rho, nominal for mechanisms that are no zCDP, of which every plan gets its share."""
-        rho = equivalent_rho(budget) / self.copies
+        rho = self.most_rho
+        if rho <= 0.0:
+            raise BudgetError(f"what was released before takes the whole budget {budget}")
         if self.ledger.budget is None or budget.rho is not None:
             return rho
 
         def costs(rho: float) -> list[Event]:
             once = [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
-            return once * self.copies
+            return [*self.ledger.inherited.events, *once * self.copies]
 
         composition = Composition.of(*costs(rho))
         exact = all(event.gaussian_mu is not None for event in composition.events)
@@ -237,6 +251,32 @@ class Curator:
         return fit_rho(budget, costs)
 
     # ------------------------------------------------------------------ beside the releasers
+
+    def inherit(self, guarantee: Guarantee | None, *, what: str) -> None:
+        """Charges an earlier release that the agent starts from: a prior, say.
+
+        Those whose records it was made of may come again, and are then promised the total. Nothing
+        is charged without a budget, or where nobody was protected.
+
+        Args:
+            guarantee: What they were promised.
+            what: What was released.
+
+        Raises:
+            BudgetError: If they were promised less than the agent promises, in notion or unit.
+            BudgetExceeded: If it cost more than the budget.
+        """
+        if guarantee is None or self.budget is None:
+            return
+        wanted = (self.ledger.notion, self.unit, self.relation)
+        if guarantee.curve is None or not guarantee.covers(*wanted):
+            raise BudgetError(
+                f"{what}: {guarantee} does not protect the {self.unit} as this agent must: "
+                f"{' '.join(wanted)}"
+            )
+        for event in guarantee.curve.events:
+            self.ledger.charge(event, what=what, basis=guarantee.basis, earlier=True)
+        self._inherited.append((guarantee, what))
 
     def charge(self, event: Event, *, what: str) -> None:
         """Charges a release that a package makes and accounts for itself.
@@ -290,7 +330,7 @@ class Curator:
                 (part for part in parts if part is not None),
                 key=lambda g: g.epsilon(budget.delta or 1e-5) if g.private else math.inf,
             )
-        if not self.ledger.entries:
+        if all(entry.earlier for entry in self.ledger.entries):
             raise BudgetError(
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
@@ -324,6 +364,8 @@ class Curator:
             copies=self.copies,
         )
         part._alone = True
+        for guarantee, what in self._inherited:
+            part.inherit(guarantee, what=what)
         self.parts.append(part)
         return part
 

@@ -14,6 +14,15 @@ NOTIONS = ("joint", "anticipating", "central", "shuffle", "local")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 REPORT_DELTA = 1e-5
+# Each implies those after it.
+NOTIONS_BY_STRENGTH = ("local", "central", "joint", "anticipating")
+# Units that are protected when this one is.
+CONTAINED = {
+    "user": UNITS,
+    "user-rewards": ("user-rewards", "reward"),
+    "user-round": ("user-round", "reward"),
+    "reward": ("reward",),
+}
 # What a guarantee for the unit counts as known to everybody, besides `ProblemInfo`.
 PUBLIC = {
     "user-round": "nothing of the round",
@@ -44,6 +53,8 @@ class Guarantee:
             accounted for itself (`Curator.charge`); ``"as printed (...)"``: the true cost of a
             paper's own noise, which no budget bounds; ``"disclosed (...)"``: why nothing is
             promised.
+        inherited: The part of the curve that an earlier release cost, from which the agent started
+            (`Curator.inherit`); None: there was none.
         uses: Where real ratings are replayed: rounds at most that offer one rating, and rounds
             at most of one person. None elsewhere.
 
@@ -60,6 +71,7 @@ class Guarantee:
     curve: Composition | None = None
     basis: str = "computed"
     uses: tuple[int, int] | None = None
+    inherited: Composition | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -79,6 +91,11 @@ class Guarantee:
     def none(cls, notion: str = "central", unit: str = "user-round") -> Guarantee:
         """The guarantee of a non-private agent: none."""
         return cls(notion, unit, "replace-one", None)
+
+    def covers(self, notion: str, unit: str, relation: str) -> bool:
+        """Whether whoever is promised this is promised as much for another notion and unit."""
+        weaker = NOTIONS_BY_STRENGTH.index(self.notion) <= NOTIONS_BY_STRENGTH.index(notion)
+        return weaker and unit in CONTAINED[self.unit] and relation == self.relation
 
     @property
     def private(self) -> bool:
@@ -136,6 +153,11 @@ class Guarantee:
         if self.curve is None:
             return "non-private"
         line = self._per_unit(self.curve, delta)
+        if self.inherited is not None:
+            rho = self.inherited.zcdp
+            alone = Guarantee(self.notion, self.unit, curve=self.inherited).epsilon(delta)
+            cost = f"eps={alone:.4g}" if rho is None else f"rho={rho:.4g}"
+            line += f"; {cost} of it for the prior"
         for (what, epsilon), uses in zip(self.data_level(delta).items(), self.uses or ()):
             line += f"; per {what} (<= {uses} round{'s' * (uses > 1)}): eps={epsilon:.4g}"
         return line
@@ -154,7 +176,7 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain JSON values; inverse of `from_dict`."""
-        return {
+        found: dict[str, Any] = {
             "notion": self.notion,
             "unit": self.unit,
             "relation": self.relation,
@@ -162,6 +184,9 @@ class Guarantee:
             "basis": self.basis,
             "uses": None if self.uses is None else list(self.uses),
         }
+        if self.inherited is not None:
+            found["inherited"] = self.inherited.to_dict()
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Guarantee:
@@ -172,10 +197,11 @@ class Guarantee:
         """
         try:
             curve = data["curve"]
-            built = None if curve is None else Composition.from_dict(curve)
+            parts = (data.get("inherited"), curve)
+            earlier, built = (None if c is None else Composition.from_dict(c) for c in parts)
             uses = None if data.get("uses") is None else tuple(data["uses"])
             basis = str(data["basis"])
-            return cls(data["notion"], data["unit"], data["relation"], built, basis, uses)
+            return cls(data["notion"], data["unit"], data["relation"], built, basis, uses, earlier)
         except (KeyError, TypeError) as error:
             raise BudgetError(
                 f"a guarantee has notion, unit, relation and curve: {error!r}"

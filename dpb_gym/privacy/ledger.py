@@ -21,10 +21,12 @@ class Charge:
     Attributes:
         what: What was released, in words.
         event: Its accounting event.
+        earlier: Whether it was released before the agent began.
     """
 
     what: str
     event: Event
+    earlier: bool = False
 
 
 class Ledger:
@@ -68,13 +70,16 @@ class Ledger:
         self.entries: list[Charge] = []
         self._disclosed: list[str] = []
 
-    def charge(self, event: Event, *, what: str, basis: str = "computed") -> None:
+    def charge(
+        self, event: Event, *, what: str, basis: str = "computed", earlier: bool = False
+    ) -> None:
         """Charges a release, or a whole plan of them; to be called before noise is drawn.
 
         Args:
             event: The accounting event, its sensitivity that of this ledger's relation.
             what: What is released, in words.
             basis: ``"declared"`` if the caller accounts for itself.
+            earlier: See `Charge`.
 
         Raises:
             BudgetExceeded: If the total would exceed the budget (by more than 1e-9 of it);
@@ -92,7 +97,7 @@ class Ledger:
                 )
         if basis != "computed":
             self.basis = basis
-        self.entries.append(Charge(what, event))
+        self.entries.append(Charge(what, event, earlier))
 
     def lift(self, why: str) -> None:
         """Lifts the bound: what a paper prints is charged at its true cost, whatever that is."""
@@ -123,6 +128,11 @@ class Ledger:
         return Composition.of(*(entry.event for entry in self.entries))
 
     @property
+    def inherited(self) -> Composition:
+        """What was released before the agent began."""
+        return Composition.of(*(entry.event for entry in self.entries if entry.earlier))
+
+    @property
     def spent(self) -> float:
         """Cost so far in the budget's currency: rho, or epsilon at the budget's delta.
 
@@ -140,7 +150,8 @@ class Ledger:
         """What was charged so far; none without a charge, or once anything was disclosed."""
         curve = None if self._disclosed or not self.entries else self.composition
         basis = f"disclosed ({'; '.join(self._disclosed)})" if self._disclosed else self.basis
-        return Guarantee(self.notion, self.unit, self.relation, curve, basis)
+        inherited = self.inherited if curve and self.inherited else None
+        return Guarantee(self.notion, self.unit, self.relation, curve, basis, inherited=inherited)
 
     def __repr__(self) -> str:
         bound = "no budget" if self.budget is None else str(self.budget)

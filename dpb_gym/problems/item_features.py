@@ -8,6 +8,7 @@ import numpy as np
 
 from dpb_gym import kernels
 from dpb_gym.problems.base import Array
+from dpb_gym.problems.prior import Prior
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
@@ -92,8 +93,8 @@ def fold_in(factors: Array, test_users: Array, users: Array, items: Array, value
 
 
 def with_predictions(
-    features: Array, items: Array, rewards: Array, ridge: float = 1.0
-) -> tuple[Array, float]:
+    features: Array, users: Array, items: Array, rewards: Array, ridge: float = 1.0
+) -> tuple[Array, Prior]:
     """Appends to each item's features what the training rewards predict for it.
 
     The last coordinate is the prediction of a ridge regression of the rewards on the
@@ -103,23 +104,33 @@ def with_predictions(
 
     Args:
         features: float32 ``(n_items, dim)`` in the unit ball.
-        items: Item of each training reward ``(n,)``.
+        users: User of each training reward ``(n,)``.
+        items: Its item ``(n,)``.
         rewards: ``(n,)``. Read without noise.
         ridge: Penalty, > 0.
 
     Returns:
-        float32 ``(n_items, dim + 1)``, and the coefficient of the last coordinate that gives
-        back the predictions in units of the reward.
+        float32 ``(n_items, dim + 1)``, and what the rewards say of their coefficients. The mean
+        gives back the predictions in units of the reward. The precision is that of least squares,
+        divided by how many times more the sum of one user's scores varies than if her rewards were
+        independent: users differ, and those to come are others.
     """
     n_items, dim = features.shape
     count = np.bincount(items, minlength=n_items).astype(np.float64)
     total = np.bincount(items, weights=rewards - rewards.mean(), minlength=n_items)
     X = features.astype(np.float64)
     gram = X.T @ (count[:, None] * X) + ridge * np.eye(dim)
-    predicted = X @ np.linalg.solve(gram, X.T @ total)
-    predicted -= predicted.mean()
+    fitted = X @ np.linalg.solve(gram, X.T @ total)
+    predicted = fitted - fitted.mean()
     largest = max(float(np.abs(predicted).max()), 1e-12)
     # One part in 10^6 for the rounding to float32.
     scale = float(np.sqrt(0.5)) * (1.0 - 1e-6)
     table = np.hstack([X, predicted[:, None] / largest]) * scale
-    return table.astype(np.float32), largest / scale
+    mean = np.append(np.zeros(dim), largest / scale)
+    residual = rewards - rewards.mean() - fitted[items]
+    left = np.linalg.solve(np.linalg.cholesky(gram), X.T).T[items] * residual[:, None]
+    by_user = np.zeros((int(users.max()) + 1, dim))
+    np.add.at(by_user, users, left)
+    excess = max(1.0, float((by_user**2).sum() / max((left**2).sum(), 1e-300)))
+    variance = excess * max(float((residual**2).mean()), 1e-12)
+    return table.astype(np.float32), Prior(mean, table.T @ (count[:, None] * table) / variance)

@@ -29,6 +29,7 @@ from dpb_gym.problems.item_features import (
     with_predictions,
 )
 from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
+from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.recommendation import out_of_range, squared_loss
 from dpb_gym.streams import Stream
 
@@ -102,9 +103,9 @@ class ReplayProblem(Problem):
         feature_epsilon: Epsilon of private features, per training user. None: exact
             features, which protect nobody.
         feature_delta: Delta of private features, in (0, 1).
-        warm_start: Give agents a prior: append to each candidate's features the reward that
-            a ridge regression of the training users' rewards on the features predicts (so
-            d = dim + 1; see `with_predictions`). Not for private features.
+        warm_start: Tell agents a prior (`ProblemInfo.prior`): append to each candidate's features
+            the reward that a ridge regression of the training users' rewards on the features
+            predicts (so d = dim + 1; see `with_predictions`). Not for private features.
         split_seed: Seed of the split, the same for all replicates.
         rounds_per_user: Rounds of one test user at most. If None, the limit is what it takes to
             repeat ratings as little as possible; a lower one repeats those of the less active.
@@ -117,8 +118,6 @@ class ReplayProblem(Problem):
         features_guarantee: What protects the training users, None if nothing does.
         item_index: Index in the rating table of each candidate item.
         user_index: Index in the rating table of each test user who can arrive.
-        prior: What the training users alone say of theta ``(d,)``, None unless `warm_start`:
-            <x, prior> is an item's predicted reward, up to a constant.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -200,7 +199,7 @@ class ReplayProblem(Problem):
             partial_feedback=self.protocol == "replay",
             rating_uses=rating_uses,
             person_uses=person_uses,
-            prior=None if self.prior is None else tuple(self.prior.tolist()),
+            prior=self._prior,
         )
 
     def _prepare(self, data: Ratings) -> None:
@@ -247,7 +246,7 @@ class ReplayProblem(Problem):
         offered &= eligible[data.users]
         index = np.flatnonzero(offered)
         index = index[np.lexsort((item[index], data.users[index]))]
-        self.prior: Array | None = None
+        self._prior: Prior | None = None
         self.user_index, start = np.unique(data.users[index], return_index=True)
         self._offsets = np.append(start, len(index)).astype(np.int64)
         self._items = item[index]
@@ -262,10 +261,12 @@ class ReplayProblem(Problem):
                 value[profile] - mean,
             )
         if self.warm_start:
-            self.features, weight = with_predictions(self.features, item[use], reward[use])
+            training = (data.users[use], item[use], reward[use])
+            self.features, self._prior = with_predictions(self.features, *training)
             self.dim += 1
-            self.prior = np.append(np.zeros(self.dim - 1), weight)
             if self._user_features is not None:
+                # of these features, which are hers, training users say nothing but the mean
+                self._prior = Prior(self._prior.mean)
                 ones = np.ones((len(self._user_features), 1), np.float32)
                 self._user_features = np.hstack([self._user_features, ones])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpb_gym.problems.prior import Prior
 
 Array = NDArray[Any]
 Hidden = dict[str, Array]
@@ -37,8 +39,7 @@ class ProblemInfo:
         delay: When responses arrive, as text (see `dpb_gym.problems.delay.Delay`); None: at once.
         rating_uses: Replay of real ratings: rounds at most in which one rating is offered.
         person_uses: Real data: rounds at most of one person.
-        prior: Mean of theta ``(d,)`` by public or unprotected data, in units of the reward; None:
-            nothing is known. Agents use it when told.
+        prior: What is known of theta before the first round; None: nothing.
     """
 
     kind: str
@@ -59,7 +60,7 @@ class ProblemInfo:
     delay: str | None = None
     rating_uses: int | None = None
     person_uses: int | None = None
-    prior: tuple[float, ...] | None = None
+    prior: Prior | None = None
 
     @property
     def longest(self) -> int:
@@ -68,7 +69,9 @@ class ProblemInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that are set, ready for JSON."""
-        return {k: v for k, v in asdict(self).items() if v is not None}
+        told = asdict(replace(self, prior=None))
+        told["prior"] = None if self.prior is None else self.prior.to_dict()
+        return {k: v for k, v in told.items() if v is not None}
 
 
 class Context(NamedTuple):

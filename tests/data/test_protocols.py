@@ -51,11 +51,11 @@ def test_movielens_100k(real: Path) -> None:
     )
     assert isinstance(problem, ReplayProblem)
     log = offline.LoggedData.from_problem(problem, 1500)
-    assert log.expected is not None and problem.prior is not None
+    assert log.expected is not None and problem.info.prior is not None
     # About 55% of the ratings are four stars or more, whoever rated.
     assert abs(log.rewards.mean() - 0.55) < 0.1
     # What training users like, test users like: the documented level, without any learning.
-    guided = np.eye(5)[(log.features @ problem.prior).argmax(axis=1)]
+    guided = np.eye(5)[(log.features @ problem.info.prior.centre).argmax(axis=1)]
     found = offline.evaluate_offline(guided, log, resamples=0)
     assert found.true_value is not None
     assert found.true_value > log.expected.mean() + 0.1

@@ -98,7 +98,7 @@ class MNLPolicy(WarmStart):
         self._problem, self._capacity = problem, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._releasers = self.releasers(problem, curator)
-        self._releasers.estimator.centre = self.prior(d)
+        self._releasers.estimator.centre = known = self.prior(problem).centre
         # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
         # blocks never mixes them.
         spawned = [generator.spawn(2) for generator in streams.agent]
@@ -108,7 +108,7 @@ class MNLPolicy(WarmStart):
             self._normals = BlockDraws(
                 [pair[1] for pair in spawned], (count, d), portable.fill_normals
             )
-        self._theta = np.tile(self.prior(d), (B, 1))
+        self._theta = np.tile(known, (B, 1))
         self._grams = np.empty((B, d, d))
         self._root = np.zeros((B, d, d))
         self._logdet = np.zeros(B)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpb_agents import kernels
 from dpb_agents.common.prior import WarmStart
+from dpb_gym import kernels as house
 from dpb_gym import portable, validation
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
@@ -113,6 +114,8 @@ class Combined(NamedTuple):
 class OnePassNewton(WarmStart):
     """Base of the one-pass agents whose curvature is private: assortment and pricing.
 
+    A prior with a precision (`ProblemInfo.prior`) takes the place of the candidate sizes.
+
     A subclass opens the sums in `begin`, fills `rows` in `observe` and calls `take`; it acts
     on `theta`.
 
@@ -189,7 +192,8 @@ class OnePassNewton(WarmStart):
             ParameterError: If the prior mean does not have d coordinates.
         """
         B, d = curator.replicates, problem.dim
-        self._centre = self.prior(d)
+        known = self.prior(problem)
+        self._centre, self._known = known.centre, known.information()
         self._size = size = float(sizes[beliefs.argmax()])
         self.layout, self._sizes, self._beliefs = layout, sizes, beliefs
         self._exploring = (rare, WIDER * size, calm)
@@ -220,6 +224,9 @@ class OnePassNewton(WarmStart):
         self._kept = [0]
         self.theta = np.tile(self._centre, (B, 1))
         self.covariance = np.tile(np.eye(d) * float((beliefs * sizes**2).sum()) / d, (B, 1, 1))
+        if self._known is not None:
+            self._known = self._known + np.eye(d) * (d / size**2)
+            house.linalg.inverse(np.repeat(self._known[None], B, axis=0), self.covariance)
         self.root = np.zeros((B, d, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
@@ -285,18 +292,15 @@ class OnePassNewton(WarmStart):
         information, left = np.empty((B, d, d)), np.empty(B)
         kernels.posterior.unpack(estimate.sums, 1.0 / curvature, information)
         kernels.posterior.even_out(information, estimate.std / curvature, LEAST_EVENNESS, left)
-        kernels.posterior.posterior(
-            information,
-            estimate.sums[:, -d:] / response,
-            self._centre,
-            self._sizes,
-            self._beliefs,
-            estimate.uneven,
-            (estimate.std / response) ** 2,
-            left,
-            *self._exploring,
-            *found,
-        )
+        said = (information, estimate.sums[:, -d:] / response, self._centre)
+        errors = (estimate.uneven, (estimate.std / response) ** 2, left)
+        if self._known is not None:
+            calm = self._exploring[2]
+            kernels.posterior.informed_posterior(*said, self._known, *errors, calm, *found)
+        else:
+            kernels.posterior.posterior(
+                *said, self._sizes, self._beliefs, *errors, *self._exploring, *found
+            )
         return found
 
 

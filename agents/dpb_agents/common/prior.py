@@ -1,28 +1,28 @@
-"""Warm starts: a public prior mean of theta, for every agent that estimates one."""
+"""Warm starts: what is known of theta before the first round, for every agent that estimates it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.problems.base import Array
+from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.problems.prior import Prior
 
 
 @dataclass(eq=False, kw_only=True)
 class WarmStart(Agent):
-    """An agent whose regularisation pulls theta to a public point instead of to 0.
+    """An agent whose regularisation pulls theta to a known point instead of to 0.
 
     What is known beforehand, from older data that nobody protects or from another market, costs no
-    privacy (the theta_0 of RU, section 4.2). A penalty of ``ridge / 2 ||theta - m||^2`` is one of
-    ``ridge / 2 ||theta||^2`` with the public vector ``ridge m`` added to the right-hand side, so
-    sensitivities do not change.
+    privacy (the theta_0 of RU, section 4.2); what comes from a private release costs what that
+    did. A penalty of ``ridge / 2 ||theta - m||^2`` is one of ``ridge / 2 ||theta||^2`` with the
+    known vector ``ridge m`` added to the right-hand side, so sensitivities do not change.
 
     Args:
-        prior_mean: Public prior mean of theta, ``(d,)``, in units of theta; None for 0.
+        prior_mean: Public prior mean of theta, ``(d,)``, in units of theta, instead of what the
+            problem tells (`ProblemInfo.prior`); zeros: nothing is known. None: what it tells.
 
     Raises:
         ParameterError: If it is not a vector, or not as long as theta when the agent begins.
@@ -34,8 +34,12 @@ class WarmStart(Agent):
         if self.prior_mean is not None:
             self.prior_mean = validation.array("prior_mean", self.prior_mean, (None,))
 
-    def prior(self, dim: int) -> Array:
-        """The prior mean of a theta of length `dim`."""
+    def informed(self, problem: ProblemInfo) -> ProblemInfo:
         if self.prior_mean is None:
-            return np.zeros(dim)
-        return validation.array("prior_mean", self.prior_mean, (dim,))
+            return problem
+        mean = validation.array("prior_mean", self.prior_mean, (problem.dim,))
+        return replace(problem, prior=Prior(tuple(mean.tolist())))
+
+    def prior(self, problem: ProblemInfo) -> Prior:
+        """What is known of theta; a mean of 0 where that is nothing."""
+        return (problem.prior or Prior((0.0,) * problem.dim)).fitting(problem.dim)

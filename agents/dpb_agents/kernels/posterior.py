@@ -183,6 +183,54 @@ def posterior(
 
 
 @jit
+def informed_posterior(
+    information, response, centre, precision, spread, noise, left, calm, theta, covariance, root
+):
+    """Posterior mean and covariance of theta ~ N(m, P^-1).
+
+    m = `centre`, P = `precision` ``(d, d)``, positive definite. In the direction of eigenvalue h of
+    the information (negative ones count as 0), u = h t + e,
+    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (d^2 / trace P + |m|^2)). The other arguments,
+    and what is written, are those of `posterior`.
+    """
+    B, d = response.shape
+    values, vectors = np.empty(d), np.empty((d, d))
+    total, inverse, pull = np.empty((d, d)), np.empty((d, d)), np.empty(d)
+    size, far = 0.0, 0.0
+    for j in range(d):
+        size += precision[j, j] / d
+        far += centre[j] * centre[j]
+    size = d / size
+    for b in range(B):
+        linalg.eigh_one(information[b], values, vectors)
+        total[:] = precision
+        pull[:] = 0.0
+        for i in range(d):
+            h = max(values[i], 0.0)
+            error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * (size + far)
+            if h == 0.0:
+                continue
+            rotated = 0.0
+            for j in range(d):
+                rotated += vectors[j, i] * (response[b, j] - h * centre[j])
+            for j in range(d):
+                pull[j] += vectors[j, i] * h / error * rotated
+                for k in range(d):
+                    total[j, k] += vectors[j, i] * vectors[k, i] * h * h / error
+        linalg.cholesky_one(total, total)
+        linalg.inverse_cholesky_one(total, inverse)
+        for j in range(d):
+            theta[b, j] = centre[j]
+            for k in range(d):
+                theta[b, j] += inverse[j, k] * pull[k]
+        covariance[b] = inverse
+        linalg.cholesky_one(inverse, inverse)
+        for j in range(d):
+            for k in range(d):
+                root[b, j, k] = calm * inverse[j, k] if k <= j else 0.0
+
+
+@jit
 def dispersed(theta, root, normals, out):
     """out = theta + root normals, ``(B, d)``."""
     B, d = theta.shape

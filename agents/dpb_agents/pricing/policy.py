@@ -88,11 +88,11 @@ class GLMPolicy(WarmStart):
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
         self._releasers = self.releasers(problem, curator)
-        self._releasers.estimator.centre = self.prior(d)
+        self._releasers.estimator.centre = known = self.prior(problem).centre
         explore = min(self.explore, problem.longest)
         self._start = np.stack([rng.random(explore) for rng in streams.agent])
         self._rounds = 0
-        self._theta = np.tile(self.prior(d), (B, 1))
+        self._theta = np.tile(known, (B, 1))
         self._updates = np.zeros(B, np.int64)
         self._next = max(1, explore)
         self._value = np.empty(B)

@@ -29,6 +29,9 @@ CENTRED = {"centre": [False, True]}
 class LinearPolicy(WarmStart):
     """Ridge regression on rewards: A = ridge I + sum x x', b = ridge m + sum r x, m the prior mean.
 
+    With a prior of precision P (`ProblemInfo.prior`), A = ridge I + s^2 P + sum x x' and
+    b = (ridge I + s^2 P) m + sum r x, s half the rewards' range: records that were seen before.
+
     A is over the recommended candidates' features, which are public; the rewards are seen only
     through releases of b. `LinUCB` and `LinTS` choose; the AdaPrivate family releases with noise.
 
@@ -96,14 +99,20 @@ class LinearPolicy(WarmStart):
             self._coins = streams.uniforms(2)
         self._rounds = 0
         # theta of the features as they are scaled, times the ridge of those
-        pull = self.prior(problem.dim) * (self.ridge / math.sqrt(1.0 + self.intercept**2))
+        known, stretch = self.prior(problem), 1.0 + self.intercept**2
+        pull = known.centre * (self.ridge / math.sqrt(stretch))
+        gram = np.eye(d) * (self.ridge / stretch)  # the ridge of unscaled features
+        information = known.information((0.5 * (high - low)) ** 2)
+        if information is not None:
+            gram[: problem.dim, : problem.dim] += information / stretch
+            pulled = np.empty((1, problem.dim))
+            kernels.linalg.multiply(information[None], known.centre[None], pulled)
+            pull += pulled[0] / math.sqrt(stretch)
         self._pull = np.append(pull, np.zeros(d - problem.dim))
         self._response = np.tile(self._pull, (B, 1))
         self._chosen = np.empty((B, d))
         self._stretched: Array | None = None
         self._ones, self._all = np.ones(B), np.ones(B, bool)
-        # the ridge of unscaled features
-        gram = np.eye(d) * (self.ridge / (1.0 + self.intercept**2))
         self._start(gram, B, streams)
         if self.window is not None:
             if type(self.releaser) is not BatchSum:
@@ -222,8 +231,10 @@ class LinUCB(LinearPolicy):
         self.alpha = validation.real("alpha", self.alpha, 0.0)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
-        d = len(gram)
-        self._inverse = np.repeat((np.eye(d) / gram[0, 0])[None], replicates, axis=0)
+        plain = np.eye(len(gram)) / gram[0, 0]
+        self._inverse = np.repeat(plain[None], replicates, axis=0)
+        if (gram != np.eye(len(gram)) * gram[0, 0]).any():
+            self._restart(np.repeat(gram[None], replicates, axis=0))
         self._growth = np.empty(replicates)
 
     def _choose(self, features: Array, action: Array) -> None:
@@ -269,7 +280,8 @@ class LinTS(LinearPolicy):
         self.decay = validation.real("decay", self.decay, 0.0, 1.0, open_low=True)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
-        self._factor = np.repeat(np.sqrt(gram)[None], replicates, axis=0)
+        self._factor = np.empty((replicates, *gram.shape))
+        self._restart(np.repeat(gram[None], replicates, axis=0))
         self._normals = streams.normals(len(gram))
         self._width = self._first_width(len(gram))
 

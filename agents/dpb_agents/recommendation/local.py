@@ -177,7 +177,7 @@ class LocalLinear(WarmStart):
         self._noise = mechanism.sigma * math.sqrt(2 * d)
         self._gram, self._response = np.zeros((B, d, d)), np.zeros((B, d))
         self._inverse = np.broadcast_to(np.eye(d), (B, d, d)) / self.ridge
-        self._mean = self.prior(d)
+        self._mean = self.prior(problem).centre
         self._trusted = np.tile(self.ridge * self._mean, (B, 1))
         self._rounds = 0
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-from dpb_gym import portable, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
@@ -29,11 +29,11 @@ class OnePass(WarmStart):
     """Greedy on the posterior mean of a linear model, given noisy running sums of the records.
 
     A reward r in a range of length w around c follows r = c + level + <x, theta> + e. theta and
-    the level have independent normal priors: theta has mean `prior_mean` and variance
-    ``(norm w / 2)^2 / d`` per coordinate, the level mean 0 and the variance of one
-    coordinate. Every record enters once, at rounds that grow geometrically the sums are released
-    with Gaussian noise, and until the first release the agent plays the prior's mean (the first
-    candidate, if that is 0). Without a budget the sums are exact.
+    the level have independent normal priors: theta has the mean and the precision that are told
+    (`ProblemInfo.prior`) and besides, around the mean, the variance ``(norm w / 2)^2 / d`` per
+    coordinate, which is also the level's, around 0. Every record enters once, at rounds that grow
+    geometrically the sums are released with Gaussian noise, and until the first release the agent
+    plays the prior's mean (the first candidate, if that is 0). Without a budget the sums are exact.
 
     Args:
         norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
@@ -94,10 +94,19 @@ class OnePass(WarmStart):
         self.problem = problem
         self._middle, self._range = 0.5 * (low + high), high - low
         self._mean = np.zeros(d + 1)
-        self._mean[:d] = self.prior(d)
+        known = self.prior(problem)
+        self._mean[:d] = known.centre
         # the variance of a reward is at most this
         self._spread = (0.5 * self._range) ** 2
         self._variance = (0.5 * self.norm * self._range) ** 2 / d
+        self._believed = np.eye(d + 1) * self._variance
+        information = known.information()
+        if information is not None:
+            # both priors: what is told, and the size that theta - mean can have
+            told = (information + np.eye(d) / self._variance)[None]
+            kernels.linalg.inverse(told, told)
+            self._believed[:d, :d] = told[0]
+            self._variance = float(np.trace(told[0])) / d
         self.theta = np.repeat(self._mean[None], B, axis=0)
         self._phi, self._directions = np.empty((B, d + 1)), np.empty((B, d + 1))
         self._centre, self._total = np.zeros((B, d)), np.zeros((B, d + 1))
@@ -227,7 +236,7 @@ class OnePassLinear(OnePass):
         self._state = np.zeros((B, 2 * n))
         self._state[:, :n] = self._mean
         self._covariance = np.zeros((B, 2 * n, 2 * n))
-        self._covariance[:, range(n), range(n)] = self._variance
+        self._covariance[:, :n, :n] = self._believed
         self._gram, self._own = np.zeros((B, n, n)), np.zeros((B, n, n))
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:

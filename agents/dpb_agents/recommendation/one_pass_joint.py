@@ -70,7 +70,8 @@ class OnePassLinearJoint(OnePass):
         self._scale = np.append(np.ones(d), 1.0 / b) * math.sqrt(1.0 + b * b) / self._range
         known = self._mean * self._scale
         self._center = 0.5 * known
-        self._prior = np.diag(self._variance * self._scale**2) + np.outer(known, known) / 12.0
+        self._prior = self._believed * np.outer(self._scale, self._scale)
+        self._prior += np.outer(known, known) / 12.0
         self._common = self.common * d * self._variance * float(self._scale[0]) ** 2
         size = float(np.trace(self._prior[:d, :d]) + (self._center**2).sum())
         # the noise of H is isometric, so a coordinate of it times t has this mean square

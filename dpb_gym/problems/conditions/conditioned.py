@@ -26,10 +26,12 @@ from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.conditions.customers import Contamination, Types
 from dpb_gym.problems.conditions.drift import Drift
 from dpb_gym.problems.conditions.features import Features, Intercept
-from dpb_gym.problems.conditions.play import Delayed, UnknownHorizon
+from dpb_gym.problems.conditions.play import Delayed, Known, UnknownHorizon
 from dpb_gym.streams import Stream, generator
 
-_ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Delayed, UnknownHorizon)
+_ORDER = (
+    Features, Intercept, Drift, Types, Contamination, Availability, Delayed, UnknownHorizon, Known,
+)  # fmt: skip
 CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
 """Every condition by its keyword argument, in the order in which they are laid on."""
 

@@ -1,4 +1,4 @@
-"""Conditions of play: when responses arrive, and whether agents know when it ends."""
+"""Conditions of play: when responses arrive, and what agents know before it begins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dpb_gym import validation
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.delay import Delay
+from dpb_gym.problems.prior import Prior
 
 
 class Delayed(Condition):
@@ -39,3 +40,19 @@ class UnknownHorizon(Condition):
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
         return replace(info, horizon=None) if self._hidden else info
+
+
+class Known(Condition):
+    """What agents are told of theta: a `dpb_gym.Prior` or its `to_dict`.
+
+    One from a private release carries its cost, which comes on the ledger of every agent.
+    """
+
+    name = "prior"
+    told_only = True
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        self._prior = Prior.read(value)
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        return replace(info, prior=self._prior.fitting(info.dim))
