@@ -107,7 +107,11 @@ def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
             env_id, env_kwargs = SMALL[kind]
             guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
             assert guarantee is not None
-            public = "" if guarantee.notion in ("shuffle", "local") else f"; public: {PUBLIC[guarantee.unit]}"
+            public = (
+                ""
+                if guarantee.notion in ("shuffle", "local")
+                else f"; public: {PUBLIC[guarantee.unit]}"
+            )
             found[f"guarantee for {kind}"] = f"{guarantee}{public}"
     return found
 

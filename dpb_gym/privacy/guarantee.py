@@ -10,12 +10,11 @@ from typing import Any
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.composition import Composition
 
-NOTIONS = ("joint", "anticipating", "central", "shuffle", "local")
+# Each implies those after it.
+NOTIONS = ("local", "shuffle", "central", "joint", "anticipating")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 REPORT_DELTA = 1e-5
-# Each implies those after it.
-NOTIONS_BY_STRENGTH = ("local", "central", "joint", "anticipating")
 # Units that are protected when this one is.
 CONTAINED = {
     "user": UNITS,
@@ -94,7 +93,7 @@ class Guarantee:
 
     def covers(self, notion: str, unit: str, relation: str) -> bool:
         """Whether whoever is promised this is promised as much for another notion and unit."""
-        weaker = NOTIONS_BY_STRENGTH.index(self.notion) <= NOTIONS_BY_STRENGTH.index(notion)
+        weaker = NOTIONS.index(self.notion) <= NOTIONS.index(notion)
         return weaker and unit in CONTAINED[self.unit] and relation == self.relation
 
     @property

@@ -208,6 +208,7 @@ def test_stronger_promises_cover_weaker_ones():
     assert cost(1, ("local", "user")).covers("central", "reward", "replace-one")
     assert cost(1, ("central", "user-round")).covers("joint", "reward", "replace-one")
     assert not cost(1, ("central", "user-rewards")).covers("central", "user-round", "replace-one")
+    assert cost(1, ("local", "reward")).covers("shuffle", "reward", "replace-one")
     assert not cost(1, ("central", "reward")).covers("local", "reward", "replace-one")
     assert not cost(1).covers("central", "reward", "add-remove")
 
