@@ -51,20 +51,15 @@ def roots(
 
 
 @jit
-def _slate_of(
-    utility: Array,
-    revenues: Array,
-    equal: bool,
-    exactly: bool,
-    slate: Array,
-    scratch: Array,
-    value: Array,
+def _best_slate(
+    b: int, utility: Array, revenues: Array, equal: bool, exactly: bool, slates: Array
 ) -> None:
-    """Best slate of one replicate; `utility` and `slate` are ``(1, N)``, ``(1, K)``."""
+    """Best slate of replicate `b`; the arrays are those of all."""
+    one, K = slice(b, b + 1), slates.shape[1]
     if equal:
-        top_indices(utility[0], slate.shape[1], -np.inf, slate[0], scratch)
+        top_indices(utility[b], K, -np.inf, slates[b], np.empty(K))
     else:
-        best_slates(utility, revenues, slate.shape[1], exactly, slate, value)
+        best_slates(utility[one], revenues[one], K, exactly, slates[one], np.empty(1))
 
 
 @jit
@@ -93,9 +88,6 @@ def optimistic_slates(
         slates: Output ``(B, K)``, ascending, padded with -1.
     """
     B, N, d = features.shape
-    K = slates.shape[1]
-    scratch = np.empty(K)
-    value = np.empty(1)
     x = np.empty(d)
     for b in range(B):
         for i in range(N):
@@ -112,15 +104,7 @@ def optimistic_slates(
                     q += r * r
                 s += width * np.sqrt(q)
             utility[b, i] = s
-        _slate_of(
-            utility[b : b + 1],
-            revenues[b : b + 1],
-            equal,
-            exactly,
-            slates[b : b + 1],
-            scratch,
-            value,
-        )
+        _best_slate(b, utility, revenues, equal, exactly, slates)
 
 
 @jit
@@ -154,9 +138,6 @@ def sampled_slates(
     """
     B, N, d = features.shape
     M = normals.shape[1]
-    K = slates.shape[1]
-    scratch = np.empty(K)
-    value = np.empty(1)
     samples = np.empty((d, M))
     drawn = np.empty(M)
     for b in range(B):
@@ -179,12 +160,4 @@ def sampled_slates(
                 if drawn[m] > top:
                     top = drawn[m]
             utility[b, i] = top
-        _slate_of(
-            utility[b : b + 1],
-            revenues[b : b + 1],
-            equal,
-            exactly,
-            slates[b : b + 1],
-            scratch,
-            value,
-        )
+        _best_slate(b, utility, revenues, equal, exactly, slates)
