@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dpb_gym.errors import DPBError, ParameterError
-from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
 from dpb_gym.privacy import Budget

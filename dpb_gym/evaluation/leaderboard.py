@@ -2,146 +2,37 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dpb_gym.errors import DPBError, ResultError
+from dpb_gym.errors import DPBError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.data_notes import data_notes
-from dpb_gym.evaluation.outcome import COMPUTED, CellResult
+from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.recipes import effort
-from dpb_gym.evaluation.spec import Cell, Task
+from dpb_gym.evaluation.series import Series, by_row, describe_guarantee, join
+from dpb_gym.evaluation.sources import origin
+from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
-from dpb_gym.problems.base import Array
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.groups import contests, verdict_class
 from dpb_gym.report.model import (
     Interval,
     LeaderboardData,
     Normalisation,
+    Origin,
     Row,
     TaskResult,
     TrackResult,
     TrackRow,
 )
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Guarantee
-
-NON_PRIVATE = "non-private"
-REPORT_DELTA = 1e-5
 SET_ASIDE = "Set aside: "
-
-
-@dataclass(frozen=True)
-class Series:
-    """All replicates of one agent at one budget on one task.
-
-    Attributes:
-        task: Name of the task.
-        agent: Label.
-        budget: Budget in short, ``"none"`` without one.
-        cell: Its first cell; all share the rest of the specification.
-        replicates: Their numbers ``(n,)``, increasing.
-        rounds: Recorded rounds ``(C,)``.
-        regret: Cumulative pseudo-regret ``(n, C)``.
-        reward: Cumulative reward ``(n, C)``.
-        guarantee: The weakest guarantee of its cells, None if one of them has none.
-        rounds_per_second: Agent rounds per second over all timed cells, None if unknown.
-        trust: Provenance of its least trustworthy cell, see `CellResult.provenance`.
-    """
-
-    task: str
-    agent: str
-    budget: str
-    cell: Cell
-    replicates: Array
-    rounds: Array
-    regret: Array
-    reward: Array
-    guarantee: dict[str, Any] | None
-    rounds_per_second: float | None
-    trust: str
-
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """Task, label and budget."""
-        return self.task, self.agent, self.budget
-
-    @property
-    def final_regret(self) -> dict[int, float]:
-        """Regret at the horizon by replicate."""
-        return dict(zip(self.replicates.tolist(), self.regret[:, -1].tolist()))
-
-
-def collect(results: Iterable[CellResult]) -> list[Series]:
-    """Joins the blocks of each row; a replicate that occurs twice counts once.
-
-    Raises:
-        ResultError: If cells of one row were computed with different parameters.
-    """
-    return [_join(*row) for row in _by_row(results).items()]
-
-
-def _by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
-    rows: dict[tuple[str, str, str], list[CellResult]] = {}
-    for result in results:
-        rows.setdefault(result.cell.row, []).append(result)
-    return rows
-
-
-def _join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
-    identity = cells[0].cell.identity
-    for result in cells:
-        if result.cell.identity != identity:
-            raise ResultError(
-                f"{result.cell} and {cells[0].cell} were computed with different parameters or "
-                "versions and cannot be joined"
-            )
-    taken: dict[int, tuple[CellResult, int]] = {}
-    for result in cells:
-        for row, replicate in enumerate(result.cell.replicates):
-            taken.setdefault(replicate, (result, row))
-    order = sorted(taken)
-    timings = [result.timing for result in cells if result.timing is not None]
-    seconds = sum(timing.seconds for timing in timings)
-    rounds = sum(timing.rounds for timing in timings)
-    return Series(
-        *key,
-        cells[0].cell,
-        np.asarray(order),
-        np.asarray(cells[0].cell.checkpoints),
-        np.stack([taken[i][0].regret[taken[i][1]] for i in order]),
-        np.stack([taken[i][0].reward[taken[i][1]] for i in order]),
-        _weakest([result.guarantee for result in cells]),
-        rounds / seconds if seconds > 0 and rounds > 0 else None,
-        _least([result.provenance for result in cells]),
-    )
-
-
-def _least(provenances: Sequence[str]) -> str:
-    """A statement outweighs a computation here, which is nobody's word but ours."""
-    stated = sorted(p for p in provenances if p.startswith("stated"))
-    return next(iter([*stated, *(p for p in provenances if p != COMPUTED)]), COMPUTED)
-
-
-def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Blocks may spend differently if releases depend on public data: report the most spent."""
-    distinct: list[dict[str, Any]] = []
-    for guarantee in guarantees:
-        if guarantee is None:
-            return None
-        if guarantee not in distinct:
-            distinct.append(guarantee)
-    if len(distinct) == 1:
-        return distinct[0]
-    return max(distinct, key=lambda g: read_guarantee(g).epsilon(REPORT_DELTA))
 
 
 def to_leaderboard(
@@ -173,9 +64,9 @@ def to_leaderboard(
     """
     remarks, rows = list(notes), dict[str, list[Row]]()
     places = {task.name: task for task in suite.tasks}
-    for key, cells in _by_row(results).items():
+    for key, cells in by_row(results).items():
         try:
-            series = _join(key, cells)
+            series = join(key, cells)
             row = _row(places[key[0]], series, audit(series))
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
@@ -200,7 +91,17 @@ def to_leaderboard(
         tasks=tuple(tasks),
         notes=tuple(remarks),
         tracks=tuple(_tracks(suite, tasks)),
+        origins=tuple(_origins(tasks)),
     )
+
+
+def _origins(tasks: Sequence[TaskResult]) -> Iterator[Origin]:
+    """Of the agents that are installed here; a module that others cannot import has none."""
+    known = agent_specs()
+    for name in dict.fromkeys(row.name for task in tasks for row in task.rows):
+        with suppress(DPBError):
+            if name in known:
+                yield origin(known[name])
 
 
 def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
@@ -242,7 +143,8 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         replicates=len(series.replicates),
         trust=series.trust,
         accounting=(series.guarantee or {}).get("basis", "computed"),
-        tuning=effort(series.cell.agent.name, series.cell.agent.params),
+        tuning=effort(series.cell.agent.name, series.cell.agent.params, task.track or ""),
+        source=series.cell.agent.source,
     )
 
 
@@ -367,26 +269,3 @@ def _verdict(rows: Sequence[Row]) -> str:
     verdicts = [row.audit.verdict for row in rows if row.audit is not None]
     failed = [verdict for verdict in verdicts if verdict_class(verdict) == "fail"]
     return next(iter([*failed, *verdicts]), "")
-
-
-def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
-    """Rebuilds a stored guarantee, whatever accounting events it is made of."""
-    from dpb_gym import privacy
-
-    # Agents may bring accounting events of their own.
-    agent_specs()
-    return privacy.Guarantee.from_dict(guarantee)
-
-
-def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | None, str | None]:
-    """A stored guarantee in one line, with its notion and unit (None if non-private)."""
-    if guarantee is None or guarantee.get("curve") is None:
-        return NON_PRIVATE, None, None
-    return _described(json.dumps(guarantee, sort_keys=True))
-
-
-@functools.lru_cache(maxsize=4096)
-def _described(guarantee: str) -> tuple[str, str, str]:
-    # Rows share guarantees, and epsilon at a delta is a search over orders.
-    read = read_guarantee(json.loads(guarantee))
-    return read.describe(REPORT_DELTA), read.notion, read.unit

@@ -19,8 +19,8 @@ from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.api import evaluate
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.data_notes import data_notes
-from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.result import Result
+from dpb_gym.evaluation.series import Series
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
 from dpb_gym.report.groups import group_of

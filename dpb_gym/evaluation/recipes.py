@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,43 +58,51 @@ def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     return agent, params
 
 
-def effort(name: str, params: Mapping[str, Any]) -> str:
-    """Says how the parameters of an agent were chosen, empty if that is not known.
+def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
+    """Says how the parameters of an agent were chosen and at what cost, empty if that is not known.
 
-    The recipe of an agent lies in the folder ``recipes`` in or beside the package that
-    brings the agent, under the agent's registered name.
+    The recipe of an agent lies in the folder ``recipes`` in or beside the package that brings the
+    agent, under the agent's registered name; in a folder of the track's name for that track alone.
 
     Args:
         name: Registered name.
         params: Parameters over the agent's defaults.
+        track: Track of the task, if it has one.
     """
-    return _effort(name, json.dumps(params, sort_keys=True, default=str))
+    return _effort(name, json.dumps(params, sort_keys=True, default=str), track)
 
 
-@functools.lru_cache(maxsize=1024)
-def _effort(name: str, params: str) -> str:
+@functools.lru_cache(maxsize=4096)
+def _effort(name: str, params: str, track: str) -> str:
     given = json.loads(params)
     try:
         spec = agent_spec(name)
-        chosen = {**spec.defaults, **given}
+        # As the recipe's file has them: lists where the agent has tuples.
+        chosen = json.loads(json.dumps({**spec.defaults, **given}, default=str))
     except DPBError:
         return ""
-    recipe = _recipe(name, spec.entry_point.split(":")[0].split(".")[0])
-    tuned = recipe.get("tuned_on")
-    if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
-        first, last = tuned.get("seeds", (1, 0))
-        seeds = f" on {last - first + 1} seeds" if last >= first else ""
-        return f"best of {tuned['points']} points{seeds}" if "points" in tuned else f"tuned{seeds}"
+    for recipe in _recipes(name, spec.entry_point.split(":")[0].split(".")[0], track):
+        tuned = recipe.get("tuned_on")
+        if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
+            return _said(tuned, recipe.get("cost"))
     return "default parameters" if given.items() <= spec.params.items() else ""
 
 
-def _recipe(name: str, package: str) -> dict[str, Any]:
+def _said(tuned: Mapping[str, Any], cost: Any) -> str:
+    first, last = tuned.get("seeds", (1, 0))
+    seeds = f" on {last - first + 1} seeds" if last >= first else ""
+    text = f"best of {tuned['points']} points{seeds}" if "points" in tuned else f"tuned{seeds}"
+    if isinstance(cost, dict):
+        text += f" ({cost['agent_rounds']:,} agent rounds, {cost['seconds']:,.0f} s)"
+    return text
+
+
+def _recipes(name: str, package: str, track: str) -> Iterator[dict[str, Any]]:
     # A script has no place, and no recipes.
     for place in getattr(sys.modules.get(package), "__path__", ()):
-        for folder in (Path(place), Path(place).parent):
-            path = folder / "recipes" / f"{name}.yaml"
-            if path.is_file():
-                data = parse_yaml(path.read_text(encoding="utf-8"))
+        for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
+            for home in (folder / track, folder) if track else (folder,):
+                path = home / f"{name}.yaml"
+                data = parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
                 if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
-                    return data
-    return {}
+                    yield data

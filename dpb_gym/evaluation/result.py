@@ -8,13 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpb_gym import report
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation import metrics
+from dpb_gym.evaluation import metrics, profiles
 from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit
-from dpb_gym.evaluation.leaderboard import SET_ASIDE, Series, collect, to_leaderboard
+from dpb_gym.evaluation.leaderboard import SET_ASIDE, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.series import Series, collect
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
@@ -194,6 +197,39 @@ class Result:
         pair = ((row, None) if isinstance(row, str) else row for row in (first, second))
         a, b = (self._find(label, budget, task) for label, budget in pair)
         return metrics.probability_of_improvement(a.final_regret, b.final_regret)
+
+    def improvements(self) -> list[dict[str, Any]]:
+        """Probability of improvement for every two rows of a track at one guarantee and budget.
+
+        Records of track, guarantee, budget, agent, over, probability, low, high: how often the
+        agent has less regret than the other on the same customers, the mean over the tasks.
+        """
+        return profiles.improvements(self.to_leaderboard())
+
+    def profiles(self, factors: Sequence[float] = profiles.FACTORS) -> list[dict[str, Any]]:
+        """Performance profiles per track, guarantee and budget.
+
+        Records of track, guarantee, budget, agent, factor, share: on which share of the
+        customers' streams an agent's regret is within a factor of the least of its rivals.
+
+        Args:
+            factors: Multiples of the least regret, at least 1.
+
+        Raises:
+            ParameterError: If a factor is below 1.
+        """
+        return profiles.profiles(self.to_leaderboard(), factors)
+
+    def plot_profiles(self, path: str | os.PathLike[str] | None = None, **where: Any) -> Figure:
+        """Draws performance profiles; see `dpb_gym.report.plot_profiles`.
+
+        Args:
+            path: File to write.
+            **where: What to draw, e.g. ``track="pricing", budget="rho=1"``; else all.
+        """
+        fine = tuple(float(factor) for factor in np.geomspace(1.0, 100.0, 201))
+        chosen = [r for r in self.profiles(fine) if all(r.get(k) == v for k, v in where.items())]
+        return report.plot_profiles(chosen, path)
 
     def table(self) -> None:
         """Prints regret, 95% interval, normalised score, guarantee and rounds per second."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 import sys
 from functools import lru_cache
 from importlib import metadata
@@ -12,7 +13,15 @@ from typing import Any
 
 from dpb_gym.errors import AgentError
 from dpb_gym.evaluation.manifest import git_revision
-from dpb_gym.registry import agent_spec
+from dpb_gym.registry import AgentSpec, agent_spec
+from dpb_gym.report.model import Origin
+
+PAPERS = re.compile(
+    r"arxiv[: ](?P<arxiv>\d{4}\.\d{4,5})|doi(?:\.org/|: ?)(?P<doi>10\.\d{4,9}/[^\s,;)>]*[^\s,;.)>])"
+    r"|(?P<url>https://(?!doi\.org)[^\s,;)<>\"]*[^\s,;.)<>\"])",
+    re.I,
+)
+PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
 
 
 @lru_cache(maxsize=256)
@@ -45,6 +54,40 @@ def _source(code: Any, module: str) -> bytes:
         members = vars(code).values() if inspect.isclass(code) else [code]
         codes = [f.__code__ for f in members if hasattr(f, "__code__")]
         return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
+
+
+def papers(cls: type) -> tuple[str, ...]:
+    """Addresses of the papers that the docstring of a class names, else that of its module.
+
+    A paper is named as ``arXiv:2009.12920``, ``doi:10.1145/...`` or by its https address.
+    """
+    for text in (cls.__doc__, getattr(sys.modules.get(cls.__module__), "__doc__", None)):
+        named = [m.groupdict() for m in PAPERS.finditer(text or "")]
+        found = [PLACES[kind] + name for paper in named for kind, name in paper.items() if name]
+        if found:
+            return tuple(dict.fromkeys(found))
+    return ()
+
+
+def origin(spec: AgentSpec) -> Origin:
+    """Where a registered agent comes from: papers, code, page.
+
+    Raises:
+        AgentError: If its class cannot be loaded.
+    """
+    cls = spec.load()
+    file = Path(inspect.getsourcefile(cls) or "") if cls.__module__ in sys.modules else Path()
+    # In a checkout, the path within the repository; else that within the installed packages.
+    roots = [folder for folder in file.parents if (folder / "pyproject.toml").is_file()]
+    parts = cls.__module__.split(".")
+    inside = file.relative_to(roots[0]) if roots else Path(*parts[:-1], file.name)
+    ours = distribution(cls.__module__) == "dpb-gym"
+    return Origin(
+        spec.name,
+        code=inside.as_posix() if file.name and parts[0] != "__main__" else "",
+        papers=papers(cls),
+        page=f"_generated/agents/{spec.name}.html" if ours else "",
+    )
 
 
 @lru_cache(maxsize=256)

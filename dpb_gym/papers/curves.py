@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.leaderboard import Series, describe_guarantee
+from dpb_gym.evaluation.series import Series, describe_guarantee
 from dpb_gym.papers.pairing import interval, leave_one_out
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array

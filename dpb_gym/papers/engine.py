@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import DataError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.filesystem import write_file
-from dpb_gym.evaluation.leaderboard import collect
 from dpb_gym.evaluation.plan import make_jobs, plan_suite
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import plain
+from dpb_gym.evaluation.series import collect
 from dpb_gym.evaluation.store import Store
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve

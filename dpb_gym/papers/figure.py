@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.schema import Many, Slug, Spec
+from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, Selector, Study
 from dpb_gym.papers.curves import Curve, Scalar, same

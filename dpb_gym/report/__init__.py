@@ -11,6 +11,7 @@ from dpb_gym.report.figures import (
     plot_frontier,
     plot_kept,
     plot_paired,
+    plot_profiles,
 )
 from dpb_gym.report.model import (
     Audit,
@@ -43,6 +44,7 @@ __all__ = [
     "plot_frontier",
     "plot_kept",
     "plot_paired",
+    "plot_profiles",
     "records",
     "table",
     "to_csv",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
@@ -161,6 +161,64 @@ def plot_paired(
         _name(axes, panel, f"regret minus that of {shorten(against, 30)}, same customers", "")
 
     return finish("", [panel], draw, path, ax, height=0.65 + 0.19 * max(4, len(differences)))
+
+
+@dataclass(frozen=True)
+class _Profile(Blank):
+    title: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+    def handles(self) -> tuple[list[Any], list[str]]:
+        from matplotlib.lines import Line2D
+
+        drawn = [Line2D([], [], color=shade(k)[0]) for k in range(len(self.lines))]
+        return drawn, [shorten(agent, 40) for agent in self.lines]
+
+
+def plot_profiles(
+    records: Iterable[Mapping[str, Any]],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    ax: Axes | None = None,
+    most: int = 8,
+) -> Figure:
+    """Draws performance profiles, one panel per track, guarantee and budget; higher is better.
+
+    Args:
+        records: What `dpb_gym.Result.profiles` returns.
+        path: File to write, as for `plot`.
+        ax: Axes to draw a single panel in, instead of a new figure.
+        most: Agents per panel, those of largest mean share.
+
+    Raises:
+        ParameterError: As for `plot`; or nothing was compared.
+    """
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for one in records:
+        title = ", ".join(filter(None, (one["track"], one["guarantee"], one["budget"])))
+        lines = found.setdefault(title, {}).setdefault(one["agent"], [])
+        lines.append((one["factor"], one["share"]))
+    if not found:
+        raise ParameterError("nothing to draw: no two agents were compared")
+
+    def reached(item: tuple[str, list[tuple[float, float]]]) -> float:
+        return -sum(share for _, share in item[1]) / len(item[1])
+
+    panels = [
+        _Profile(title, dict(sorted(lines.items(), key=reached)[:most]))
+        for title, lines in found.items()
+    ]
+
+    def draw(axes: Axes, panel: _Profile) -> None:
+        for k, points in enumerate(panel.lines.values()):
+            axes.step(*zip(*points), where="post", color=shade(k)[0])
+        axes.set_xlabel("factor of the least regret")
+        axes.set_ylabel("share of runs within")
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_title(shorten(panel.title, 60), loc="left", parse_math=False)
+        scale_axes(axes, True, False)
+
+    return finish("", panels, draw, path, ax)
 
 
 def plot_kept(

@@ -185,7 +185,8 @@ class Row(Entry):
             its own twin without a budget; None without one or with too few replicates to say.
         accounting: Whether a ledger ``computed`` the guarantee, the agent ``declared`` it, or it is
             the true cost of noise ``as printed (...)``.
-        tuning: How the parameters were chosen, empty if unknown.
+        tuning: How the parameters were chosen and at what cost, empty if unknown.
+        source: Hash of the code that computed it, empty if unknown.
 
     Raises:
         ParameterError: A field is of another type or outside its range.
@@ -207,6 +208,12 @@ class Row(Entry):
     excess: Interval | None = None
     accounting: Accounting = "computed"
     tuning: MaybeLabel = ""
+    source: MaybeLabel = ""
+
+    @property
+    def tuned(self) -> bool:
+        """Whether its parameters were searched for."""
+        return self.tuning.startswith(("best of", "tuned"))
 
     @property
     def loss(self) -> Interval:
@@ -318,6 +325,30 @@ class TrackResult:
                 raise ValueError(f"{row.key!r} names tasks outside track {self.track!r}")
 
 
+@model
+class Origin:
+    """Where an agent comes from.
+
+    Attributes:
+        name: Registered name.
+        code: Path of its module in its repository or package, empty if unknown.
+        papers: https addresses of the papers that it names.
+        page: Its page in the documentation, relative to the documentation's start; may be empty.
+
+    Raises:
+        ParameterError: A field is of another type, or a paper has no https address.
+    """
+
+    name: Label
+    code: MaybeLabel = ""
+    papers: tuple[Label, ...] = ()
+    page: MaybeLabel = ""
+
+    def __post_init__(self) -> None:
+        if wrong := [paper for paper in self.papers if not paper.startswith("https://")]:
+            raise ValueError(f"papers have https addresses, unlike {wrong[0]!r}")
+
+
 def _date(name: str, value: Any) -> str:
     try:
         datetime.fromisoformat(value)
@@ -340,10 +371,10 @@ class LeaderboardData:
         tasks: Tasks with distinct names.
         notes: Remarks to print beside the results.
         tracks: Groups of the tasks; each task's ``track`` is empty or names one.
+        origins: Where the agents come from, those that are known.
 
     Raises:
-        ParameterError: A field is of another type, `created` is no ISO date, two tasks share a
-            name, or tracks and tasks do not fit.
+        ParameterError: A field is of another type, or tasks and tracks do not fit.
     """
 
     title: Label
@@ -355,6 +386,7 @@ class LeaderboardData:
     tasks: tuple[TaskResult, ...]
     notes: tuple[Prose, ...] = ()
     tracks: tuple[TrackResult, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
     def __post_init__(self) -> None:
         _distinct((task.task for task in self.tasks), "a leaderboard holds a task")

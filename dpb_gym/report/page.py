@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import functools
+import gzip
 import hashlib
 import json
 import os
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("data.js", "charts.js", "tables.js", "main.js")
+SCRIPTS = ("data.js", "charts.js", "profiles.js", "tables.js", "main.js")
+SITE = ('<meta name="docs" content="">', '<meta name="files" content="">')
 MOST_POINTS, ALL_POINTS = 120, 36_000
 """Points of a curve, and of all curves together; the first and last of a curve stay."""
 
@@ -64,6 +67,19 @@ def html(data: LeaderboardData, path: str | os.PathLike[str]) -> Path:
     return destination
 
 
+def placed(page: str, docs: str, files: str) -> str:
+    """A page that knows where it stands, and links to what lies there; alone it names no file.
+
+    Args:
+        page: What `render` returned.
+        docs: Where the documentation begins, as seen from the page, e.g. ``"../"``.
+        files: Folder of ``result.parquet`` and ``manifest.json``, e.g. ``"dpb-bench-v1/"``.
+    """
+    for mark, place in zip(SITE, (docs, files)):
+        page = page.replace(mark, mark.replace('""', f'"{escape(place)}"'), 1)
+    return page
+
+
 def render(data: LeaderboardData) -> str:
     """Returns the page as text.
 
@@ -84,7 +100,7 @@ def render(data: LeaderboardData) -> str:
         agents=len({row.agent for task in data.tasks for row in task.rows}),
         rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(shown),
-        payload=payload(shown),
+        payload=base64.b64encode(_packed(payload(shown))).decode(),
         bibtex=bibtex(data),
         note=COMPARISON_NOTE,
         notions=NOTIONS,
@@ -111,7 +127,6 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
     environment.filters.update(number=number, short=short)
     return environment.get_template("page.html.j2")
 
@@ -119,7 +134,7 @@ def _template() -> Template:
 def _script() -> str:
     """The script's text, exactly as the page holds it (its hash is in the policy)."""
     parts = [(TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return "(function () {\n'use strict';\n" + "\n".join(parts) + "\n})();"
+    return "(async function () {\n'use strict';\n" + "\n".join(parts) + "\n})();"
 
 
 def _readable(created: str) -> str:
@@ -168,8 +183,13 @@ def _tracks(shown: Board) -> list[TrackResult]:
     return [t.source for t in shown.tracks if isinstance(t.source, TrackResult)]
 
 
-def payload(shown: Board) -> list[dict[str, Any]]:
-    """What the page's script draws from: tables whose rows are stored by column."""
+def _packed(value: Any) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return gzip.compress(text.encode("utf-8", errors="replace"), mtime=0)
+
+
+def payload(shown: Board) -> dict[str, Any]:
+    """What the page's script draws from: tables whose rows are stored by column, and origins."""
     count = sum(len(table.lines) for table in shown.tasks)
     points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, count)))
     every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
@@ -183,7 +203,9 @@ def payload(shown: Board) -> list[dict[str, Any]]:
         ]
         found["count"] = len(rows)
         found["rows"] = {name: _column([row[name] for row in rows]) for name in (rows or [{}])[0]}
-    return tables
+    data = shown.data
+    known = data.origins if isinstance(data, LeaderboardData) else ()
+    return {"tables": tables, "origins": {one.name: vars(one) for one in known}}
 
 
 def _column(values: list[Any]) -> Any:
@@ -252,6 +274,8 @@ def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, An
         "guarantee": row.guarantee,
         "accounting": row.accounting if row.private else "",
         "tuning": row.tuning,
+        "tuned": row.tuned,
+        "source": row.source[:12],
         "verdict": "" if row.audit is None else row.audit.verdict,
         "audit": row.audit and [row.audit.lower_bound, row.audit.claimed],
         "params": [[key, _brief(value)] for key, value in sorted(row.params.items())],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
@@ -114,7 +115,8 @@ class Table:
             found.setdefault(line.group, []).append(line)
         for lines in found.values():
             lines.sort(key=lambda line: (not line.complete, line.row.loss.mean, line.row.key))
-        return [(group, found[group]) for group in sorted(found, key=lambda group: group.rank)]
+        ranked = sorted(found, key=lambda group: group.rank)
+        return [(group, _families(found[group])) for group in ranked]
 
     @cached_property
     def ordered(self) -> list[Line]:
@@ -164,6 +166,14 @@ class Table:
             if value is not None:
                 result[f"{name}_ends"] = ends(value, places)
         return result
+
+
+def _families(lines: Sequence[Line]) -> list[Line]:
+    """The same order, but rows of one agent at one budget stand together: defaults and tuned."""
+    found: dict[Any, list[Line]] = {}
+    for line in lines:
+        found.setdefault((line.complete, line.row.name, line.row.budget), []).append(line)
+    return [line for family in found.values() for line in family]
 
 
 def ends(value: Interval, places: int | None = None) -> str:

@@ -98,6 +98,18 @@ def test_the_home_page_says_who_wins_and_the_page_can_be_opened(extension, tmp_p
     assert (tmp_path / page).is_file()
 
 
+def test_a_page_of_the_site_knows_its_place_and_its_files_travel_with_it(extension, tmp_path):
+    result = dpb_gym.evaluate("DPB/Pricing-v0", {"a": "random"}, horizon=5, replicates=2)
+    result.save(tmp_path / "docs" / "leaderboard" / "mine")
+    result.html(tmp_path / "docs" / "leaderboard" / "mine.html")
+    (tmp_path / "out").mkdir()
+    importlib.import_module("dpb_site.winners").copy_pages(tmp_path / "docs", tmp_path / "out")
+    text = (tmp_path / "out" / "leaderboard" / "mine.html").read_text(encoding="utf-8")
+    assert '<meta name="docs" content="../">' in text
+    assert '<meta name="files" content="mine/">' in text
+    assert (tmp_path / "out" / "leaderboard" / "mine" / "manifest.json").is_file()
+
+
 def test_links_between_pages_resolve(site):
     for page in site.rglob("*.md"):
         for target in LINK.findall(page.read_text()):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.leaderboard import collect, describe_guarantee, to_leaderboard
+from dpb_gym.evaluation import metrics, recipes
+from dpb_gym.evaluation.leaderboard import to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Timing
-from dpb_gym.evaluation.recipes import effort
+from dpb_gym.evaluation.recipes import effort, write_recipe
+from dpb_gym.evaluation.series import collect, describe_guarantee
+from dpb_gym.evaluation.sources import papers
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
-from dpb_gym.evaluation.suite import Suite
+from dpb_gym.evaluation.suite import Suite, Track
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 from dpb_gym.registry import agent_spec
 
@@ -152,6 +156,64 @@ def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> 
         "best of 8 points on"
     )
     assert effort("zcdp-episodic", {"alpha": 0.2}) == effort("nobody", {}) == ""
+
+
+def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dpb_agents
+
+    recipe = {
+        "agent": "lin-ts", "parameters": {"v": 0.3}, "tuned_on": {"seeds": [5, 8], "points": 8},
+        "cost": {"agent_rounds": 1_200_000, "seconds": 35.2},
+    }  # fmt: skip
+    (tmp_path / "recipes" / "offers").mkdir(parents=True)
+    write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
+    monkeypatch.setattr(dpb_agents, "__path__", [str(tmp_path), *dpb_agents.__path__])
+    said = "best of 8 points on 4 seeds (1,200,000 agent rounds, 35 s)"
+    recipes._effort.cache_clear()
+    assert effort("lin-ts", {"v": 0.3}, "offers") == said
+    assert effort("lin-ts", {"v": 0.3}) == effort("lin-ts", {"v": 0.3}, "other") == ""
+    assert effort("lin-ts", {"v": 0.4}, "offers") == ""
+    assert effort("lin-ts", {}, "offers") == "default parameters"
+    one = suite.tasks[0].model_copy(update={"track": "offers"})
+    tracked = suite.model_copy(
+        update={"tasks": (one,), "tracks": {"offers": Track(title="Offers")}}
+    )
+    tuned = block(tracked, "A", 0, 2, name="lin-ts")
+    agent = tuned.cell.agent.model_copy(update={"params": {"v": 0.3}, "source": "abc"})
+    tuned = replace(tuned, cell=tuned.cell.model_copy(update={"agent": agent}))
+    plain = block(tracked, "B", 0, 2, name="lin-ts")
+    a, b = board(tracked, [tuned, plain]).tasks[0].rows
+    assert (a.tuning, a.tuned, a.source) == (said, True, "abc") and not b.tuned
+
+
+def test_a_board_knows_where_its_agents_come_from(suite: Suite) -> None:
+    found = {o.name: o for o in board(suite, [block(suite, "A", 0, 2, name="dpmnl")]).origins}
+    assert found["dpmnl"].code.endswith("dpb_agents/assortment/dpmnl.py")
+    assert found["dpmnl"].papers == ("https://arxiv.org/abs/2410.22488",)
+    assert found["dpmnl"].page == "_generated/agents/dpmnl.html"
+    stranger = block(suite, "A", 0, 2)
+    agent = stranger.cell.agent.model_copy(update={"name": "not-here"})
+    stranger = replace(stranger, cell=stranger.cell.model_copy(update={"agent": agent}))
+    assert board(suite, [stranger]).origins == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("After arXiv:2009.12920, see arXiv 2410.22488.", ["arxiv.org/abs/2009.12920",
+         "arxiv.org/abs/2410.22488"]),
+        ("(doi:10.1145/2827872).", ["doi.org/10.1145/2827872"]),
+        ("<https://doi.org/10.1145/28> twice doi:10.1145/28", ["doi.org/10.1145/28"]),
+        ("At https://example.org/a_b-c.html.", ["example.org/a_b-c.html"]),
+        ("http://example.org, javascript:alert(1), arXiv:1", []),
+    ],
+)  # fmt: skip
+def test_papers_are_found_in_docstrings(text: str, expected: list[str]) -> None:
+    assert list(papers(type("X", (), {"__doc__": text, "__module__": "nowhere"}))) == [
+        f"https://{address}" for address in expected
+    ]
 
 
 def test_guarantees_in_words() -> None:

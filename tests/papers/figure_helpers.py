@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.evaluation.leaderboard import Series
+from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
-from dpb_gym.evaluation.leaderboard import Series
 from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve

@@ -8,6 +8,7 @@ from pathlib import Path
 from dpb_gym import Result
 from dpb_gym.report.groups import scale_of, short
 from dpb_gym.report.model import TrackResult
+from dpb_gym.report.page import placed
 from dpb_gym.report.views import Matrix, Win, board
 from dpb_site.markdown import table
 
@@ -31,10 +32,18 @@ def write(root: Path, docs: Path) -> None:
 
 
 def copy_pages(docs: Path, out: Path) -> None:
-    """Puts the leaderboards' pages where a browser opens them instead of downloading."""
+    """Puts the leaderboards' pages where a browser opens them instead of downloading.
+
+    Each links to the documentation, and to its result, which lies beside it.
+    """
     for page in (docs / "leaderboard").glob("*.html"):
-        (out / "leaderboard").mkdir(exist_ok=True)
-        shutil.copyfile(page, out / "leaderboard" / page.name)
+        home, result = out / "leaderboard", page.with_suffix("")
+        home.mkdir(exist_ok=True)
+        if result.is_dir():
+            shutil.copytree(result, home / result.name, dirs_exist_ok=True)
+        files = f"{result.name}/" if result.is_dir() else ""
+        text = placed(page.read_text(encoding="utf-8"), "../", files)
+        (home / page.name).write_text(text, encoding="utf-8")
 
 
 def _matrix(matrix: Matrix) -> str:

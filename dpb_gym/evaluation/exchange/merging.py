@@ -19,8 +19,9 @@ from dpb_gym.evaluation.exchange.submission import (
     check_suite,
     read_submission,
 )
-from dpb_gym.evaluation.leaderboard import SET_ASIDE, Series, to_leaderboard
+from dpb_gym.evaluation.leaderboard import SET_ASIDE, to_leaderboard
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult
+from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite, suite_names

@@ -25,11 +25,11 @@ from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
 from dpb_gym.evaluation.filesystem import write_file
-from dpb_gym.evaluation.leaderboard import read_guarantee
 from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
 from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.schema import printable
+from dpb_gym.evaluation.series import read_guarantee
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import TABLE, Store

@@ -17,12 +17,12 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
-from dpb_gym.evaluation.leaderboard import Series, collect
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import canonical, plain
+from dpb_gym.evaluation.series import Series, collect
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN

@@ -1,5 +1,5 @@
 /* Regret curves and regret against budget. */
-const CROWD = 24, FRONTIER = 220, GAP = 14;
+const CROWD = 24, LEADING = 12, FRONTIER = 220, GAP = 14;
 
 function linearTicks(low, high, count) {
   const rough = (high - low) / count, power = Math.pow(10, Math.floor(Math.log10(rough)));
@@ -86,9 +86,16 @@ function endLabels(svg, box, ends) {
   }
 }
 
+/* What tells tuned rows from defaults stands last and stays. */
 function shorten(label, size) {
-  const letters = Array.from(label);
-  return letters.length > size ? letters.slice(0, size - 1).join('') + '\u2026' : label;
+  const tail = label.endsWith(' (tuned)') ? ' (tuned)' : '', letters = Array.from(label);
+  return letters.length > size ? letters.slice(0, size - 1 - tail.length).join('') + '\u2026' + tail : label;
+}
+
+/* Of very many lines the best are drawn, and those that are singled out. */
+const few = rows => rows.length > CROWD ? '; the best ' + LEADING + ' of ' + rows.length : '';
+function leading(sorted, row) {
+  return sorted.length > CROWD ? sorted.filter((one, k) => k < LEADING || state.pins.includes(row(one))) : sorted;
 }
 
 function canvas(holder, width, height, label) {
@@ -214,11 +221,12 @@ function drawFrontiers(view) {
   }
   const plans = [...sets].map(([name, rows]) => {
     const values = [...new Set(rows.map(row => row.limit))].sort((a, b) => a - b);
-    return { rows, values, scale: JSON.parse(name)[1] };
+    const best = rows.slice().sort((a, b) => b.limit - a.limit || a.loss.mean - b.loss.mean);
+    return { rows, values, scale: JSON.parse(name)[1], agents: [...new Map(best.reverse().map(row => [row.agent, row])).values()].reverse() };
   }).filter(plan => plan.values.length > 1);
   const frames = plans.map(plan => {
     const figure = make('figure', holder);
-    make('figcaption', figure, (view.track ? '1 \u2212 score' : 'Final regret') + ' by budget, ' + plan.rows[0].kind);
+    make('figcaption', figure, (view.track ? '1 \u2212 score' : 'Final regret') + ' by budget, ' + plan.rows[0].kind + few(plan.agents));
     return make('div', figure, null, 'canvas');
   });
   holder.classList.toggle('many', view.track || plans.length > 2);
@@ -227,18 +235,18 @@ function drawFrontiers(view) {
 
 function drawFrontier(view, plan, holder) {
   const width = holder.clientWidth, best = rival(view.table);
-  const agents = [...new Set(plan.rows.map(row => row.agent))];
-  const heights = plan.rows.flatMap(row => [row.loss.low, row.loss.mean, row.loss.high]);
+  const agents = leading(plan.agents, row => row).map(row => row.agent);
+  const heights = plan.rows.filter(row => agents.includes(row.agent)).flatMap(row => [row.loss.low, row.loss.mean, row.loss.high]);
   const known = best && (!state.logy || best.loss.mean > 0);
   if (known) heights.push(best.loss.mean);
   const ys = reach(heights, state.logy);
   if (!ys || !width) return;
   if (state.logy) ys[0] *= 0.9; else ys[0] = Math.min(0, ys[0]);
-  const named = agents.length <= CROWD && width >= 260;
+  const named = width >= 260;
   const height = Math.max(FRONTIER, named ? GAP * (agents.length + 1) + 56 : 0);
   const svg = canvas(holder, width, height, (view.track ? 'One minus score' : 'Final regret') + ' by ' +
     plan.scale + ' on ' + view.table.name);
-  const names = agents.concat(known ? [best.label] : []).map(a => shorten(a, 22));
+  const names = agents.concat(known ? [best.label] : []).map(a => shorten(a, 26));
   const box = { top: 10, bottom: height - 40, right: width - (named ? 22 + room(names, '600') : 14) };
   const y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
   box.left = 12 + room(y.ticks(5).map(tick));
@@ -249,7 +257,7 @@ function drawFrontier(view, plan, holder) {
     const level = draw('g', { 'class': 'series', 'data-rows': best.i }, svg), at = y(best.loss.mean);
     paint(level, best);
     draw('path', { d: path([[box.left, at], [box.right, at]]), 'class': 'path dashed' }, level);
-    ends.push({ x: box.right, y: at, text: shorten(best.label, 22), row: best, rows: String(best.i) });
+    ends.push({ x: box.right, y: at, text: shorten(best.label, 26), row: best, rows: String(best.i) });
   }
   for (const agent of agents) {
     const mine = plan.rows.filter(row => row.agent === agent && (!state.logy || row.loss.mean > 0))
@@ -266,7 +274,7 @@ function drawFrontier(view, plan, holder) {
         ' to ' + text(row.loss.high) + ')';
     }
     const last = mine[mine.length - 1];
-    ends.push({ x: x(last.limit), y: y(last.loss.mean), text: shorten(agent, 22), row: last, rows });
+    ends.push({ x: x(last.limit), y: y(last.loss.mean), text: shorten(agent, 26), row: last, rows });
   }
   if (named) endLabels(svg, box, ends);
 }

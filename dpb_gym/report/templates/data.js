@@ -2,7 +2,15 @@
 const $ = (selector, root) => (root || document).querySelector(selector);
 const $$ = (selector, root) => [...(root || document).querySelectorAll(selector)];
 const INTERVALS = ['loss', 'lead', 'score', 'iqm', 'reward', 'excess'];
-const TABLES = JSON.parse($('#data').textContent).map((table, t) => {
+if (!window.DecompressionStream || !Map.groupBy) {
+  $('#old').hidden = false;
+  return;
+}
+const { tables, origins: ORIGINS } = await new Response(new Blob([
+  Uint8Array.from(atob($('#data').textContent), letter => letter.charCodeAt(0))
+]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
+const placed = name => $('meta[name=' + name + ']').content;
+const TABLES = tables.map((table, t) => {
   const columns = Object.entries(table.rows), made = { ...table, t };
   made.rows = Array.from({ length: table.count }, (_, i) => {
     const row = { i, table: made };
@@ -15,6 +23,7 @@ const TABLES = JSON.parse($('#data').textContent).map((table, t) => {
   });
   made.scored = made.rows.some(row => row.score);
   made.audited = made.rows.some(row => row.verdict);
+  made.costed = made.rows.some(row => row.excess);
   return made;
 });
 const TASKS = TABLES.filter(table => table.kind === 'task');
@@ -32,6 +41,7 @@ const SORTS = {
   regret: row => row.ahead === undefined ? row.loss.mean : null,
   score: row => row.score && !row.gaps ? row.score.mean : null,
   reward: row => row.reward && row.reward.mean,
+  excess: row => row.excess && row.excess.mean,
   speed: row => row.speed,
   ahead: row => row.ahead,
   audit: row => row.verdict ? row.verdict.toLowerCase() : null
@@ -127,10 +137,12 @@ function sorting(table) {
 
 function ordered(table, rows) {
   const by = sorting(table), sign = by.dir === 'asc' ? 1 : -1, key = SORTS[by.column];
-  return rows.map(row => [key(row), row]).sort((a, b) => {
+  const sorted = rows.map(row => [key(row), row]).sort((a, b) => {
     if (a[0] == null || b[0] == null) return (a[0] == null) - (b[0] == null) || compare(a[1].key, b[1].key);
     return sign * compare(a[0], b[0]) || a[1].order - b[1].order || compare(a[1].key, b[1].key);
   }).map(pair => pair[1]);
+  // Rows of one agent at one budget stand together: its defaults and what was tuned.
+  return [...Map.groupBy(sorted, row => [row.gaps, row.name, row.budget].join('|')).values()].flat();
 }
 
 /* The same rule as in the tables of the package: three digits, separators, exponents at the extremes. */

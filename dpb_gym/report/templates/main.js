@@ -16,8 +16,10 @@ function show(view) {
   fill(view);
   if (view.table.rows.length) {
     drawFrontiers(view);
-    if (view.track) $('.charts', view.section).hidden = !$('.frontiers figure', view.section);
-    else drawCurves(view);
+    if (view.track) {
+      drawProfiles(view);
+      $('.charts', view.section).hidden = !$('.frontiers figure', view.section);
+    } else drawCurves(view);
   }
   light(view, null);
 }
@@ -102,7 +104,7 @@ function csv() {
     return /[",\n]/.test(words) ? '"' + words.replace(/"/g, '""') + '"' : words;
   };
   const lines = [['task', 'env_id', 'problem', 'horizon', 'agent', 'name', 'budget', 'guarantee', 'accounting', 'group',
-    'trust', 'tuning', 'replicates', 'regret', 'regret_low', 'regret_high', 'excess', 'excess_low', 'excess_high', 'score', 'score_low', 'score_high', 'reward',
+    'trust', 'tuning', 'source', 'replicates', 'regret', 'regret_low', 'regret_high', 'excess', 'excess_low', 'excess_high', 'score', 'score_low', 'score_high', 'reward',
     'rounds_per_second', 'audit']];
   for (const view of VIEWS) {
     if (view.track) continue;
@@ -110,7 +112,7 @@ function csv() {
     for (const r of view.visible) {
       const score = r.score || {}, excess = r.excess || {};
       lines.push([t.name, t.env, t.problem, t.horizon, r.agent, r.name, r.budget, r.guarantee, r.accounting, r.kind, r.trust,
-        r.tuning, r.replicates, r.loss.mean, r.loss.low, r.loss.high, excess.mean, excess.low,
+        r.tuning, r.source, r.replicates, r.loss.mean, r.loss.low, r.loss.high, excess.mean, excess.low,
         excess.high, score.mean, score.low, score.high, r.reward.mean,
         r.speed, r.verdict]);
     }
@@ -153,6 +155,11 @@ function listen() {
   $('#reset').addEventListener('click', () => { state = blank(); change(); });
   $('#clear').addEventListener('click', clearFilters);
   $('#csv').addEventListener('click', download);
+  const files = placed('files');
+  if (files) {
+    $('#parquet').hidden = false;
+    for (const link of [$('#parquet'), ...$$('[data-file]')]) link.href = files + (link.dataset.file || 'result.parquet');
+  }
   $('#fold').addEventListener('click', () => fold($('#choices').hidden));
   for (const link of $$('[data-jump]')) {
     link.addEventListener('click', event => {
@@ -189,4 +196,6 @@ if (FILTERS.some(name => state[name].length)) fold(true);
 render();
 listen();
 jump(state.task);
-for (const table of TABLES) table.rows.forEach(haystack);
+document.documentElement.dataset.ready = '';
+performance.mark('ready');
+setTimeout(() => { for (const table of TABLES) table.rows.forEach(haystack); });

@@ -7,14 +7,15 @@ const VIEWS = $$('details.part').map(section => {
 
 const COLUMNS = {
   task: [['agent', 'Agent'], ['budget', 'Budget'], ['guarantee', 'Guarantee'], ['regret', 'Regret', true],
-    ['score', 'Score', true], ['reward', 'Reward', true], ['speed', 'Rounds/s', true], ['audit', 'Audit']],
+    ['excess', 'Privacy costs', true], ['score', 'Score', true], ['reward', 'Reward', true], ['speed', 'Rounds/s', true], ['audit', 'Audit']],
   track: [['agent', 'Agent'], ['budget', 'Budget'], ['score', 'Score', true], ['part', null, true],
     ['ahead', 'Beats best other', true], ['audit', 'Audit']]
 };
 
 function columns(view) {
   return COLUMNS[view.table.kind].filter(([key]) =>
-    (key !== 'score' || view.table.scored) && (key !== 'audit' || view.table.audited));
+    (key !== 'score' || view.table.scored) && (key !== 'audit' || view.table.audited) &&
+    (key !== 'excess' || view.table.costed));
 }
 
 function shortNames(names) {
@@ -49,6 +50,7 @@ function build(view) {
     holder.addEventListener('pointerleave', () => hideReadout(view));
   }
   make('div', charts, null, 'frontiers');
+  if (view.track) make('div', charts, null, 'profiles frontiers many');
   const grid = make('table', make('div', body, null, 'scroll'));
   make('caption', grid, (view.track ? 'Scores in track ' : 'Results on ') + table.title + '; the column headers sort', 'unseen');
   const head = make('tr', make('thead', grid));
@@ -60,15 +62,15 @@ function build(view) {
     const th = make('th', head, null, key + (number ? ' num' : ''), { scope: 'col', 'data-sort': key });
     make('button', th, title, '', { type: 'button' });
   }
-  if (!view.track) make('span', make('th', head, null, 'more'), 'Details', 'unseen');
+  make('span', make('th', head, null, 'more'), 'Details', 'unseen');
   view.axis = [0, 1];
   for (const row of table.rows) {
     if (!row.score) continue;
     view.axis = [Math.max(-0.5, Math.min(view.axis[0], row.score.low)), Math.min(1.25, Math.max(view.axis[1], row.score.high))];
   }
   view.places = {};
-  for (const [name, key] of [['regret', 'loss'], ['reward', 'reward']]) {
-    if (!view.track) view.places[name] = decimals(table.rows.map(row => row[key].mean));
+  for (const [name, key] of [['regret', 'loss'], ['excess', 'excess'], ['reward', 'reward']]) {
+    if (!view.track) view.places[name] = decimals(table.rows.filter(row => row[key]).map(row => row[key].mean));
   }
   view.parts = view.track ? table.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
   listenRows(view, grid);
@@ -121,6 +123,7 @@ function makeRow(view, row) {
       paint(draw('line', { x1: 1, x2: 21, y1: 5, y2: 5, 'class': row.stroke, opacity: row.strength }, svg), row);
       const name = make('span', who, null, 'name');
       make('bdi', name, row.agent, 'label');
+      if (row.tuned && !row.agent.includes('tuned')) make('span', name, 'tuned', 'tag');
       if (row.budget !== 'none') make('bdi', make('span', name, null, 'under'), row.budget);
       make('span', name, row.kind, 'kind');
       if (row.stated) make('span', name, row.trust, 'under');
@@ -139,17 +142,16 @@ function makeRow(view, row) {
     } else if (key === 'audit') {
       if (row.verdict) verdict(cell, row); else cell.textContent = '\u2013';
     } else {
-      make('span', cell, text((key === 'regret' ? row.loss : row.reward).mean, view.places[key]), 'mean');
-      if (key === 'regret') ends(cell, row.loss, view.places.regret);
+      const value = { regret: row.loss, excess: row.excess, reward: row.reward }[key];
+      make('span', cell, text(value && value.mean, view.places[key]), 'mean');
+      if (value && key !== 'reward') ends(cell, value, view.places[key]);
     }
   }
-  if (!view.track) {
-    const button = make('button', make('td', tr, null, 'more'), null, '', {
-      type: 'button', 'aria-expanded': false, 'aria-label': 'Details of ' + row.label
-    });
-    const svg = draw('svg', { viewBox: '0 0 12 12', width: 12, height: 12, 'aria-hidden': 'true' }, button);
-    draw('path', { d: 'M2.5 4.5 6 8l3.5-3.5' }, svg);
-  }
+  const button = make('button', make('td', tr, null, 'more'), null, '', {
+    type: 'button', 'aria-expanded': false, 'aria-label': 'Details of ' + row.label
+  });
+  const svg = draw('svg', { viewBox: '0 0 12 12', width: 12, height: 12, 'aria-hidden': 'true' }, button);
+  draw('path', { d: 'M2.5 4.5 6 8l3.5-3.5' }, svg);
   return tr;
 }
 
@@ -167,25 +169,26 @@ function makeDetail(view, row) {
     }
     return value;
   };
-  item('Guarantee', row.guarantee + (row.accounting ? ' (' + row.accounting + ')' : ''));
-  item('Agent', null).appendChild(make('code', null, row.name));
+  if (!view.track) item('Guarantee', row.guarantee + (row.accounting ? ' (' + row.accounting + ')' : ''));
+  origin(item('Agent'), row, item);
   item('Budget', row.budget);
   item('Trust', row.trust);
-  item('Tuning', row.tuning || 'not known');
-  item('Regret', null, row.loss, view.places.regret);
+  if (!view.track) item('Tuning', row.tuning || 'not known');
+  if (!view.track) item('Regret', null, row.loss, view.places.regret);
   if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
-  if (row.excess) item('Cost of privacy', null, row.excess);
-  if (row.lead) item('Lead over the second', null, row.lead);
+  if (row.excess) item('Privacy costs', null, row.excess);
+  if (row.lead) item('Lead over the second', null, row.lead, view.track ? 3 : undefined);
   if (row.score) item('Score', null, row.score, 3);
-  item('Reward', null, row.reward, view.places.reward);
+  if (row.reward) item('Reward', null, row.reward, view.places.reward);
   if (row.speed) item('Rounds/s', text(row.speed));
-  item('Replicates', row.replicates);
-  if (row.audit) {
+  if (row.replicates) item('Replicates', row.replicates);
+  if (row.verdict) {
     const value = item('Audit');
     verdict(value, row);
-    value.append(' epsilon at least ' + text(row.audit[0]) + ', claimed ' + text(row.audit[1]));
+    if (row.audit) value.append(' epsilon at least ' + text(row.audit[0]) + ', claimed ' + text(row.audit[1]));
+    if (placed('docs')) value.append(' ', make('a', null, 'how agents are audited', '', { href: placed('docs') + 'audit.html' }));
   }
-  if (row.params.length) {
+  if (row.params && row.params.length) {
     const part = make('div', panel, null, 'part'), params = make('dl', (make('h3', part, 'Parameters'), part), null, 'params');
     for (const [key, value] of row.params) {
       const line = make('div', params);
@@ -197,11 +200,27 @@ function makeDetail(view, row) {
   return tr;
 }
 
+/* Where the row's agent comes from: its page where the documentation is, papers, the code that computed it. */
+function origin(cell, row, item) {
+  const from = ORIGINS[row.name] || { papers: [], page: '', code: '' };
+  if (from.page && placed('docs')) make('code', make('a', cell, null, '', { href: placed('docs') + from.page }), row.name);
+  else make('code', cell, row.name);
+  if (from.papers.length) {
+    const named = item('Paper');
+    for (const paper of from.papers) {
+      const short = paper.replace(/^https:..(arxiv.org.abs.)?/, (_, known) => known ? 'arXiv:' : '');
+      make('a', named, short, '', { href: paper, rel: 'noopener noreferrer' });
+      named.append(' ');
+    }
+  }
+  if (from.code || row.source) make('code', item('Code'), [from.code, row.source].filter(Boolean).join(' @ '));
+}
+
 /* Against every rival at equal privacy, computed from the replicates when somebody asks. */
 function chances(panel, view, row) {
   const rivals = view.table.rows
     .filter(other => other !== row && other.group === row.group && other.budget === row.budget)
-    .map(other => ({ row: other, p: chance(row, other) })).filter(rival => rival.p !== null)
+    .map(other => ({ row: other, p: improvement(view, row, other) })).filter(rival => rival.p !== null)
     .sort((a, b) => b.p - a.p || compare(a.row.key, b.row.key));
   if (!rivals.length) return;
   const part = make('div', panel, null, 'part wide');

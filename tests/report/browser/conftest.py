@@ -32,8 +32,11 @@ return [...document.querySelectorAll(`#task-${arguments[0]} .curves .series.hot`
   .map(g => g.dataset.rows);
 """
 SETTLED = """
-const done = arguments[0];
-requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)));
+const done = arguments[0], root = document.documentElement;
+const frame = then => () => requestAnimationFrame(then);
+const settled = frame(frame(() => setTimeout(done, 30)));
+const wait = () => 'ready' in root.dataset ? settled() : setTimeout(wait, 5);
+wait();
 """
 COLOURS = """
 return [getComputedStyle(document.querySelector(arguments[0])).color,

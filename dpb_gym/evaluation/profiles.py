@@ -1,0 +1,136 @@
+"""How rows compare over several tasks: performance profiles and probabilities of improvement.
+
+Rows are compared within a track at one notion, unit and budget, on the customers that all of them
+met; each task weighs the same. A row that misses a task is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.evaluation import metrics
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.problems.base import Array
+from dpb_gym.report.groups import Group, contests
+from dpb_gym.report.model import LeaderboardData, Row
+
+FACTORS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Rows that are compared over the tasks of a track.
+
+    Attributes:
+        track: Name of the track; empty for the tasks without one.
+        group: Notion and unit.
+        budget: Budget of all of them.
+        rows: Each rival's row on each task, by label, the best on the first task first.
+    """
+
+    track: str
+    group: Group
+    budget: Budget | None
+    rows: Mapping[str, Sequence[Row]]
+
+    @property
+    def regrets(self) -> list[Array]:
+        """Per task, regret of each rival on the customers that all of them met ``(rivals, n)``."""
+        found = []
+        for rivals in zip(*self.rows.values()):
+            shared = sorted(set.intersection(*(set(row.finals) for row in rivals)))
+            found.append(np.array([[row.finals[i] for i in shared] for row in rivals]))
+        return found
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What its records begin with."""
+        budget = Budget.text(self.budget)
+        return {"track": self.track, "guarantee": self.group.label, "budget": budget}
+
+
+def compared(data: LeaderboardData) -> Iterator[Contest]:
+    """Every contest of at least two rows that shared customers."""
+    for track in dict.fromkeys(task.track for task in data.tasks):
+        tasks = [task for task in data.tasks if task.track == track]
+        known = [{row.key: row for row in task.rows} for task in tasks]
+        complete = [row for row in tasks[0].rows if all(row.key in rows for rows in known)]
+        for (group, budget), rivals in contests(complete).items():
+            rows = {row.agent: [rows[row.key] for rows in known] for row in rivals}
+            contest = Contest(track, group, budget, rows)
+            if len(rows) > 1 and all(regrets.size for regrets in contest.regrets):
+                yield contest
+
+
+def performance_profile(regrets: Sequence[Array], factors: Sequence[float]) -> Array:
+    """Performance profiles (Dolan & More 2002) over the customers' streams of several tasks.
+
+    Args:
+        regrets: Per task ``(rivals, n)``, on the same n streams of customers.
+        factors: Multiples of the least regret, at least 1.
+
+    Returns:
+        On which share of the streams a rival's regret is at most so many times the least, the
+        mean over the tasks: ``(rivals, factors)``. Where the least is 0, only 0 is within.
+
+    Raises:
+        ParameterError: If a factor is below 1.
+    """
+    values = np.asarray(factors, dtype=np.float64)
+    if values.ndim != 1 or not (values >= 1.0).all():
+        raise ParameterError(f"factors must be numbers >= 1, got {factors!r}")
+    shares = []
+    for table in regrets:
+        least = np.maximum(table.min(axis=0), 0.0)
+        within = table[:, :, None] <= least[:, None] * values
+        shares.append(within.mean(axis=1))
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
+    """Performance profiles as records: track, guarantee, budget, agent, factor, share.
+
+    Args:
+        data: A leaderboard.
+        factors: See `performance_profile`.
+
+    Raises:
+        ParameterError: If a factor is below 1.
+    """
+    found = []
+    for contest in compared(data):
+        shares = performance_profile(contest.regrets, factors)
+        for agent, row in zip(contest.rows, shares.tolist()):
+            for factor, share in zip(factors, row):
+                found.append(contest.said | {"agent": agent, "factor": factor, "share": share})
+    return found
+
+
+def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
+    """Probabilities of improvement as records: track, guarantee, budget, agent, over, probability.
+
+    How often the agent has less regret than the other on the same customers, ties counting half,
+    the mean over the tasks, with its 95% interval (``low``, ``high``; None with fewer than eight
+    replicates of a task).
+    """
+    found = []
+    for contest in compared(data):
+        agents = list(contest.rows)
+        for i, agent in enumerate(agents):
+            for j, other in enumerate(agents):
+                if i != j:
+                    wins = [(t[i] < t[j]) + 0.5 * (t[i] == t[j]) for t in contest.regrets]
+                    found.append(contest.said | {"agent": agent, "over": other} | _chance(wins))
+    return found
+
+
+def _chance(wins: Sequence[Array]) -> dict[str, float | None]:
+    mean = metrics.mean_of_tasks(wins)
+    if min(map(len, wins)) < metrics.MIN_REPLICATES:
+        return {"probability": mean.mean, "low": None, "high": None}
+    return {"probability": mean.mean, "low": max(0.0, mean.low), "high": min(1.0, mean.high)}

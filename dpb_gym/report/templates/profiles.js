@@ -1,0 +1,73 @@
+/* How rows of a track compare over its tasks: performance profiles, probability of improvement. */
+const MOST_RATIO = 100;
+
+/* The mean over a track's tasks of how often one row has less regret than another; a task's own otherwise. */
+function improvement(view, a, b) {
+  if (!view.track) return chance(a, b);
+  const found = view.parts.map(part => [part.get(a.key), part.get(b.key)]);
+  const each = found.map(([x, y]) => x && y ? chance(x, y) : null);
+  return each.includes(null) ? null : each.reduce((sum, p) => sum + p, 0) / each.length;
+}
+
+/* Each rival's regret as a multiple of the least, on every stream of customers that all of them met. */
+function ratios(view, rivals) {
+  return view.parts.map(part => {
+    const finals = rivals.map(row => part.get(row.key).finals), found = rivals.map(() => []);
+    finals[0].forEach((_, k) => {
+      const met = finals.map(values => values[k]);
+      if (met.some(value => value === null || value === undefined)) return;
+      const least = Math.min(...met);
+      met.forEach((value, i) => found[i].push(least > 0 ? value / least : value <= 0 ? 1 : Infinity));
+    });
+    return found;
+  });
+}
+
+/* Rows that are compared at the largest budget that shows, one plan per notion and unit. */
+function contests(view) {
+  const able = view.visible.filter(row => !row.reference && !row.stated && !row.gaps);
+  return [...Map.groupBy(able, row => row.group).values()].map(rows => {
+    const largest = rows.reduce((a, b) => b.limit > a.limit ? b : a).budget;
+    return rows.filter(row => row.budget === largest);
+  }).filter(rows => rows.length > 1).sort((a, b) => compare(a[0].rank, b[0].rank));
+}
+
+function drawProfiles(view) {
+  const holder = $('.profiles', view.section);
+  holder.textContent = '';
+  const plans = contests(view).map(rivals => {
+    const figure = make('figure', holder), first = rivals[0];
+    make('figcaption', figure, 'Share of runs with regret within a factor of the least, ' + first.kind +
+      (first.budget === 'none' ? '' : ', ' + first.budget) + few(rivals));
+    return [rivals, make('div', figure, null, 'canvas')];
+  });
+  for (const [rivals, frame] of plans) drawProfile(view, rivals, frame);
+}
+
+function drawProfile(view, rivals, holder) {
+  const width = holder.clientWidth, each = ratios(view, rivals);
+  if (!width || each.some(task => !task[0].length)) return;
+  const largest = each.flat(2).filter(Number.isFinite).reduce((a, b) => Math.max(a, b), 2);
+  const end = Math.min(MOST_RATIO, largest), steps = 160;
+  const factors = Array.from({ length: steps + 1 }, (_, k) => Math.pow(end, k / steps));
+  const every = rivals.map((row, i) => ({
+    row,
+    shares: factors.map(factor => each.reduce((sum, task) =>
+      sum + task[i].filter(ratio => ratio <= factor).length / task[i].length, 0) / each.length)
+  })).sort((a, b) => b.shares.reduce((x, y) => x + y) - a.shares.reduce((x, y) => x + y));
+  const series = leading(every, s => s.row), named = width >= 260;
+  const height = Math.max(FRONTIER, named ? GAP * series.length + 56 : 0);
+  const svg = canvas(holder, width, height, 'Performance profiles of ' + series.length + ' rows in track ' + view.table.title);
+  const names = series.map(s => shorten(s.row.agent, 26));
+  const box = { top: 10, bottom: height - 40, left: 34, right: width - (named ? 22 + room(names, '600') : 14) };
+  const y = makeScale(0, 1, box.bottom, box.top, false), x = makeScale(1, end, box.left, box.right, true);
+  axes(svg, width, box, x, y, x.ticks(5), 'factor');
+  const ends = [];
+  for (const s of series.slice().reverse()) {
+    const group = draw('g', { 'class': 'series', 'data-rows': s.row.i }, svg);
+    paint(group, s.row);
+    draw('path', { d: path(s.shares.map((share, k) => [x(factors[k]), y(share)])), 'class': 'path ' + s.row.stroke }, group);
+  }
+  series.forEach((s, k) => ends.push({ x: box.right, y: y(s.shares[steps]), text: names[k], row: s.row, rows: String(s.row.i) }));
+  if (named) endLabels(svg, box, ends);
+}
