@@ -89,7 +89,7 @@ class LocalSGD(WarmStart):
         mechanism = GaussianContexts.for_budget(curator.budget, 1, d)
         self.gradients = Gradients(curator, mechanism, streams)
         self._model, self._scale = model, scale
-        self._centre = self.prior(d)
+        self._centre = self.prior(problem).centre
         self.theta = np.tile(self._centre, (B, 1))
         self._gradient, self._reach = np.empty((B, d)), np.empty(B)
         steepest = 0.25 * scale if model == LOGISTIC else 1.0
