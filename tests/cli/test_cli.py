@@ -189,7 +189,9 @@ def test_every_private_agent_says_what_it_promises(name: str, dpb: Any) -> None:
     assert lines
     for line in lines:
         epsilon = float(re.search(r"eps=(\S+) at delta=1e-05", line).group(1))
-        assert 0.0 < epsilon <= 1.0 and ("public: " in line or line.startswith("local"))
+        assert 0.0 < epsilon <= 1.0 and (
+            "public: " in line or line.startswith(("local", "shuffle"))
+        )
 
 
 def test_environments_promise_nothing(dpb: Any) -> None:

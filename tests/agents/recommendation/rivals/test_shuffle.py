@@ -1,0 +1,66 @@
+"""LinUCB behind a shuffler: what it learns, when, and what it promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import make_agent
+from dpb_gym.streams import AgentStreams
+
+SEEDS = [3, 4]
+
+
+def played(budget, rounds, horizon=40, env="DPB/Recommendation-v0", **params):
+    """The agent after some rounds, and the records of its first replicate."""
+    kwargs = {"dim": 3} if "Recommendation" in env else {"dim": 3, "protocol": "replay"}
+    problem = dpb_gym.make_problem(env, horizon=horizon, **kwargs)
+    agent, instance = make_agent("shuffle-lin-ucb", **params), problem.instance(SEEDS)
+    agent.set_up(problem.info, AgentStreams(SEEDS), budget)
+    records, thetas = [], []
+    for _ in range(rounds):
+        context = instance.context()
+        action = agent.act(context)
+        feedback = instance.respond(action).feedback
+        x = context.features[0, action[0]].astype(float)
+        records.append(np.append(x / max(1.0, np.linalg.norm(x)), feedback.reward[0]))
+        agent.observe(context, action, feedback)
+        thetas.append(agent._theta[0].copy())
+        instance.advance()
+    return agent, np.array(records), np.array(thetas), problem
+
+
+@pytest.mark.parametrize("every", [8, 10])
+def test_without_a_budget_it_is_ridge_regression_on_whole_batches(every):
+    agent, records, thetas, _ = played(None, 35, every=every, ridge=0.7)
+    for t, theta in enumerate(thetas, start=1):
+        known = records[: t - t % every]
+        gram = known.T @ known
+        expected = np.linalg.solve(gram[:3, :3] + 0.7 * np.eye(3), gram[:3, 3])
+        np.testing.assert_allclose(theta, expected, atol=1e-9)
+    assert agent.curator.guarantee is None and agent.releaser.batches == 35 // every
+
+
+def test_its_noise_is_of_bits_and_its_promise_of_the_shuffler():
+    agent, _, thetas, _ = played(Budget.zcdp(0.5), 20, every=10)
+    promise = agent.curator.guarantee
+    assert (promise.notion, promise.unit) == ("shuffle", "user-round")
+    assert 0.49 < promise.rho <= 0.5 and "shuffle zCDP" in str(promise)
+    # the noise is as large as a trusted curator's, and not twice that
+    central = np.sqrt(2.0) * 2.0 / np.sqrt(2 * 0.5)
+    assert central < agent.releaser.sigma < 1.5 * central
+    # two batches of bits: a whole number of ones, less a whole number that is expected
+    ones = agent.releaser.value[0].diagonal() / (agent.releaser.intake.grid / 0.6)
+    assert np.abs(ones - np.rint(ones)).max() < 1e-6
+    again = played(Budget.zcdp(0.5), 20, every=10)[2]
+    assert np.array_equal(thetas, again)
+
+
+def test_a_replay_waits_for_as_many_customers_as_are_observed():
+    agent, *_, problem = played(
+        Budget.zcdp(0.5), 70, horizon=200, every=10, env="DPB/MovieLensReplay-v0"
+    )
+    assert agent.releaser.batch == 10 * problem.info.n_candidates
+    assert agent.releaser.batches == 70 // agent.releaser.batch
