@@ -1,4 +1,4 @@
-"""Reads Google-style docstrings into Markdown."""
+"""What signatures and Google-style docstrings say, in Markdown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,14 @@ class Docstring:
     body: str = ""
     sections: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def defaults(thing: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters that have a default; none of a function that does not tell its own."""
+    with suppress(TypeError, ValueError):
+        known = inspect.signature(thing).parameters.items()
+        return {name: p.default for name, p in known if p.default is not p.empty}
+    return {}
 
 
 def parse(thing: Any) -> Docstring:

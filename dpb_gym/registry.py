@@ -10,10 +10,10 @@ import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dpb_gym import docstrings
 from dpb_gym.errors import AgentError, ParameterError, unknown_name
 from dpb_gym.lazy import load_plugins
 from dpb_gym.problems.base import ProblemInfo
@@ -131,13 +131,7 @@ class AgentSpec:
     @property
     def defaults(self) -> dict[str, Any]:
         """Every parameter that has a default, with the spec's own over them."""
-        signature = inspect.signature(self.load())
-        known = {
-            name: p.default
-            for name, p in signature.parameters.items()
-            if p.default is not inspect.Parameter.empty
-        }
-        return {**known, **self.params}
+        return {**docstrings.defaults(self.load()), **self.params}
 
     def guarantee(self, problem: ProblemInfo, budget: Budget | None) -> Guarantee | None:
         """What the agent's curator promises on a problem before the first round.
@@ -202,12 +196,10 @@ def agent_streams(
     A parameter at its default is as good as none, so that an agent keeps its streams when it is
     given another parameter.
     """
-    arguments = dict(params)
-    with suppress(TypeError, ValueError):  # functions may not tell their parameters
-        known = inspect.signature(maker).parameters
-        for key in params.keys() & known.keys():
-            if _text(params[key]) == _text(known[key].default):
-                del arguments[key]
+    arguments, usual = dict(params), docstrings.defaults(maker)
+    for key in params.keys() & usual.keys():
+        if _text(params[key]) == _text(usual[key]):
+            del arguments[key]
     return AgentStreams(seeds, _text([name, arguments, str(budget)]))
 
 

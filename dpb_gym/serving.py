@@ -18,6 +18,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
+from dpb_gym.problems.delay import NOTHING
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_spec, agent_streams, build_agent, check_supported
 from dpb_gym.streams import check_seed
@@ -242,12 +243,12 @@ class Session:
             context, action, feedback = state["came"].pop(0)
         else:
             fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
-            blank: Any = {k: np.full_like(v, -1 if k == "arms" else 0) for k, v in fields.items()}
+            blank: Any = {k: np.full_like(v, NOTHING.get(k, 0)) for k, v in fields.items()}
             context = now._replace(**blank)
             action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
-            response = {"choice": np.array([-1]), "demand": np.zeros(1)}
-            told = {k: v for k, v in response.items() if k == kind.response}
-            feedback = Feedback(np.zeros(1), observed=np.array([False]), **told)
+            told = [k for k in ("choice", "demand") if k == kind.response]
+            absent: Any = {k: np.full(1, NOTHING.get(k, 0.0)) for k in told}
+            feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,3 +65,15 @@ def print_text(text: str) -> None:
     from rich.text import Text
 
     console().print(Text(text))
+
+
+def end(failures: Sequence[object]) -> None:
+    """Names what failed; then the command ends with status 1.
+
+    Raises:
+        typer.Exit: If anything failed.
+    """
+    for failure in failures:
+        print(f"dpb: failed: {failure}", file=sys.stderr)
+    if failures:
+        raise typer.Exit(1)

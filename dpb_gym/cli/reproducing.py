@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpb_gym.cli.options import Json, Quiet, Workers, new_folder, read_settings
-from dpb_gym.cli.output import print_json
+from dpb_gym.cli.options import Json, Quiet, Workers, new_folder, read_settings, setting
+from dpb_gym.cli.output import end, print_json
 
 if TYPE_CHECKING:
     from dpb_gym.papers import Reproduction
@@ -32,10 +32,9 @@ def reproduce(
     workers: Workers = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="[TASK.]KEY=VALUE",
-            help="Parameter of the environments, or of one task's (data=FILE); may be repeated.",
+        setting(
+            "Parameter of the environments, or of one task's (data=FILE); may be repeated.",
+            "[TASK.]KEY=VALUE",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -60,10 +59,7 @@ def reproduce(
         print_json({"figures": figures, "failures": list(done.failures), "page": str(done.page)})
     else:
         _say(done)
-    for message in done.failures:
-        print(f"dpb: failed: {message}", file=sys.stderr)
-    if done.failures:
-        raise typer.Exit(1)
+    end(done.failures)
 
 
 def _say(done: Reproduction) -> None:

@@ -20,7 +20,7 @@ from dpb_gym.cli.options import (
     setting,
     settings_of,
 )
-from dpb_gym.cli.output import console, print_json
+from dpb_gym.cli.output import console, end, print_json
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
@@ -137,8 +137,7 @@ def run(
         delay=PROGRESS_DELAY, callbacks=[logger(word) for word in log or ()],
     )  # fmt: skip
     _say(found, done, html, json)
-    if done.failures:
-        raise typer.Exit(1)
+    end(done.failures)
 
 
 def ad_hoc(
@@ -177,8 +176,6 @@ def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
         done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
     if run.skipped:
         done += f", {run.skipped} were there already"
-    for failure in run.failures:
-        print(f"dpb: failed: {failure}", file=sys.stderr)
     if run.failures:
         print(
             f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept",

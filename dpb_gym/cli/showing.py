@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -86,7 +86,7 @@ def _environment(name: str, as_json: bool) -> None:
         return
     about = {"problem": found.kind, "summary": found.summary, "reveals of people's data": reveals}
     print_fields(found.id, about)
-    _parameters(parameters, found.factory)
+    _parameters(parameters, found.meanings)
     print_fields("Of the Gymnasium interface alone", dict.fromkeys(found.interface, ""))
     print_fields("What agents know before the first round", info)
     if fitted:
@@ -154,16 +154,11 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
             "horizon": "must be told" if spec.needs_horizon else "may be unknown",
         },
     )
-    _parameters(parameters, cls)
+    _parameters(parameters, docstrings.parameters(cls))
     print_text("\n" + "\n\n".join([doc.summary, doc.body, *docstrings.mentioned(cls)]))
 
 
-def _parameters(defaults: Mapping[str, Any], factory: Callable[..., Any]) -> None:
-    from dpb_gym import docstrings
-    from dpb_gym.problems.conditions import CONDITIONS
-
-    laid = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
-    about = laid | docstrings.parameters(factory)
+def _parameters(defaults: Mapping[str, Any], about: Mapping[str, str]) -> None:
     rows = [(name, value, about.get(name, "")) for name, value in defaults.items()]
     if rows:
         print_table(("parameter", "default", "meaning"), rows)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpb_gym.cli.options import BUDGET, Json, Quiet, Workers, read_budgets, setting, settings_of
-from dpb_gym.cli.output import print_json, print_table
+from dpb_gym.cli.output import end, print_json, print_table
 from dpb_gym.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -76,10 +75,7 @@ def tune(
         print_json(done.to_dict())
     else:
         _say(done)
-    for message in done.failures:
-        print(f"dpb: failed: {message}", file=sys.stderr)
-    if done.failures:
-        raise typer.Exit(1)
+    end(done.failures)
 
 
 def _say(done: Tuning) -> None:

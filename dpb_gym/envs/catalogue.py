@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from dpb_gym import docstrings
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.conditions import CONDITIONS, applicable, with_conditions
@@ -60,13 +61,13 @@ class Environment:
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of the problem and its conditions, with their defaults."""
-        signature = inspect.signature(self.factory)
-        known: dict[str, Any] = {
-            name: p.default
-            for name, p in signature.parameters.items()
-            if p.default is not inspect.Parameter.empty
-        }
-        return {**applicable(self.kind), **known, **self.defaults}
+        return {**applicable(self.kind), **docstrings.defaults(self.factory), **self.defaults}
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What the docstrings of the problem and of the conditions say of each parameter."""
+        laid = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
+        return laid | docstrings.parameters(self.factory)
 
     def make_problem(self, **kwargs: Any) -> Problem:
         """Makes the problem.

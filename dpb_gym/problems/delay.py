@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LAWS = ("fixed", "geometric", "pareto")
 LONGEST = 10**6
 _FORMS = "a number of rounds, 'geometric=50', 'pareto=10,cap=1000' or the like"
+NOTHING = {"choice": -1, "arms": -1}
+"""What stands for nobody in the fields where that is not 0."""
 # Rows of a tray: what stands for a round in which nothing arrives, and what is never read.
 _NOTHING, _WASTE = 0, 1
 
@@ -251,7 +253,7 @@ class Tray:
     """
 
     def __init__(self, action: int = 0) -> None:
-        self._nothing = {"action": action, "choice": -1, "arms": -1}
+        self._nothing = {**NOTHING, "action": action}
         self._kept: dict[str, Array] = {}
 
     def swap(self, rows: dict[str, Array], put: Array, take: Array) -> dict[str, Array]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from dpb_gym import docstrings
 from dpb_gym.envs.catalogue import ENVIRONMENTS, Environment
-from dpb_gym.problems.conditions import CONDITIONS
 from dpb_gym.registry import agent_specs
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 
@@ -59,8 +58,7 @@ def environment_page(entry: Environment) -> list[str]:
     doc = docstrings.parse(factory)
     problem = entry.make_problem()
     about = docstrings.parse(type(problem)) if not isinstance(factory, type) else doc
-    laid = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
-    described = {**laid, **docstrings.parameters(factory)}
+    described = entry.meanings
     own = [
         (f"`{name}` = `{value!r}`", described.get(name) or "See the problem's class.")
         for name, value in entry.parameters.items()
