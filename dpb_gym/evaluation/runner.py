@@ -41,7 +41,6 @@ class _Runner:
         self.rewards = np.empty((checkpoints, replicates))
         self.agent_seconds = 0.0
         self.response_seconds = 0.0
-        self.tray = Post.tray(cell.task.kind)
         self.stage = "begin"
 
 
@@ -146,7 +145,7 @@ def _rounds(
                 runner.reward += outcome.feedback.reward
                 runner.stage = "observe"
                 t2 = clock()
-                agent.observe(*post.deliver(runner.tray, action, outcome.feedback))
+                agent.observe(*post.deliver(action, outcome.feedback, i))
                 runner.agent_seconds += clock() - t2 + t1 - t0
                 runner.response_seconds += t2 - t1
             except Exception as error:

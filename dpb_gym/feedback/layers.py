@@ -23,7 +23,8 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.mechanisms import NORMAL, LocalMechanism
 from dpb_gym.privacy import Composition, Guarantee
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Tray
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import Stream, generator
 
 Infos = dict[str, Any]
@@ -78,7 +79,7 @@ class Layer:
         self._generators: list[np.random.Generator] = [np.random.default_rng()] * lanes
         beneath = layers(self.env)
         self._layer = len(beneath)
-        self._tray = Post.tray(core.problem.kind)
+        self._tray = Tray(kind_of(core.problem.kind).nothing)
         for other in beneath:
             both = [part for part in self.covers if part in other.covers]
             if both:

@@ -86,7 +86,7 @@ def collect(
     if validation.flag("learn", learn):
         decide = _learning(behaviour)
     choices = None if learn else _choices(made.kind, behaviour, len(seeds), samples)
-    post, tray = Post(made, seeds), Post.tray(made.kind)
+    post = Post(made, seeds)
     generators = [np.random.default_rng([seed, skip, _LOGGING_KEY]) for seed in seeds]
     logged: dict[str, list[Array]] = {}
     for i in range(rounds):
@@ -96,7 +96,7 @@ def collect(
         outcome = instance.respond(action)
         if learn:
             post.open(context)
-            behaviour.observe(*post.deliver(tray, action, outcome.feedback))  # type: ignore[union-attr]
+            behaviour.observe(*post.deliver(action, outcome.feedback))  # type: ignore[union-attr]
         response = _response(made, instance, action, outcome)
         for key, column in {**context._asdict(), **columns, **response}.items():
             if key != "t" and column is not None:

@@ -210,14 +210,14 @@ class Curator:
         rhos: list[float | None] = [None] * len(self.releasers)
         if self.budget is not None and self.releasers:
             shares = self._resolved()
-            rho = self._whole(self.budget, shares)
+            rho = self._whole(shares)
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
                     self.ledger.charge(event, what=releaser.what)
-        # exact releasers draw nothing
-        noise = self.noise or NoiseSource.from_seed(0, self.replicates)
         for releaser, part in zip(self.releasers, rhos):
+            # exact releasers draw nothing
+            noise = self.noise or NoiseSource.from_seed(0, self.replicates)
             releaser.open(part, noise.spawn())
             releaser.opened = True
 
@@ -232,9 +232,10 @@ class Curator:
         rest = (1.0 - named) / open_ if open_ else 0.0
         return [rest if share is None else share for share in self._shares]
 
-    def _whole(self, budget: Budget, shares: Sequence[float]) -> float:
+    def _whole(self, shares: Sequence[float]) -> float:
         """The rho, nominal for mechanisms that are no zCDP, of which every plan gets its share."""
-        rho = self.most_rho
+        rho, budget = self.most_rho, self.budget
+        assert budget is not None
         if rho <= 0.0:
             raise BudgetError(f"what was released before takes the whole budget {budget}")
         if self.ledger.budget is None or budget.rho is not None:

@@ -283,31 +283,33 @@ class Post:
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:
         delay = problem.delay
         self.mailbox = None if delay is None else Mailbox(delay, problem.horizon, seeds)
-        self._contexts = self.tray(problem.kind)
+        self._kind = problem.kind
+        self._trays: dict[int | None, Tray] = {}
 
-    @staticmethod
-    def tray(kind: str) -> Tray:
-        """What `deliver` needs for each agent."""
-        return Tray(kind_of(kind).nothing)
+    def _tray(self, agent: int | None) -> Tray:
+        if agent not in self._trays:
+            self._trays[agent] = Tray(kind_of(self._kind).nothing)
+        return self._trays[agent]
 
     def open(self, context: Context) -> None:
         """Goes on to the round of this context."""
         self._context = context
         if self.mailbox is not None:
             self.mailbox.turn()
-            found = self.mailbox.swap(self._contexts, _arrays(context))
+            found = self.mailbox.swap(self._tray(None), _arrays(context))
             self._context = context._replace(**found)  # type: ignore[arg-type]
 
     def deliver(
-        self, tray: Tray, action: Array, feedback: Feedback
+        self, action: Array, feedback: Feedback, agent: int = 0
     ) -> tuple[Context, Array, Feedback]:
-        """What an agent observes, once a round: context, action and feedback.
+        """What an agent, one of several by its number, observes once a round.
 
         With a delay they are those of the round whose response arrives; ``context.t`` stays the
         current round, and ``feedback.observed`` is False where nothing arrives.
         """
         if self.mailbox is None:
             return self._context, action, feedback
+        tray = self._tray(agent)
         (came,) = self.mailbox.swap(tray, {"action": action}).values()
         return self._context, came, self.mailbox.exchange(tray, feedback)
 

@@ -47,13 +47,13 @@ def play(arena, name, seeds, rounds, delay):
     agent.attach(instance)
     budget = None if spec.budget == "never" else BUDGET
     agent.set_up(problem.info, AgentStreams(seeds), budget)
-    post, tray, actions = Post(problem, seeds), Post.tray(problem.kind), []
+    post, actions = Post(problem, seeds), []
     for t in range(1, rounds + 1):
         context = instance.context()
         post.open(context)
         action = agent.act(context)
         actions.append(np.array(action))
-        agent.observe(*post.deliver(tray, action, instance.respond(action).feedback))
+        agent.observe(*post.deliver(action, instance.respond(action).feedback))
         if t < rounds:
             instance.advance()
     return np.array(actions), agent.curator.guarantee
@@ -165,12 +165,12 @@ def test_what_is_observed_is_the_undelayed_sequence_shifted():
     for problem in problems:
         agent, instance = Fixed(), problem.instance([1, 2])
         agent.set_up(problem.info, AgentStreams([1, 2]))
-        post, tray = Post(problem, [1, 2]), Post.tray(problem.kind)
+        post = Post(problem, [1, 2])
         for t in range(1, 31):
             context = instance.context()
             post.open(context)
             action = agent.act(context)
-            agent.observe(*post.deliver(tray, action, instance.respond(action).feedback))
+            agent.observe(*post.deliver(action, instance.respond(action).feedback))
             if t < 30:
                 instance.advance()
         told.append(agent.told)

@@ -140,7 +140,7 @@ def test_a_lane_depends_on_its_seed_and_episode_alone():
 def test_post_delivers_context_action_and_feedback_of_the_origin(env):
     problem = make_problem(f"DPB/{env}-v0", horizon=60, delay="geometric=6,lost=0.1")
     instance = problem.instance([1, 2])
-    post, tray = Post(problem, [1, 2]), Post.tray(problem.kind)
+    post = Post(problem, [1, 2])
     rng = np.random.default_rng(0)
     kind, info = kind_of(problem.kind), problem.info
     kept = []
@@ -152,7 +152,7 @@ def test_post_delivers_context_action_and_feedback_of_the_origin(env):
         copied = {k: np.array(v) for k, v in context._asdict().items() if v is not None}
         kept.append((copied, action.copy(), [None if v is None else v.copy() for v in feedback]))
         post.open(context)
-        seen, came, told = post.deliver(tray, action, feedback)
+        seen, came, told = post.deliver(action, feedback)
         assert seen.t == t
         for b, origin in enumerate(post.mailbox.origin):
             assert told.observed[b] == (origin > 0)

@@ -65,13 +65,13 @@ def _play(
                 _hold(releaser, method, record, fixed, (number, method))
     protects_contexts = agent.curator.unit in ("user-round", "user")
     instance = problem.instance(list(seeds))
-    post, tray = Post(problem, list(seeds)), Post.tray(problem.kind)
+    post = Post(problem, list(seeds))
     for t in range(1, problem.horizon + 1):
         context = instance.context()
         action = agent.act(context)
         record.actions.append(np.array(action))
         post.open(context)
-        told, chosen, feedback = post.deliver(tray, action, instance.respond(action).feedback)
+        told, chosen, feedback = post.deliver(action, instance.respond(action).feedback)
         record.scrambled = scramble is not None and (t == 1 or scramble.random() < 0.5)
         if scramble is not None and record.scrambled:
             feedback = _other(feedback, problem, told, chosen, scramble)

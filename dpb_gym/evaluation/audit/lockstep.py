@@ -89,7 +89,7 @@ def play(
     central = agent.curator.ledger.notion == "central"
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
-    post, tray = Post(problem, [customers]), Post.tray(problem.kind)
+    post = Post(problem, [customers])
     elsewhere: dict[int, tuple[Agent, Told]] = {}
     for t in range(1, problem.horizon + 1):
         drawn = _tiled(instance.round(), 2 * runs)
@@ -108,7 +108,7 @@ def play(
         if not target or central:
             seen.append(_numbers(problem.info.kind, context, checked))
         post.open(context)
-        told = post.deliver(tray, action, feedback)
+        told = post.deliver(action, feedback)
         origin = t if post.mailbox is None else int(post.mailbox.origin[0])
         for message in messages:
             message.target = origin in targets
