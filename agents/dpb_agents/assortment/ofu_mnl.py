@@ -1,0 +1,101 @@
+"""OFU-MNL+: optimism for the multinomial logit with an estimate by online mirror descent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_agents import kernels as zoo
+from dpb_agents.assortment.records import offered
+from dpb_agents.common.prior import WarmStart
+from dpb_gym import kernels, portable, validation
+from dpb_gym.agent import unsuitable
+from dpb_gym.privacy import Curator
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
+from dpb_gym.streams import AgentStreams
+
+
+@register_agent("ofu-mnl-plus", supports=["assortment"])
+@dataclass(eq=False, kw_only=True)
+class OFUMNLPlus(WarmStart):
+    """OFU-MNL+ (Lee & Oh 2024): optimistic utilities around an online mirror descent estimate.
+
+    Round t offers the best assortment under ``<x, w> + scale beta_t ||x||_{H^-1}``. The response
+    moves w by one step of online mirror descent of size eta = norm + 1 + log(K + 1) / 2 in the
+    metric H + eta G(w), within the ball of radius `norm` around the prior mean; then H, which
+    starts at ridge I, grows by the Hessian G(w) of the round's loss at the new w. The cost of a
+    round does not grow with t. The printed width is
+
+    ``beta^2 = 2 eta [(3 log(1 + (K + 1) t) + 3) (17/16 ridge + 2 sqrt(ridge) l + 16 l^2) + 2
+    + 7 sqrt(6) / 6 eta d log(1 + (t + 1) / (2 ridge))] + 4 ridge``, ``l = log(2 sqrt(1 + 2 t) /
+    delta)``.
+
+    Args:
+        scale: Multiplier of the width, >= 0; 1 is the paper's.
+        ridge: lambda, > 0; the paper has 84 sqrt(2) d eta.
+        norm: Bound of ||w - prior mean||, > 0; None: sqrt(d). The paper has 1, with contexts in
+            the unit ball.
+        delta: Probability with which the confidence set may fail, in (0, 1).
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "scale": [0.001, 0.003, 0.01, 0.03],
+        "ridge": [10.0, 100.0],
+    }
+
+    scale: float = 0.003
+    ridge: float = 100.0
+    norm: float | None = None
+    delta: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scale = validation.real("scale", self.scale, 0.0)
+        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
+        if self.norm is not None:
+            self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
+        self.delta = validation.real("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
+            raise unsuitable(type(self).__name__, problem, "assortment", "n_items", "capacity")
+        B, d, self._K = streams.replicates, problem.dim, problem.capacity
+        self._exactly = bool(problem.exactly)
+        self._radius = math.sqrt(d) if self.norm is None else self.norm
+        self._eta = self._radius + 1.0 + 0.5 * portable.log(self._K + 1)
+        self._centre = self.prior(d)
+        self._w = np.tile(self._centre, (B, 1))
+        self._inverse = np.repeat((np.eye(d) / self.ridge)[None], B, axis=0)
+        self._utility = np.empty((B, problem.n_items))
+
+    def width(self, t: int) -> float:
+        """beta_t as printed."""
+        K, d, eta, ridge = self._K, len(self._centre), self._eta, self.ridge
+        level = portable.log(2.0 * math.sqrt(1.0 + 2.0 * t) / self.delta)
+        first = 3.0 * portable.log(1.0 + (K + 1) * t) + 3.0
+        first *= 17.0 / 16.0 * ridge + 2.0 * math.sqrt(ridge) * level + 16.0 * level * level
+        third = 7.0 * math.sqrt(6.0) / 6.0 * eta * d * portable.log1p((t + 1) / (2.0 * ridge))
+        return math.sqrt(2.0 * eta * (first + 2.0 + third) + 4.0 * ridge)
+
+    def act(self, context: Context) -> Array:
+        width = self.scale * self.width(context.t)
+        zoo.mirror.optimistic_utilities(
+            context.features, self._w, self._inverse, width, self._utility
+        )
+        slates = np.empty((len(self._w), self._K), np.int64)
+        values = np.empty(len(self._w))
+        kernels.mnl.best_slates(
+            self._utility, context.worth, self._K, self._exactly, slates, values
+        )
+        return slates
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        assert feedback.choice is not None
+        slates, known = offered(action, feedback), (self._centre, self._radius)
+        zoo.mirror.mirror_step(
+            context.features, slates, feedback.choice, self._eta, *known, self._w, self._inverse
+        )

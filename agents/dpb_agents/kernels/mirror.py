@@ -1,0 +1,178 @@
+"""Online mirror descent for the multinomial logit, and utilities that are optimistic about it.
+
+Arrays lead with the replicate axis. H is the matrix of the estimate's metric; kept is its inverse.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.elementary import exp
+from dpb_gym.kernels.linalg import (
+    cholesky_one,
+    dot_one,
+    multiply_one,
+    quadratic_form_one,
+    sherman_morrison_one,
+    solve_cholesky_one,
+)
+
+Array = NDArray[Any]
+HALVINGS = 60
+
+
+@jit
+def optimistic_utilities(
+    features: Array, theta: Array, inverse: Array, width: float, utility: Array
+) -> None:
+    """utility = <x, theta> + width ||x||_{H^-1}, ``(B, N)``.
+
+    Args:
+        features: ``(B, N, d)``.
+        theta: ``(B, d)``.
+        inverse: H^-1, ``(B, d, d)``.
+        width: Multiplier of the bonus.
+        utility: Output ``(B, N)``.
+    """
+    B, N, d = features.shape
+    x, scratch = np.empty(d), np.empty(d)
+    for b in range(B):
+        for i in range(N):
+            for k in range(d):
+                x[k] = features[b, i, k]
+            square = quadratic_form_one(inverse[b], x, scratch)
+            utility[b, i] = dot_one(x, theta[b]) + width * np.sqrt(max(square, 0.0))
+
+
+@jit
+def _gather(features: Array, slate: Array, x: Array) -> int:
+    """Features of the offered items into the first rows of `x`; returns how many there are."""
+    n = 0
+    for k in range(slate.shape[0]):
+        if slate[k] >= 0:
+            for j in range(x.shape[1]):
+                x[n, j] = features[slate[k], j]
+            n += 1
+    return n
+
+
+@jit
+def _choice_law(x: Array, n: int, theta: Array, p: Array, mean: Array) -> float:
+    """Probabilities p of n items, and their mean feature sum p x; returns that of no purchase."""
+    top = 0.0
+    for a in range(n):
+        p[a] = dot_one(x[a], theta)
+        top = max(top, p[a])
+    total = exp(-top)
+    outside = total
+    for a in range(n):
+        p[a] = exp(p[a] - top)
+        total += p[a]
+    mean[:] = 0.0
+    for a in range(n):
+        p[a] /= total
+        for j in range(mean.shape[0]):
+            mean[j] += p[a] * x[a, j]
+    return outside / total
+
+
+@jit
+def _add_information(
+    inverse: Array, x: Array, n: int, p: Array, outside: float, mean: Array, weight: float
+) -> None:
+    """Adds ``weight G`` to the matrix of the inverse, G = sum p x x' - mean mean'.
+
+    G is the covariance of the chosen feature vector, 0 for no purchase: n + 1 squares.
+    """
+    v, scratch = np.empty(mean.shape[0]), np.empty(mean.shape[0])
+    for a in range(n):
+        for j in range(mean.shape[0]):
+            v[j] = x[a, j] - mean[j]
+        sherman_morrison_one(inverse, v, weight * p[a], scratch)
+    sherman_morrison_one(inverse, mean, weight * outside, scratch)
+
+
+@jit
+def _project(point: Array, inverse: Array, radius: float) -> None:
+    """Moves a point to the nearest one of norm at most `radius` in the metric of the matrix.
+
+    That is (I + mu inverse)^-1 point for the mu that makes its norm the radius.
+    """
+    d = point.shape[0]
+    shifted, lower, moved = np.empty((d, d)), np.zeros((d, d)), np.empty(d)
+    low, high = 0.0, 1.0
+    for step in range(2 * HALVINGS):
+        growing = step < HALVINGS
+        mu = high if growing else 0.5 * (low + high)
+        for i in range(d):
+            for j in range(d):
+                shifted[i, j] = mu * inverse[i, j]
+            shifted[i, i] += 1.0
+        cholesky_one(shifted, lower)
+        solve_cholesky_one(lower, point, moved)
+        outside = dot_one(moved, moved) > radius * radius
+        if growing and outside:
+            low, high = high, 4.0 * high
+        elif outside:
+            low = mu
+        else:
+            high = mu
+    for j in range(d):
+        point[j] = moved[j]
+
+
+@jit
+def mirror_step(
+    features: Array,
+    slates: Array,
+    choice: Array,
+    eta: float,
+    centre: Array,
+    radius: float,
+    theta: Array,
+    inverse: Array,
+) -> None:
+    """One step of online mirror descent for every replicate (Lee & Oh 2024, Algorithm 1).
+
+    theta <- argmin over ||theta' - centre|| <= radius of <g, theta'> + ||theta' - theta||^2 /
+    (2 eta) in the metric H + eta G(theta), g the gradient of the round's loss; then
+    H <- H + G(theta), at the new theta.
+
+    Args:
+        features: ``(B, N, d)``.
+        slates: ``(B, K)`` items, -1 for none; an empty slate changes nothing.
+        choice: ``(B,)`` position in the slate of the bought item, -1 for none.
+        eta: Step size, > 0.
+        centre: ``(d,)``.
+        radius: Of the ball in which theta is sought, > 0.
+        theta: ``(B, d)``, changed in place.
+        inverse: H^-1, ``(B, d, d)``, changed in place.
+    """
+    B, K = slates.shape
+    d = theta.shape[1]
+    x, p = np.empty((K, d)), np.empty(K)
+    mean, gradient, moved, tilde = np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
+    for b in range(B):
+        n = _gather(features[b], slates[b], x)
+        if n == 0:
+            continue
+        outside = _choice_law(x, n, theta[b], p, mean)
+        for j in range(d):
+            gradient[j] = mean[j]
+            if choice[b] >= 0:
+                gradient[j] -= features[b, slates[b, choice[b]], j]
+        tilde[:] = inverse[b]
+        _add_information(tilde, x, n, p, outside, mean, eta)
+        multiply_one(tilde, gradient, moved)
+        for j in range(d):
+            moved[j] = theta[b, j] - eta * moved[j] - centre[j]
+        if dot_one(moved, moved) > radius * radius:
+            _project(moved, tilde, radius)
+        for j in range(d):
+            theta[b, j] = centre[j] + moved[j]
+        outside = _choice_law(x, n, theta[b], p, mean)
+        _add_information(inverse[b], x, n, p, outside, mean, 1.0)
