@@ -63,6 +63,7 @@ class AgentSpec:
         delayed_feedback: Whether responses may arrive later, with the context and action of their
             round.
         needs_horizon: Whether the agent must be told the number of rounds.
+        fixed_arms: Whether every round must offer the same arms (`ProblemInfo.fixed_arms`).
         uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
     """
 
@@ -76,6 +77,7 @@ class AgentSpec:
     partial_feedback: bool = True
     delayed_feedback: bool = True
     needs_horizon: bool = False
+    fixed_arms: bool = False
     uses_oracle: bool = False
 
     def to_json(self) -> str:
@@ -235,6 +237,7 @@ def register_agent(
     partial_feedback: bool = True,
     delayed_feedback: bool = True,
     needs_horizon: bool = False,
+    fixed_arms: bool = False,
     uses_oracle: bool = False,
     summary: str | None = None,
     **params: Any,
@@ -256,6 +259,8 @@ def register_agent(
             something of its choice that `observe` is not given.
         needs_horizon: True if the agent plans for the number of rounds, which not every problem
             tells.
+        fixed_arms: True if the agent knows arms by their numbers, so that every round must offer
+            the same ones.
         uses_oracle: True if the harness must show the agent the hidden state.
         summary: What it does under this name, in one line; the docstring's first by default.
         **params: Default keyword arguments of the class under this name.
@@ -296,6 +301,7 @@ def register_agent(
             partial_feedback=partial_feedback,
             delayed_feedback=delayed_feedback,
             needs_horizon=needs_horizon,
+            fixed_arms=fixed_arms,
             uses_oracle=uses_oracle,
         )
         load_plugins(PLUGINS, own=True)  # whose names are reserved
@@ -369,6 +375,8 @@ def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
         return "needs feedback in every round (protocol='matrix')"
     if problem.delay is not None and not (spec.partial_feedback and spec.delayed_feedback):
         return f"needs every response in its own round, not delay={problem.delay}"
+    if spec.fixed_arms and not problem.fixed_arms:
+        return "needs the same arms in every round, as DPB/MultiArmed-v0 has them; here they change"
     if problem.horizon is None and spec.needs_horizon:
         able = [
             name

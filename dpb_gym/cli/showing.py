@@ -96,7 +96,7 @@ def _environment(name: str, as_json: bool) -> None:
 def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     """What its curator says on a small problem of each kind, and what its unit leaves public."""
     from dpb_gym.envs.catalogue import make_problem
-    from dpb_gym.evaluation.audit.api import SMALL
+    from dpb_gym.evaluation.audit.api import SMALL, small_setting
     from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
 
@@ -104,7 +104,7 @@ def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     found = {}
     for kind in spec.supports if asked is not None else ():
         if kind in SMALL:
-            env_id, env_kwargs = SMALL[kind]
+            env_id, env_kwargs = small_setting(spec, kind)
             guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
             assert guarantee is not None
             public = (
@@ -134,6 +134,7 @@ def _agent(name: str, as_json: bool, budget: str | None) -> None:
         "partial_feedback": spec.partial_feedback,
         "delayed_feedback": spec.delayed_feedback,
         "needs_horizon": spec.needs_horizon,
+        "fixed_arms": spec.fixed_arms,
         "uses_oracle": spec.uses_oracle,
         "parameters": parameters,
         "documentation": inspect.getdoc(cls) or "",

@@ -91,6 +91,7 @@ class Environment:
 _ASSORTMENT = "dpb_gym.problems.assortment:AssortmentProblem"
 _PRICING = "dpb_gym.problems.pricing:PricingProblem"
 _RECOMMENDATION = "dpb_gym.problems.recommendation:RecommendationProblem"
+_MULTI_ARMED = "dpb_gym.problems.multi_armed:MultiArmedProblem"
 _REPLAY = "dpb_gym.envs.replay:replay_problem"
 _EXPEDIA = "dpb_gym.envs.expedia:expedia_problem"
 
@@ -159,6 +160,13 @@ ENVIRONMENTS: dict[str, Environment] = {
             _RECOMMENDATION,
             defaults={"dim": 50},
             summary="Linear contextual recommendation with d = 50",
+            reveals=_SIMULATED,
+        ),
+        Environment(
+            "DPB/MultiArmed-v0",
+            "recommendation",
+            _MULTI_ARMED,
+            summary="Multi-armed bandit: the same 10 arms every round, one-hot features",
             reveals=_SIMULATED,
         ),
         Environment(

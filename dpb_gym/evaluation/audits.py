@@ -12,6 +12,7 @@ from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec
 
 # Deployed budgets are too small for an audit to see anything; the noise of this one is
 # calibrated by the same code.
@@ -51,7 +52,7 @@ def audit_series(
         ``{"error": why}``.
     """
     from dpb_gym.evaluation.audit import audit
-    from dpb_gym.evaluation.audit.api import SMALL
+    from dpb_gym.evaluation.audit.api import small_setting
 
     reports = dict(Store.open(directory).manifest["audits"])
     for row, kind in series:
@@ -65,7 +66,7 @@ def audit_series(
         if say is not None:
             say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
         try:
-            env_id, env_kwargs = SMALL[kind]
+            env_id, env_kwargs = small_setting(agent_spec(agent.name), kind)
             reports[key] = audit(
                 agent.name, AUDIT_BUDGET, runs, params=agent.params, env_id=env_id,
                 env_kwargs=env_kwargs,

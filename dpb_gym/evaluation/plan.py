@@ -306,7 +306,18 @@ def task_info(task: Task) -> ProblemInfo:
     delay = Delay.parse(task.parameters.get("delay"))
     told = None if delay is None else str(delay)
     horizon = None if task.parameters.get("unknown_horizon") else task.horizon
-    return ProblemInfo(task.kind, horizon, 1, (0.0, 1.0), partial_feedback=partial, delay=told)
+    arms = None if task.parameters.get("fresh") else task.parameters.get("n_arms")
+    return ProblemInfo(
+        task.kind,
+        horizon,
+        1,
+        (0.0, 1.0),
+        masked=task.parameters.get("available") is not None,
+        n_candidates=task.parameters.get("n_candidates", arms),
+        n_arms=arms,
+        partial_feedback=partial,
+        delay=told,
+    )
 
 
 def _unsupported(task: Task, agent: Participant, spec: AgentSpec) -> str | None:

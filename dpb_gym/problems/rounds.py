@@ -67,6 +67,11 @@ class ProblemInfo:
         """Rounds at most: the horizon, or 10^9 where it is not told."""
         return LONGEST if self.horizon is None else self.horizon
 
+    @property
+    def fixed_arms(self) -> bool:
+        """Whether every round offers all arms of one pool (a multi-armed bandit)."""
+        return self.n_arms is not None and self.n_arms == self.n_candidates and not self.masked
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that are set, ready for JSON."""
         told = asdict(replace(self, prior=None))

@@ -40,6 +40,8 @@ def cases():
 
 def start(name, kind, rounds=700):
     env_id, kwargs = ENVIRONMENTS[kind]
+    if agent_specs()[name].fixed_arms:
+        env_id, kwargs = "DPB/MultiArmed-v0", {}
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     agent = make_agent(name)
     budget = None if agent_specs()[name].budget == "never" else Budget.zcdp(20.0)

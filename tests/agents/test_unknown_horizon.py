@@ -33,6 +33,7 @@ def zoo(kind, needs):
         and not name.startswith("sb3")
         and kind in spec.supports
         and spec.needs_horizon == needs
+        and not spec.fixed_arms
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpb_gym
 from dpb_gym.privacy import Budget
-from dpb_gym.registry import agent_specs, make_agent
+from dpb_gym.registry import agent_specs, make_agent, shortcoming
 from dpb_gym.streams import AgentStreams
 
 # Some agents protect all rounds of a user, so users are identified.
@@ -32,6 +32,7 @@ ARENAS = {
         "DPB/Recommendation-v0",
         {"dim": 4, "reward": "gaussian", **USERS},
     ),
+    "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 5, **USERS}),
     "movielens": ("DPB/MovieLensReplay-v0", {"dim": 8}),
     "movielens-replay": ("DPB/MovieLensReplay-v0", {"dim": 8, "protocol": "replay"}),
     "jester": ("DPB/JesterReplay-v0", {"dim": 8}),
@@ -51,12 +52,15 @@ def pairs():
         if not spec.entry_point.startswith("dpb_agents") or name in SLOW:
             continue
         for arena, (env_id, kwargs) in ARENAS.items():
+            if arena == "multi-armed" and not spec.fixed_arms:
+                continue  # uncentred ridge regression may stay with the first arm it plays
             info = dpb_gym.make_problem(env_id, horizon=50, **kwargs).info
-            if info.kind in spec.supports and (spec.partial_feedback or not info.partial_feedback):
+            if not shortcoming(spec, info):
                 yield name, arena
 
 
 PAIRS = list(pairs())
+BY_HAND = ("assortment-revenues", "pricing", "recommendation", "multi-armed", "movielens")
 
 
 def lockstep(problem, name, seeds, rounds, budget):
@@ -109,7 +113,7 @@ def test_a_replicate_does_not_depend_on_its_batch(name, arena):
 
 @pytest.mark.parametrize(
     ("name", "arena"),
-    [p for p in PAIRS if p[1] in ("assortment-revenues", "pricing", "recommendation", "movielens")],
+    [p for p in PAIRS if p[1] in BY_HAND],
 )
 def test_a_lane_equals_stepping_gymnasium_by_hand(name, arena):
     env_id, kwargs = ARENAS[arena]

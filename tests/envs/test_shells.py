@@ -65,6 +65,7 @@ CASES = {
     "pricing-gaussian": ("DPB/Pricing-v0", {"demand": "gaussian", "context_norm": "clip"}),
     "pricing-two-type": ("DPB/PricingTwoType-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {}),
+    "multi-armed": ("DPB/MultiArmed-v0", {}),
     "recommendation-dict": (
         "DPB/Recommendation-v0",
         {"obs_mode": "dict", "interactions_per_user": 2, "reward": "gaussian"},

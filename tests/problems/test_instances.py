@@ -25,6 +25,7 @@ CASES = {
         "DPB/RecommendationRankDeficient-v0",
         {"block_rounds": 7, "interactions_per_user": 3, "user_order": "shuffled"},
     ),
+    "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 4, "interactions_per_user": 3}),
     "movielens": ("DPB/MovieLensReplay-v0", {"dim": 8, "protocol": "replay"}),
 }
 

@@ -62,6 +62,8 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
     ]
     if not spec.partial_feedback:
         facts.append(["Rounds without feedback", "not allowed (`protocol='matrix'` only)"])
+    if spec.fixed_arms:
+        facts.append(["Arms", "the same in every round, as in `DPB/MultiArmed-v0`"])
     if spec.uses_oracle:
         facts.append(["Hidden state", "reads it: a yardstick, not a contestant"])
     names = _siblings(spec)
@@ -91,7 +93,7 @@ def example(spec: AgentSpec, promises: dict[str, Any]) -> str:
 import dpb_gym
 
 result = dpb_gym.evaluate(
-    "{HOMES[spec.supports[0]]}",
+    "{_home(spec)}",
     agents={{
         "{spec.name}": {agent},
         "baseline": "random",
@@ -101,6 +103,11 @@ result = dpb_gym.evaluate(
 {kwargs})
 result.table()
 """
+
+
+def _home(spec: AgentSpec) -> str:
+    """The environment of the agent's example."""
+    return "DPB/MultiArmed-v0" if spec.fixed_arms else HOMES[spec.supports[0]]
 
 
 def _needs(spec: AgentSpec) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def guarantees(spec: AgentSpec) -> dict[str, Any]:
     """The guarantees at the example budgets, by budget; empty for non-private agents."""
     if spec.budget == "never":
         return {}
-    problem = make_problem(HOMES[spec.supports[0]], **_needs(spec)).info
+    problem = make_problem(_home(spec), **_needs(spec)).info
     found: dict[str, Any] = {}
     for title, budget in BUDGETS.items():
         try:
@@ -131,7 +138,7 @@ def _guarantee_part(spec: AgentSpec, promises: dict[str, Any]) -> list[str]:
     rows = [[f"`{budget}`", str(promise)] for budget, promise in promises.items()]
     return [
         title,
-        f"On `{HOMES[spec.supports[0]]}` with its default parameters, as its ledger states it "
+        f"On `{_home(spec)}` with its default parameters, as its ledger states it "
         "([what this means](/guarantees.md)):",
         table(["budget", "guarantee"], rows),
     ]

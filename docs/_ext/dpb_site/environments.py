@@ -150,7 +150,12 @@ def _info_keys(entry: Environment) -> list[str]:
 
 
 def _players(entry: Environment) -> str:
-    names = [s.name for s in agent_specs().values() if entry.kind in s.supports]
+    info = entry.make_problem().info
+    names = [
+        spec.name
+        for spec in agent_specs().values()
+        if entry.kind in spec.supports and (info.fixed_arms or not spec.fixed_arms)
+    ]
     return ", ".join(f"[`{n}`](/_generated/agents/{slug(n)}.md)" for n in names) + "."
 
 

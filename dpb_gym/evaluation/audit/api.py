@@ -18,7 +18,7 @@ from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import PASS, AuditReport
 from dpb_gym.problems.base import Problem, ProblemInfo
-from dpb_gym.registry import agent_spec, check_supported
+from dpb_gym.registry import AgentSpec, agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, check_seed
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
         {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 2},
     ),
 }
+FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
 PILOT_RUNS = 16
 SHORTEST, LONGEST = 32, 2048
 CONTROL = 1.0 / 3.0  # of the noise: what an audit with power must notice
@@ -162,9 +163,15 @@ def _setting(
         return environment(env_id).kind, env_id, kwargs
     if not isinstance(agent, str):
         raise ParameterError("give env_id with an agent that is not a registered name")
-    kind = agent_spec(agent).supports[0]
-    small, defaults = SMALL[kind]
+    spec = agent_spec(agent)
+    kind = spec.supports[0]
+    small, defaults = small_setting(spec, kind)
     return kind, small, {**defaults, **kwargs}
+
+
+def small_setting(spec: AgentSpec, kind: str) -> tuple[str, dict[str, Any]]:
+    """Id and parameters of a small environment of the kind that the agent can play."""
+    return FIXED_ARMS if spec.fixed_arms else SMALL[kind]
 
 
 def _seeds(seed: int, part: int) -> int:

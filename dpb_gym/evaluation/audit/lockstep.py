@@ -261,14 +261,16 @@ class MessageTap:
 
     Args:
         releaser: Sends the messages.
-        factor: Of the standard deviation of normal noise in them.
+        factor: Of the noise in them: of its normal numbers, or of the distance of its uniform
+            ones from 1/2, by which a random bit that is nearly fair says 1 / factor times as much.
     """
 
     def __init__(self, releaser: Any, factor: float) -> None:
         self.releaser = releaser
         draw = releaser.numbers.next
-        if releaser.mechanism.numbers == NORMAL and factor != 1.0:
-            releaser.numbers.next = lambda: factor * draw()
+        centre = 0.0 if releaser.mechanism.numbers == NORMAL else 0.5
+        if factor != 1.0:
+            releaser.numbers.next = lambda: centre + factor * (draw() - centre)
         self.target = False
         self.messages: list[Array] = []
         self._send = releaser.send

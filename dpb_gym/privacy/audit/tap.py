@@ -149,6 +149,12 @@ class Tap:
             against, mu = self._sampled(noise, gap)
             return self.towards * against, mu
         noise, gap = self._whitened(noise, gap)
+        if isinstance(self.releaser, Sum) and self.releaser.law == "laplace":
+            apart = math.sqrt(2.0) * (np.abs(noise) - np.abs(noise - gap)).sum(axis=(1, 2))
+            # half of all ratios are the same number: what its last digits tell is arithmetic
+            return self.towards * apart.round(9), float(
+                np.sqrt((gap * gap).sum(axis=(1, 2)).mean())
+            )
         with np.errstate(over="ignore"):  # exact releases: infinitely telling
             squares = (gap * gap).sum(axis=(1, 2))
             against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares

@@ -47,11 +47,13 @@ class Sum(Releaser):
     Attributes:
         sensitivity: Largest 2-norm distance between the records of two neighbours.
         sigma: Standard deviation of the noise per coordinate of the row; 0 if exact.
+        law: ``"gaussian"``; ``"laplace"`` of a subclass that adds such noise instead.
 
     Raises:
         ParameterError: If a parameter is out of range, or the records have no bound.
     """
 
+    law = "gaussian"
     gain = 1.0
     least_weight = 1.0
 

@@ -1,0 +1,122 @@
+"""UCB1, and LDP-UCB: the same on the users' private bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpb_agents.multi_armed.base import SUPPORTS, MultiArmed
+from dpb_gym import portable, validation
+from dpb_gym.errors import AgentError
+from dpb_gym.feedback.mechanisms import RandomizedResponse
+from dpb_gym.local import LocalPrivacy
+from dpb_gym.privacy import Budget, Curator
+from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.registry import register_agent
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+ALPHAS = [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 4.0]
+
+
+@register_agent("ucb", supports=SUPPORTS, fixed_arms=True)
+@dataclass(eq=False, kw_only=True)
+class UCB(MultiArmed):
+    """UCB1 (Auer, Cesa-Bianchi & Fischer 2002): the largest mean + range sqrt(alpha log t / N).
+
+    Args:
+        alpha: Weight of the bonus, >= 0; 2 is UCB1's.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}
+
+    alpha: float = 0.3
+
+    def __post_init__(self) -> None:
+        self.alpha = validation.real("alpha", self.alpha, 0.0)
+
+    def _open(self, problem: ProblemInfo, curator: Curator) -> None:
+        self._sum, self._count = np.zeros(self._shape), np.zeros(self._shape)
+
+    def _choose(self, t: int) -> Array:
+        n = np.maximum(self._count, 1.0)
+        index = self._sum / n + self._range * np.sqrt(self.alpha * portable.log(t) / n)
+        arm: Array = np.where(self._count > 0.0, index, np.inf).argmax(axis=1)
+        return arm
+
+    def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
+        self._sum[self._rows, arm] += np.where(seen, reward, 0.0)
+        self._count[self._rows, arm] += seen
+
+
+class BernoulliResponse(RandomizedResponse):
+    """A reward in [low, high] as one private bit: CTB of Ren et al. (2020), Algorithm 1.
+
+    The bit is 1 with probability (r e^eps + 1 - r) / (e^eps + 1), r the reward on the scale of
+    [0, 1]. For rewards at the ends that is randomized response; in between the odds change less,
+    so it is epsilon-private throughout.
+
+    Args:
+        epsilon: Local epsilon, positive.
+        low: Smaller rewards are raised to it.
+        high: Larger rewards are lowered to it.
+    """
+
+    def __init__(self, epsilon: float, low: float, high: float) -> None:
+        super().__init__(epsilon)
+        self.low, self.high, self.width = low, high, 1
+
+    def privatise(self, values: ArrayLike, numbers: ArrayLike) -> NDArray[np.int64]:
+        """Bits ``(B,)`` for rewards ``(B,)``, given uniforms ``(B, 1)``."""
+        rewards = np.clip(validation.array("answers", values, (None,)), self.low, self.high)
+        r = (rewards - self.low) / (self.high - self.low)
+        chance = self.other + (self.keep - self.other) * r
+        return (self._noise(numbers, len(r))[:, 0] < chance).astype(np.int64)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        width = self.high - self.low
+        none, one = super().bounds
+        return self.low + width * none, self.low + width * one
+
+
+@register_agent(
+    "ldp-ucb",
+    supports=SUPPORTS,
+    protects=("local", "reward"),
+    budget="required",
+    fixed_arms=True,
+)
+class LDPUCB(LocalPrivacy):
+    """LDP-UCB (Ren, Zhou, Liu & Shroff 2020): UCB on one private bit of every user's reward.
+
+    LDP-UCB-B of the paper: each user sends a bit (`BernoulliResponse`), the server plays the
+    largest mean of bits + sqrt(alpha log t / N). Here the bits are first made unbiased
+    estimates of the reward, which scales mean and bonus alike and changes no action.
+
+    The guarantee is local, for the **reward** of one round; contexts and actions are public.
+
+    Args:
+        alpha: Weight of the bonus, >= 0; 2 is the paper's.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}
+
+    def __init__(self, alpha: float = 0.3) -> None:
+        self.alpha = validation.real("alpha", alpha, 0.0)
+        super().__init__("ucb", params={"alpha": self.alpha})
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        if not np.isfinite(problem.reward_range).all():
+            raise AgentError(f"rewards must be bounded, got the range {problem.reward_range}")
+        if curator.budget is not None:
+            self.mechanism = self._bit(curator.budget, *problem.reward_range)
+        super().begin(problem, streams, curator)
+
+    def _bit(self, budget: Budget, low: float, high: float) -> BernoulliResponse:
+        epsilon = RandomizedResponse.for_budget(budget).epsilon
+        return BernoulliResponse(epsilon, low, high)
