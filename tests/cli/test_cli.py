@@ -188,7 +188,7 @@ def test_every_private_agent_says_what_it_promises(name: str, dpb: Any) -> None:
     lines = [v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")]
     assert lines
     for line in lines:
-        epsilon = float(re.search(r"eps=(\S+) at delta=1e-05", line).group(1))
+        epsilon = float(re.search(r"eps=(\S+) (?:at delta=1e-05|per)", line).group(1))
         assert 0.0 < epsilon <= 1.0 and (
             "public: " in line or line.startswith(("local", "shuffle"))
         )

@@ -67,7 +67,7 @@ class OFUMNLPlus(WarmStart):
         self._exactly = bool(problem.exactly)
         self._radius = math.sqrt(d) if self.norm is None else self.norm
         self._eta = self._radius + 1.0 + 0.5 * portable.log(self._K + 1)
-        self._centre = self.prior(d)
+        self._centre = self.prior(problem).centre
         self._w = np.tile(self._centre, (B, 1))
         self._inverse = np.repeat((np.eye(d) / self.ridge)[None], B, axis=0)
         self._utility = np.empty((B, problem.n_items))
