@@ -22,13 +22,13 @@ from dpb_gym.streams import AgentStreams
 @register_agent("ofu-mnl-plus", supports=["assortment"])
 @dataclass(eq=False, kw_only=True)
 class OFUMNLPlus(WarmStart):
-    """OFU-MNL+ (Lee & Oh 2024): optimistic utilities around an online mirror descent estimate.
+    """OFU-MNL+: optimistic utilities around an online mirror descent estimate.
 
-    Round t offers the best assortment under ``<x, w> + scale beta_t ||x||_{H^-1}``. The response
-    moves w by one step of online mirror descent of size eta = norm + 1 + log(K + 1) / 2 in the
-    metric H + eta G(w), within the ball of radius `norm` around the prior mean; then H, which
-    starts at ridge I, grows by the Hessian G(w) of the round's loss at the new w. The cost of a
-    round does not grow with t. The printed width is
+    Lee & Oh (2024, arXiv:2405.09831). Round t offers the best assortment under ``<x, w> + scale
+    beta_t ||x||_{H^-1}``. The response moves w by one step of online mirror descent of size eta =
+    norm + 1 + log(K + 1) / 2 in the metric H + eta G(w), within the ball of radius `norm` around
+    the prior mean; then H, which starts at ridge I, grows by the Hessian G(w) of the round's loss
+    at the new w. The cost of a round does not grow with t. The printed width is
 
     ``beta^2 = 2 eta [(3 log(1 + (K + 1) t) + 3) (17/16 ridge + 2 sqrt(ridge) l + 16 l^2) + 2
     + 7 sqrt(6) / 6 eta d log(1 + (t + 1) / (2 ridge))] + 4 ridge``, ``l = log(2 sqrt(1 + 2 t) /

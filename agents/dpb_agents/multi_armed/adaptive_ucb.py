@@ -28,9 +28,10 @@ from dpb_gym.registry import register_agent
 class AdaptiveUCB(MultiArmed):
     """AdaC-UCB (Azize & Basu 2024): UCB in doubling, forgetful episodes, Gaussian noise.
 
-    Every arm is played once. Then an episode plays the arm of largest index until that arm has
-    been played twice as often as before; the mean reward of the episode's n rounds, with noise,
-    replaces what was known of the arm. With rewards in [0, 1] the index in round t is
+    After arXiv:2309.00557; with Laplace noise it is the AdaP-UCB of arXiv:2209.02570. Every arm is
+    played once. Then an episode plays the arm of largest index until that arm has been played
+    twice as often as before; the mean reward of the episode's n rounds, with noise, replaces what
+    was known of the arm. With rewards in [0, 1] the index in round t is
 
     - mean + sqrt((1 / (2 n) + 2 sigma^2 / n^2) alpha log t) for sums with N(0, sigma^2), where
       sigma^2 = 1 / (2 rho) under zCDP,

@@ -18,12 +18,12 @@ from dpb_gym.registry import register_agent
 @register_agent("dp-se", supports=SUPPORTS, protects=("central", "reward"), fixed_arms=True)
 @dataclass(eq=False, kw_only=True)
 class DPSE(MultiArmed):
-    """DP-SE (Sajed & Sheffet 2019): successive elimination by Laplace means, pure privacy.
+    """DP-SE: successive elimination by Laplace means, pure privacy (Sajed & Sheffet 2019).
 
-    Epoch e plays the arms that are left, S, in turn, R times each, and forgets the epochs before.
-    Its means get Laplace(1 / (epsilon R)) noise, and an arm goes whose mean is more than
-    2 h + 2 c below the largest. With gap = 2^-e, L = log(8 |S| e^2 / beta), l = log(4 |S| e^2 /
-    beta), beta = 1 / T and rewards in [0, 1]:
+    Algorithm 2 of arXiv:1905.09383. Epoch e plays the arms that are left, S, in turn, R times
+    each, and forgets the epochs before. Its means get Laplace(1 / (epsilon R)) noise, and an arm
+    goes whose mean is more than 2 h + 2 c below the largest. With gap = 2^-e, L = log(8 |S| e^2 /
+    beta), l = log(4 |S| e^2 / beta), beta = 1 / T and rewards in [0, 1]:
 
     - R = max(32 L / gap^2, 8 l / (epsilon gap)) + 1, rounded up,
     - h = sqrt(L / (2 R)), c = l / (epsilon R).

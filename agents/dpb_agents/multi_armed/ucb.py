@@ -28,6 +28,8 @@ ALPHAS = [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 4.0]
 class UCB(MultiArmed):
     """UCB1 (Auer, Cesa-Bianchi & Fischer 2002): the largest mean + range sqrt(alpha log t / N).
 
+    doi:10.1023/A:1013689704352.
+
     Args:
         alpha: Weight of the bonus, >= 0; 2 is UCB1's.
     """
@@ -94,7 +96,7 @@ class BernoulliResponse(RandomizedResponse):
 class LDPUCB(LocalPrivacy):
     """LDP-UCB (Ren, Zhou, Liu & Shroff 2020): UCB on one private bit of every user's reward.
 
-    LDP-UCB-B of the paper: each user sends a bit (`BernoulliResponse`), the server plays the
+    LDP-UCB-B of arXiv:2007.03121: each user sends a bit (`BernoulliResponse`), the server plays the
     largest mean of bits + sqrt(alpha log t / N). Here the bits are first made unbiased
     estimates of the reward, which scales mean and bonus alike and changes no action.
 

@@ -21,11 +21,12 @@ from dpb_gym.registry import register_agent
 class OFUL(Switching):
     """OFUL (Abbasi-Yadkori, Pal & Szepesvari 2011): ridge regression, self-normalised bonus.
 
-    Recommends the largest ``<x, theta> + alpha width ||x||_{V^-1}`` with the width of their
-    Theorem 2, ``R sqrt(log(det V / ridge^d) + 2 log(1 / delta)) + sqrt(ridge) norm``, where rewards
-    in a range are sub-Gaussian with R half of it. theta, V and width are renewed when det V has
-    grown by the factor ``1 + growth`` (their rarely switching form; 1 doubles it). `lin-ucb` keeps
-    a constant width instead and learns every round.
+    https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits. Recommends
+    the largest ``<x, theta> + alpha width ||x||_{V^-1}`` with the width of their Theorem 2, ``R
+    sqrt(log(det V / ridge^d) + 2 log(1 / delta)) + sqrt(ridge) norm``, where rewards in a range
+    are sub-Gaussian with R half of it. theta, V and width are renewed when det V has grown by the
+    factor ``1 + growth`` (their rarely switching form; 1 doubles it). `lin-ucb` keeps a constant
+    width instead and learns every round.
 
     Args:
         alpha: Factor of the width, >= 0; 1 is the paper's.
