@@ -79,6 +79,12 @@ class Core:
             return None
         return draw(self.screens, self._render_mode)
 
+    def coming(self) -> dict[str, Array]:
+        """What can be offered to the customers of the last observation, where not everything."""
+        assert self.instance is not None
+        told = {"available": self.instance.context().available, "left": self.instance.left}
+        return {name: value.copy() for name, value in told.items() if value is not None}
+
     def observe(self) -> Any:
         assert self.instance is not None
         return self.observations.encode(self.instance.context())
@@ -103,6 +109,9 @@ class Core:
         if self.mailbox is not None:
             infos["arrived"], infos["origin"] = self.mailbox.arrived, self.mailbox.origin.copy()
         infos["expected_reward"] = outcome.expected.copy()
-        infos["oracle_reward"] = np.array(self.instance.oracle()[1], dtype=np.float64)
+        if self.instance.left is None:
+            infos["oracle_reward"] = np.array(self.instance.oracle()[1], dtype=np.float64)
+        else:
+            infos["oracle_reward"] = outcome.expected + outcome.regret
         infos["regret"] = outcome.regret
         return infos

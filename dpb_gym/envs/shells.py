@@ -33,7 +33,9 @@ class BanditEnv(gymnasium.Env[Any, Any]):
     (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``. With a `delay`
     reward, choice, demand and observed are those of the response that arrives, which belongs to
     round ``origin`` (0 and no reward where ``arrived`` is False); the other three are
-    those of the action just taken.
+    those of the action just taken. With a `stock` there is ``left``, what can still be sold, and
+    ``regret`` is what the action loses of the season; ``oracle_reward`` is ``expected_reward`` +
+    ``regret``.
 
     Args:
         env_id: Id in the catalogue.
@@ -84,6 +86,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
 
     def _observe(self, instance: Instance) -> Any:
         """The current customer, encoded together with those prepared ahead."""
+        if instance.left is not None:
+            return lane(self.core.observe(), 0)
         ahead = instance.ahead(self._t)
         if ahead is not self._ahead:
             self._ahead = ahead
@@ -92,7 +96,9 @@ class BanditEnv(gymnasium.Env[Any, Any]):
 
     def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
         """Adds what the customer of the last observation can be offered."""
-        if self._ahead is not None and self._ahead.context.available is not None:
+        if self._ahead is None:
+            return info | {name: value[0] for name, value in self.core.coming().items()}
+        if self._ahead.context.available is not None:
             info["available"] = self._ahead.context.available[self._t - self._ahead.first].copy()
         return info
 
@@ -110,11 +116,16 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             raise HorizonExceeded("the episode is over: call reset() before step()")
         decoded = core.actions.decode(action)
         round_, t = instance.round(), self._t
-        feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
-        mean = expected.item()
-        ahead = instance.ahead(t)
-        best = ahead.values[t - ahead.first]
-        regret = best - mean if best > mean else 0.0
+        if instance.left is None:
+            feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
+            mean = expected.item()
+            ahead = instance.ahead(t)
+            best = ahead.values[t - ahead.first]
+            regret = best - mean if best > mean else 0.0
+        else:
+            feedback, expected, lost = instance.respond(decoded)
+            mean, regret = expected.item(), lost.item()
+            best = mean + regret
         info: dict[str, Any] = {"t": t}
         if feedback.observed is not None and not feedback.observed[0]:
             regret = 0.0
@@ -255,11 +266,9 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
 
     def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Adds what the customers of the last observations can be offered."""
-        assert self.core.instance is not None
-        available = self.core.instance.context().available
-        if available is not None:
-            infos["available"] = available.copy()
-            infos["_available"] = np.ones(self.num_envs, bool)
+        for name, value in self.core.coming().items():
+            infos[name] = value
+            infos[f"_{name}"] = np.ones(self.num_envs, bool)
         return infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -300,7 +309,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                 infos[f"_{key}"] = np.ones(self.num_envs, bool)
             seen = core.observe()
             return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
-        last_mask = self._with_mask({}).get("available")
+        last_offer = self.core.coming()
         final: Any = core.observe() if ended.any() else None
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         if resetting.any():
@@ -308,8 +317,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         for i in range(self.num_envs):
             info = {"t": 0} if resetting[i] else {k: v[i].item() for k, v in values.items()}
             if same_step and ended[i]:
-                if last_mask is not None:
-                    info["available"] = last_mask[i]
+                info |= {name: value[i] for name, value in last_offer.items()}
                 last = {"final_obs": lane(final, i), "final_info": info}
                 infos = self._add_info(infos, last, i)
                 self._restart([i], [None] * self.num_envs)

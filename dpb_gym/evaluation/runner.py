@@ -34,6 +34,7 @@ class _Runner:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.agent: Agent = cell.agent.make()
+        self.instance: Instance
         replicates, checkpoints = len(cell.seeds), len(cell.checkpoints)
         self.regret = np.zeros(replicates)
         self.reward = np.zeros(replicates)
@@ -100,8 +101,9 @@ def run_block(
 def _begin(runner: _Runner, problem: Problem, instance: Instance) -> None:
     run = runner.cell.agent
     check_supported(run.spec, problem.info, run.budget)
+    runner.instance = instance.fork()
     if run.spec.uses_oracle:
-        runner.agent.attach(instance)
+        runner.agent.attach(runner.instance)
     runner.agent.set_up(problem.info, run.streams(instance.seeds), run.budget)
 
 
@@ -128,7 +130,8 @@ def _rounds(
         if t > 1:
             instance.advance()
         context = _read_only(instance.context())
-        instance.oracle()
+        if instance.left is None:
+            instance.oracle()
         post.open(context)
         shared += clock() - start
         failed = []
@@ -136,11 +139,15 @@ def _rounds(
             try:
                 runner.stage = "act"
                 agent = runner.agent
+                own = context
+                if runner.instance is not instance:  # what is left is the agent's own doing
+                    own = _read_only(runner.instance.context())
+                    post.open(own)
                 t0 = clock()
-                action = agent.act(context)
+                action = agent.act(own)
                 t1 = clock()
                 runner.stage = "action"
-                outcome = instance.respond(action)
+                outcome = runner.instance.respond(action)
                 runner.regret += outcome.regret
                 runner.reward += outcome.feedback.reward
                 runner.stage = "observe"

@@ -31,6 +31,7 @@ Infos = dict[str, Any]
 Rows = dict[str, Array]
 ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")
 FEEDBACK_KEYS = ("choice", "demand", "answer", "observed")
+SALES = ("left",)  # whose differences are raw responses
 
 
 def noise_generator(
@@ -194,7 +195,7 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         received, messages = self._deliver(seen, feedback, np.ones(1, bool))
         self.truth = hidden(self, reward=float(reward))
         self.truth |= {k: info[k] for k in (*ORACLE_KEYS, *self.withheld) if k in info}
-        kept = {k: v for k, v in info.items() if k not in ORACLE_KEYS + self.withheld}
+        kept = {k: v for k, v in info.items() if k not in ORACLE_KEYS + SALES + self.withheld}
         for key, message in messages.items():
             kept[key] = message[0].item() if message.ndim == 1 else message[0]
         return self._shown(observation), float(received[0]), terminated, truncated, kept
@@ -241,7 +242,7 @@ class VectorLayer(Layer, VectorWrapper):
             response = {k: v for k, v in known.items() if k in FEEDBACK_KEYS}
             received, messages = self._deliver(seen, Feedback(received, **response), played)
             received = np.where(played, received, 0.0)
-        infos = _without(infos, ORACLE_KEYS + self.withheld)
+        infos = _without(infos, ORACLE_KEYS + SALES + self.withheld)
         for key, message in messages.items():
             _put(infos, key, message, played)
         if self._mode is AutoresetMode.NEXT_STEP:

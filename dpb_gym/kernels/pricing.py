@@ -69,6 +69,35 @@ def expected_revenue(a, slope, price, model, zeta):
 
 
 @jit
+def _best_logistic(a, slope, zeta):
+    """The revenue-maximising price of logistic demand, not below 0."""
+    if zeta * slope <= 0.0:  # a subnormal slope underflows
+        return 1.0
+    return (1.0 + lambert_exp(zeta * a - 1.0)) / (zeta * slope)
+
+
+@jit
+def best_net_prices(features, theta, zeta, cost, price, value):
+    """`best_prices` of logistic demand where a unit costs ``cost[b]`` in [0, 1]; values are net.
+
+    p - cost is the best price of the customer whose a is smaller by cost b.
+    """
+    for i in range(features.shape[0]):
+        a, slope = intercept_slope(features, theta, i)
+        p = min(1.0, cost[i] + _best_logistic(a - slope * cost[i], slope, zeta))
+        price[i] = p
+        value[i] = (p - cost[i]) * mean_demand(a - slope * p, LOGISTIC, zeta)
+
+
+@jit
+def net_revenues(features, theta, price, model, zeta, cost, expected):
+    """(price - cost) * E[demand] of each replicate."""
+    for i in range(features.shape[0]):
+        a, slope = intercept_slope(features, theta, i)
+        expected[i] = (price[i] - cost[i]) * mean_demand(a - slope * price[i], model, zeta)
+
+
+@jit
 def best_prices(features, theta, model, zeta, price, value):
     """Revenue-maximising prices on [0, 1] and their expected revenues.
 
@@ -80,10 +109,7 @@ def best_prices(features, theta, model, zeta, price, value):
     for i in range(B):
         a, slope = intercept_slope(features, theta, i)
         if model == LOGISTIC:
-            if zeta * slope <= 0.0:  # a subnormal slope underflows
-                p = 1.0
-            else:
-                p = (1.0 + lambert_exp(zeta * a - 1.0)) / (zeta * slope)
+            p = _best_logistic(a, slope, zeta)
         elif slope > 0.0:
             p = a / (2.0 * slope)
         else:

@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -136,7 +137,7 @@ class Problem(ABC):
 
 
 class Ahead:
-    """Coming rounds of one replicate, made at once, with their best actions.
+    """Coming rounds of one replicate, made at once, as are their best actions when asked for.
 
     Rounds take the place of replicates: nothing in a round depends on the batch.
 
@@ -149,8 +150,6 @@ class Ahead:
     Attributes:
         end: The round after the last one.
         context: The contexts of all rounds.
-        best: Best actions and their expected rewards.
-        values: The same expected rewards, as Python floats.
     """
 
     def __init__(
@@ -167,8 +166,18 @@ class Ahead:
         made = made._replace(uniform=drawn["response"])
         self.first, self.end = first, first + n
         self.context, self._uniform, self._secret = made
-        self.best = problem.best_action(rows, made)
-        self.values: list[float] = self.best[1].tolist()
+        self._all = problem, rows, made
+
+    @cached_property
+    def best(self) -> tuple[Array, Array]:
+        """Best actions and their expected rewards."""
+        problem, rows, made = self._all
+        return problem.best_action(rows, made)
+
+    @cached_property
+    def values(self) -> list[float]:
+        """The same expected rewards, as Python floats."""
+        return self.best[1].tolist()  # type: ignore[no-any-return]
 
     def round(self, t: int) -> Round:
         """Round t as a batch of one."""
@@ -193,7 +202,12 @@ class Instance:
     `context`, any number of `respond` (one per agent in lockstep) and `oracle` belong
     to the current round; `advance` moves to the next one. Replicates may be restarted
     one by one, as vector environments do.
+
+    Attributes:
+        left: Units of each item that are left, ``(B, n)``; None where nothing runs out.
     """
+
+    left: Array | None = None
 
     def __init__(
         self, problem: Problem, seeds: Sequence[int], episodes: Sequence[int] | None = None
@@ -275,6 +289,10 @@ class Instance:
         same = (self._cursor == self._cursor[0]) & (self.t == self.t[0])
         return bool(same.all())
 
+    def fork(self) -> Instance:
+        """The same customers for one more agent; another one only where items run out."""
+        return self
+
     def round(self) -> Round:
         """Returns the current round."""
         if self._round is None:
@@ -297,7 +315,7 @@ class Instance:
         if found is None or t >= found.end:
             at = int(self._cursor[0])
             # few at first: an episode may be short
-            n = 4 if found is None else 2 * len(found.values)
+            n = 4 if found is None else 2 * (found.end - found.first)
             n = min(n, self._most_ahead, self._rounds - at, self.problem.horizon - t + 1)
             drawn = {k: v[at : at + n, 0] for k, v in self._block.items()}
             found = self._ahead = Ahead(self.problem, self.hidden, drawn, t)

@@ -8,13 +8,36 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym.errors import ActionError
 from dpb_gym.problems.rounds import Array, Context
+
+
+def check_offered(context: Context, action: Array) -> None:
+    """Refuses slates and candidates that are not available.
+
+    Raises:
+        ActionError: If there is one; it names item, replicate and round.
+    """
+    available = context.available
+    if available is None:
+        return
+    offered = action.reshape(len(action), -1)
+    inside = (offered >= 0) & (offered < available.shape[1])  # the problem tells of the others
+    bad = inside & ~np.take_along_axis(available, np.where(inside, offered, 0), axis=1)
+    if bad.any():
+        i = int(bad.any(axis=1).argmax())
+        what = "item" if action.ndim == 2 else "candidate"
+        raise ActionError(
+            f"{what} {int(offered[i][bad[i]][0])} of replicate {i} is not available in round "
+            f"{context.t}; context.available tells which are"
+        ).at(i)
 
 
 def stand_ins(context: Context) -> tuple[Context, Array | None]:
     """Shows everything that cannot be offered as something that can, by turns.
 
-    The best by any rule on features, revenues or arms is then the best of those available.
+    The best by any rule on features, revenues or arms is then the best of those available. Where
+    nothing is, all is shown: any action will do.
 
     Returns:
         The context, and what every index ``(B, N)`` means; None if all can be offered.
@@ -22,6 +45,7 @@ def stand_ins(context: Context) -> tuple[Context, Array | None]:
     available = context.available
     if available is None:
         return context, None
+    available = available | ~available.any(axis=1, keepdims=True)
     own = np.arange(available.shape[1])
     order = np.argsort(~available, axis=1, kind="stable")
     turn = (own + context.t) % available.sum(axis=1, keepdims=True)

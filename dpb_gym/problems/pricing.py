@@ -170,12 +170,28 @@ class PricingProblem(Problem):
         if bad:
             text = f"price {action[bad - 1]} of replicate {bad - 1} is outside [0, 1]"
             raise ActionError(text).at(bad - 1)
+        if "cost" in round_.secret:
+            kernels.pricing.net_revenues(
+                round_.context.features,
+                hidden["theta"],
+                action,
+                self._model,
+                self.zeta,
+                round_.secret["cost"],
+                expected,
+            )
         return Feedback(reward, demand=demand), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         if self.demand not in GLM:
             return search.best_action(self, [hidden], round_)
-        return self.best_prices(hidden["theta"], round_.context.features)
+        theta, features = hidden["theta"], round_.context.features
+        if "cost" not in round_.secret:
+            return self.best_prices(theta, features)
+        price, value = np.empty(len(features)), np.empty(len(features))
+        cost = round_.secret["cost"]
+        kernels.pricing.best_net_prices(features, theta, self.zeta, cost, price, value)
+        return price, value
 
     def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
         """Closed-form best prices (Lambert W) of logistic or Gaussian demand.

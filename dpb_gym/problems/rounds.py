@@ -29,6 +29,8 @@ class ProblemInfo:
         capacity: Assortment: most items in a slate, K.
         exactly: Assortment: whether a slate must hold K items, not fewer.
         masked: Whether only some items or candidates are on offer, `Context.available`.
+        stock: Units of each item that can be sold over the season (pricing: of the one product);
+            None: nothing runs out.
         equal_revenues: Assortment: whether every item always earns the same.
         demand: Pricing: ``"logistic"`` or ``"gaussian"``.
         zeta: Pricing: link scale.
@@ -50,6 +52,7 @@ class ProblemInfo:
     capacity: int | None = None
     exactly: bool | None = None
     masked: bool | None = None
+    stock: tuple[int, ...] | None = None
     equal_revenues: bool | None = None
     demand: str | None = None
     zeta: float | None = None

@@ -114,7 +114,13 @@ def audit(
         fixed = validation.integer("horizon", fixed, 2)
 
     stage = _Stage(run, small, kwargs, seed)
-    check_supported(run.spec, stage.problem(fixed or SHORTEST).info, run.budget)
+    info = stage.problem(fixed or SHORTEST).info
+    if info.stock is not None:
+        raise ParameterError(
+            "what is sold out follows from responses, whatever an agent does with them: audit it "
+            "without stock"
+        )
+    check_supported(run.spec, info, run.budget)
     rounds, chosen, targets = _pilot(stage, fixed, pair)
 
     def report(factor: float) -> AuditReport:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.oblivious import fixed_rows
+from dpb_gym.problems.offers import check_offered
 from dpb_gym.streams import Stream
 
 
@@ -72,17 +73,4 @@ class Availability(Condition):
         return round_._replace(context=round_.context._replace(available=mask))
 
     def check(self, round_: Round, action: Array) -> None:
-        available = round_.context.available
-        assert available is not None
-        offered = action.reshape(len(action), -1)
-        inside = (offered >= 0) & (offered < self._count)  # the problem tells of the others
-        taken = np.take_along_axis(available, np.where(inside, offered, 0), axis=1)
-        bad = inside & ~taken
-        if bad.any():
-            i = int(bad.any(axis=1).argmax())
-            item = int(offered[i][bad[i]][0])
-            what = "item" if action.ndim == 2 else "candidate"
-            raise ActionError(
-                f"{what} {item} of replicate {i} is not available in round {round_.context.t}; "
-                "context.available tells which are"
-            ).at(i)
+        check_offered(round_.context, action)

@@ -20,6 +20,7 @@ class Condition:
         name: The keyword argument.
         stretch: Factor by which features may grow.
         told_only: Whether rounds stay as they are, so that any problem can have it.
+        excludes: Conditions that make no sense beside it, and why.
 
     Raises:
         ParameterError: If the value is none of those allowed, or the problem has no use for it.
@@ -27,6 +28,7 @@ class Condition:
 
     name: ClassVar[str]
     told_only: ClassVar[bool] = False
+    excludes: ClassVar[dict[str, str]] = {}
     stretch: float = 1.0
 
     def __init__(self, problem: Problem, value: Any) -> None:

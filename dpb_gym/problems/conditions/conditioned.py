@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from dpb_gym.problems.base import (
     Feedback,
     Field,
     Hidden,
+    Instance,
     Loss,
     Problem,
     Round,
@@ -26,11 +27,13 @@ from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.conditions.customers import Contamination, Types
 from dpb_gym.problems.conditions.drift import Drift
 from dpb_gym.problems.conditions.features import Features, Intercept
-from dpb_gym.problems.conditions.play import Delayed, Known, UnknownHorizon
+from dpb_gym.problems.conditions.play import Delayed, Known, Stock, UnknownHorizon
+from dpb_gym.problems.season import Season
 from dpb_gym.streams import Stream, generator
 
 _ORDER = (
-    Features, Intercept, Drift, Types, Contamination, Availability, Delayed, UnknownHorizon, Known,
+    Features, Intercept, Drift, Types, Contamination, Availability, Stock, Delayed, UnknownHorizon,
+    Known,
 )  # fmt: skip
 CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
 """Every condition by its keyword argument, in the order in which they are laid on."""
@@ -48,6 +51,10 @@ def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
         ParameterError: If a value is not allowed or makes no sense for the problem.
     """
     wanted = {name: value for name, value in given.items() if value is not None}
+    for name in wanted:
+        for other, reason in CONDITIONS[name].excludes.items():
+            if other in wanted:
+                raise ParameterError(f"{name} makes no sense with {other}: {reason}")
     laid = {name: value for name, value in wanted.items() if not CONDITIONS[name].told_only}
     made = Conditioned(problem, laid) if laid else copy.copy(problem)  # data are shared
     for name in wanted.keys() - laid.keys():
@@ -89,6 +96,10 @@ class Conditioned(Problem):
         self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
         self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.worth`
         self.draw_hidden(generator(0, Stream.HIDDEN))  # a rehearsal: tells what does not fit
+
+    def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
+        customers = super().instance(seeds, episodes)
+        return customers if self.info.stock is None else Season(customers)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         hidden = self.inner.draw_hidden(rng)

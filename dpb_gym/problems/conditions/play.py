@@ -1,15 +1,54 @@
-"""Conditions of play: when responses arrive, and what agents know before it begins."""
+"""Conditions of play: what runs out, when responses arrive, what agents know before it begins."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dpb_gym import validation
+from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.prior import Prior
+
+
+class Stock(Condition):
+    """Units that can be sold over the season: a number (of every item), or one for each item.
+
+    What is sold out cannot be offered; once nothing is on sale any action sells nothing. Regret
+    is what is lost of the season's optimum, see `dpb_gym.problems.season`.
+    """
+
+    name = "stock"
+    excludes: ClassVar[dict[str, str]] = {
+        "delay": "what is sold out would tell of responses before they arrive",
+        "contamination": "tossed coins would use up stock that the optimum keeps",
+    }
+
+    @classmethod
+    def refused(cls, kind: str) -> str:
+        if kind == "recommendation":
+            return "a recommendation uses nothing up"
+        return "" if kind in ("assortment", "pricing") else "it sells no items"
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        info = problem.info
+        if info.exactly:
+            raise ParameterError("stock makes no sense with exactly: fewer than K items remain")
+        if info.demand == "gaussian":
+            raise ParameterError("stock needs a demand of 0 or 1, not demand='gaussian'")
+        count = info.n_items or 1
+        listed = isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1
+        units = list(value) if listed else [value] * count
+        if len(units) != count:
+            raise ParameterError(f"stock must be a number or {count} numbers, got {len(units)}")
+        self._stock = tuple(validation.integer("stock", unit, 0) for unit in units)
+        if not any(self._stock):
+            raise ParameterError("stock must leave something to sell, got 0 of everything")
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        return replace(info, stock=self._stock, masked=info.n_items is not None or None)
 
 
 class Delayed(Condition):

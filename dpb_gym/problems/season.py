@@ -1,0 +1,327 @@
+"""Seasons: items or seats that run out, and the best that could have been made of them.
+
+What an action loses of a season is what the best action earns more in this round, net of what the
+units that it may sell are worth later. By dynamic programming the worth of a unit is exact: the
+optimum knows the parameters and who comes, not what they buy. Where the table would be too large,
+it is the bid price of the fluid bound, the same in every round: by weak duality
+``sum_t max_a (r_a - lambda sold_a) + lambda stock`` bounds what any policy earns, for every
+lambda >= 0 (Gallego & van Ryzin 1994; Talluri & van Ryzin 1998).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.problems.base import (
+    Array,
+    Context,
+    Feedback,
+    Hidden,
+    Instance,
+    Outcome,
+    Problem,
+    Round,
+)
+from dpb_gym.problems.offers import check_offered
+
+LARGEST_TABLE = 200_000
+SAMPLE, STEPS = 512, 200
+SHADE = 1.0 - 1e-3  # of bid prices in the policy: what sells at its price is offered
+EXACT, BOUND = "dynamic programme", "fluid bound"
+
+
+def benchmark(stock: Sequence[int], horizon: int) -> str:
+    """What the regret of a season is against: `EXACT` where the table is small, else `BOUND`."""
+    states = math.prod(min(count, horizon) + 1 for count in stock)
+    return EXACT if states * horizon <= LARGEST_TABLE else BOUND
+
+
+def priced(round_: Round, cost: Array) -> Round:
+    """The round as it is where a sale of item i costs ``cost[:, i]``, ``(B, n)``."""
+    context = round_.context
+    if context.revenues is None:
+        return round_._replace(secret={**round_.secret, "cost": np.ascontiguousarray(cost[:, 0])})
+    return round_._replace(context=context._replace(revenues=context.revenues - cost))
+
+
+def units(problem: Problem, hidden: Hidden, round_: Round, action: Array, count: int) -> Array:
+    """Expected sales ``(B, count)`` of actions that name no item twice."""
+    B = len(action)
+    sold = np.zeros((B, count))
+    if round_.context.revenues is None:
+        cost = action[:, None] - 1.0  # what is left of the price is 1
+        sold[:, 0] = problem.respond(hidden, priced(round_, cost), action)[1]
+        return sold
+    lanes = np.arange(B)
+    for items in np.maximum(action, 0).T:
+        only = np.zeros((B, count))
+        only[lanes, items] = 1.0
+        alone = round_._replace(context=round_.context._replace(revenues=only))
+        sold[lanes, items] = problem.respond(hidden, alone, action)[1]
+    return sold
+
+
+def bid_prices(offer: Callable[[Array], tuple[float, Array]], rate: Array, most: float) -> Array:
+    """Prices lambda in [0, most]^n that nearly minimise value(lambda) + <lambda, rate>.
+
+    AdaGrad (Duchi, Hazan & Singer 2011) from 0; the best of its steps.
+
+    Args:
+        offer: From lambda to the value of the best offers net of it, per round, and what they
+            sell of each item.
+        rate: Units per round that may be sold, ``(n,)``.
+        most: The largest revenue.
+    """
+    prices, kept = np.zeros(len(rate)), np.zeros(len(rate))
+    squares, least = np.zeros(len(rate)), np.inf
+    for _ in range(STEPS):
+        value, sold = offer(prices)
+        bound = value + sum((prices * rate).tolist())
+        if bound < least:
+            least, kept = bound, prices
+        slope = rate - sold
+        if not (slope < 0.0).any() and not prices.any():
+            break  # everything lasts to the end
+        squares += slope * slope
+        step = slope / np.sqrt(np.maximum(squares, 1e-300))
+        prices = np.clip(prices - 0.1 * most * step, 0.0, most)
+    return kept
+
+
+class Worth:
+    """What a unit of each item is worth at the end of a round, for B replicates.
+
+    Args:
+        customers: The replicates.
+        stock: Units of each item at the start.
+
+    Attributes:
+        exact: Whether by dynamic programming, else the bid prices of the fluid bound.
+    """
+
+    def __init__(self, customers: Instance, stock: Array) -> None:
+        self._customers, self._stock = customers, np.minimum(stock, customers.problem.horizon)
+        self.exact = benchmark(stock.tolist(), customers.problem.horizon) == EXACT
+        self._known: list[Array | None] = [None] * customers.replicates
+        self._strides = np.ones(len(stock), np.int64)
+        for i in range(len(stock) - 1, 0, -1):
+            self._strides[i - 1] = self._strides[i] * (self._stock[i] + 1)
+
+    def forget(self, i: int) -> None:
+        """Replicate i is another one now."""
+        self._known[i] = None
+
+    def of(self, t: Array, left: Array) -> Array:
+        """``(B, n)``, in rounds t ``(B,)`` with ``left`` units ``(B, n)`` before them."""
+        worth = np.zeros(left.shape)
+        for i in range(len(left)):
+            known = self._known[i]
+            if known is None:
+                known = self._known[i] = self._table(i) if self.exact else self._prices(i)
+            worth[i] = self._differences(known[t[i]], left[i]) if self.exact else known
+        return worth
+
+    def _differences(self, value: Array, left: Array) -> Array:
+        left = np.minimum(left, self._stock)
+        state = int((left * self._strides).sum())
+        return np.where(left > 0, value[state] - value[state - self._strides * (left > 0)], 0.0)
+
+    def _rounds(self, i: int, wanted: Iterable[int]) -> tuple[Hidden, Round]:
+        """The given rounds of replicate i as one batch, and its hidden state in every row."""
+        all_of_them = self._customers
+        source = Instance(all_of_them.problem, [all_of_them.seeds[i]], [all_of_them.episodes[i]])
+        found = []
+        for t in wanted:
+            while source.t[0] < t:
+                source.advance()
+            found.append(_copied(source.round()))
+        (_, *first), _, secret = found[0]
+        parts = [
+            None if part is None else np.concatenate([r.context[k] for r in found])
+            for k, part in enumerate(first, start=1)
+        ]
+        context = Context(1, *parts)  # type: ignore[arg-type]
+        uniform = np.concatenate([r.uniform for r in found])
+        secrets = {name: np.concatenate([r.secret[name] for r in found]) for name in secret}
+        hidden = {name: np.repeat(v, len(found), axis=0) for name, v in source.hidden.items()}
+        return hidden, Round(context, uniform, secrets)
+
+    def _prices(self, i: int) -> Array:
+        """Bid prices of replicate i, fitted to rounds that are spread over its season."""
+        problem, n = self._customers.problem, len(self._stock)
+        T = problem.horizon
+        wanted = sorted({1 + k * T // SAMPLE for k in range(SAMPLE)})
+        hidden, round_ = self._rounds(i, wanted)
+
+        def offer(prices: Array) -> tuple[float, Array]:
+            cost = np.tile(prices, (len(wanted), 1))
+            action, value = problem.best_action(hidden, priced(round_, cost))
+            sold = units(problem, hidden, round_, action, n)
+            return float(value.sum()) / len(wanted), sold.sum(axis=0) / len(wanted)
+
+        return bid_prices(offer, self._stock / T, problem.info.reward_range[1])
+
+    def _table(self, i: int) -> Array:
+        """Value ``(T + 1, states)`` of what is left after each round of replicate i."""
+        problem = self._customers.problem
+        T, sides = problem.horizon, self._stock + 1
+        states = int(np.prod(sides))
+        left = np.indices(sides.tolist()).reshape(len(sides), states).T
+        has = left > 0
+        below = np.arange(states)[:, None] - np.where(has, self._strides, 0)
+        hidden, rounds = self._rounds(i, range(1, T + 1))
+        hidden = {name: np.repeat(v[:1], states, axis=0) for name, v in hidden.items()}
+        value = np.zeros((T + 1, states))
+        for t in range(T, 0, -1):
+            round_ = _tiled(rounds, t - 1, states)
+            after = value[t]
+            cost = np.where(has, after[:, None] - after[below], 0.0)
+            offered = masked(round_, has)
+            found = problem.best_action(hidden, priced(offered, cost))[1]
+            value[t - 1] = after + np.where(on_sale(offered, has), found, 0.0)
+        return value
+
+
+def _copied(round_: Round) -> Round:
+    """A round that stays as it is when its block is drawn anew."""
+    t, *parts = round_.context
+    kept = [None if part is None else part.copy() for part in parts]
+    secret = {name: value.copy() for name, value in round_.secret.items()}
+    return Round(Context(t, *kept), round_.uniform.copy(), secret)  # type: ignore[arg-type]
+
+
+def _tiled(rounds: Round, row: int, count: int) -> Round:
+    """One round of a batch, `count` times."""
+    (t, *parts), uniform, secret = rounds
+    chosen = np.full(count, row)
+    context = Context(t, *[None if part is None else part[chosen] for part in parts])  # type: ignore[arg-type]
+    return Round(context, uniform[chosen], {name: v[chosen] for name, v in secret.items()})
+
+
+def masked(round_: Round, has: Array) -> Round:
+    """The round where items ``(B, n)`` without stock cannot be offered; prices always can."""
+    context = round_.context
+    if context.revenues is None:
+        return round_
+    available = has if context.available is None else has & context.available
+    return round_._replace(context=context._replace(available=available))
+
+
+def on_sale(round_: Round, has: Array) -> Array:
+    """Whether anything can be sold, ``(B,)``."""
+    available = round_.context.available
+    return np.asarray((has if available is None else available).any(axis=1))
+
+
+class Season(Instance):
+    """Replicates whose items run out.
+
+    What is sold is gone from the next round on; `respond` may be asked again in a round, and the
+    last answer counts. Where nothing is on sale any action is accepted and sells nothing, so all
+    seasons last to the horizon.
+
+    Args:
+        customers: Who comes; forks share them.
+        worth: What units are worth, shared by forks too.
+
+    Attributes:
+        left: Units of each item after the last response, ``(B, n)``.
+    """
+
+    def __init__(self, customers: Instance, worth: Worth | None = None) -> None:
+        self.customers, self.problem = customers, customers.problem
+        self.seeds, self.episodes, self.t = customers.seeds, customers.episodes, customers.t
+        self.hidden, self.replicates = customers.hidden, customers.replicates
+        self.alone = customers.alone
+        self._stock = np.array(self.problem.info.stock)
+        self._worth = Worth(customers, self._stock) if worth is None else worth
+        self.left: Array = np.tile(self._stock, (self.replicates, 1))
+        self._before, self._at = self.left.copy(), self.t.copy()
+        self._now: Round | None = None
+
+    def fork(self) -> Season:
+        return Season(self.customers, self._worth)
+
+    def restart(self, i: int, seed: int, episode: int) -> None:
+        self.customers.restart(i, seed, episode)
+        self._worth.forget(i)
+        self.left[i] = self._before[i] = self._stock
+        self._at[i], self._now = 1, None
+
+    def advance(self, lanes: Array | None = None) -> None:
+        self.customers.advance(lanes)
+
+    def round(self) -> Round:
+        moved = self._at != self.t
+        if moved.any():
+            self._before[moved] = self.left[moved]
+            self._at, self._now = self.t.copy(), None
+        if self._now is None:
+            self._now = masked(self.customers.round(), self._before > 0)
+        return self._now
+
+    def oracle(self) -> tuple[Array, Array]:
+        """The best action for the season, or by its bid prices, and its expected reward."""
+        round_ = self.round()
+        cost = self._worth.of(self.t, self._before) * (1.0 if self._worth.exact else SHADE)
+        action = self.problem.best_action(self.hidden, priced(round_, cost))[0]
+        return action, self._serve(action)[1]
+
+    def _serve(self, action: Array) -> tuple[Feedback, Array, Round, Array]:
+        """Feedback, expected reward, the round as the problem answers it, and who is served."""
+        round_ = self.round()
+        open_ = on_sale(round_, self._before > 0)
+        context = round_.context
+        if context.available is not None and not open_.all():
+            every = context.available | ~open_[:, None]
+            round_ = round_._replace(context=context._replace(available=every))
+        check_offered(round_.context, action)
+        feedback, expected = self.problem.respond(self.hidden, round_, action)
+        if not open_.all():
+            demand, choice = feedback.demand, feedback.choice
+            feedback = feedback._replace(
+                reward=np.where(open_, feedback.reward, 0.0),
+                demand=None if demand is None else np.where(open_, demand, 0.0),
+                choice=None if choice is None else np.where(open_, choice, -1),
+            )
+            expected = np.where(open_, expected, 0.0)
+        return feedback, expected, round_, open_
+
+    def respond(self, action: Any) -> Outcome:
+        """The outcome; its regret is what the action loses of the season.
+
+        In expectation the regrets of all rounds add up to the value of the optimum, or of its
+        fluid bound, minus what was earned. Against the bound units that are left at the end
+        count, at their bid price, in the last round.
+        """
+        action = self.problem.check_action(action, self.replicates)
+        feedback, expected, served, open_ = self._serve(action)
+        self.left = self._before - self._sold(action, feedback)
+        problem, worth = self.problem, self._worth.of(self.t, self._before)
+        own = np.where(open_, problem.respond(self.hidden, priced(served, worth), action)[1], 0.0)
+        against = self.round() if self._worth.exact else self.customers.round()
+        best = problem.best_action(self.hidden, priced(against, worth))[1]
+        if self._worth.exact:
+            best = np.where(open_, best, 0.0)
+        regret = np.maximum(best - own, 0.0)
+        if not self._worth.exact:
+            unsold = np.zeros(self.replicates)
+            for k in range(worth.shape[1]):
+                unsold += worth[:, k] * self.left[:, k]
+            regret += np.where(self.t == problem.horizon, unsold, 0.0)
+        return Outcome(feedback, expected, regret)
+
+    def _sold(self, action: Array, feedback: Feedback) -> Array:
+        """Units of each item that were sold, ``(B, n)``."""
+        sold = np.zeros_like(self._before)
+        if feedback.choice is None:
+            assert feedback.demand is not None
+            sold[:, 0] = feedback.demand
+            return sold
+        lanes = np.flatnonzero(feedback.choice >= 0)
+        sold[lanes, action[lanes, feedback.choice[lanes]]] = 1
+        return sold
