@@ -33,7 +33,7 @@ SEEDS = [4, 5, 6]
 def cases():
     for name, spec in agent_specs().items():
         ours = spec.entry_point.startswith("dpb_agents")
-        if ours and not spec.uses_oracle and not name.startswith("sb3-"):
+        if ours and not spec.uses_oracle:
             for kind in spec.supports:
                 yield name, kind
 

@@ -30,7 +30,6 @@ def zoo(kind, needs):
         name
         for name, spec in agent_specs().items()
         if spec.entry_point.startswith("dpb_agents")
-        and not name.startswith("sb3")
         and kind in spec.supports
         and spec.needs_horizon == needs
         and not spec.fixed_arms

@@ -23,7 +23,7 @@ PROBLEMS = {
 # Nothing of theirs estimates theta, or another agent does it for them.
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
-OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "sb3-dqn", "sb3-ppo", "sb3-sac"}
+OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
 ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
 WARM = [n for n in ZOO if n not in OTHERS]
 # These begin with rounds that are random, or explore, whatever is known.

@@ -40,7 +40,6 @@ ARENAS = {
 # A loose budget: these tests ask whether an agent works, not what privacy costs.
 BUDGET = Budget.zcdp(50.0)
 YARDSTICKS = {"random", "oracle"}
-SLOW = {"sb3-ppo", "sb3-dqn", "sb3-sac"}  # have a room of their own: tests/sb3
 
 
 def budget_of(spec):
@@ -49,7 +48,7 @@ def budget_of(spec):
 
 def pairs():
     for name, spec in agent_specs().items():
-        if not spec.entry_point.startswith("dpb_agents") or name in SLOW:
+        if not spec.entry_point.startswith("dpb_agents"):
             continue
         for arena, (env_id, kwargs) in ARENAS.items():
             if arena == "multi-armed" and not spec.fixed_arms:

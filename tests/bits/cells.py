@@ -41,7 +41,7 @@ def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str,
     env_id, kwargs = TASKS[task]
     kind = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info.kind
     known = [name for name, spec in dpb_gym.agent_specs().items() if kind in spec.supports]
-    agents = [name for name in known if (name in only if only else not name.startswith("sb3"))]
+    agents = [name for name in known if not only or name in only]
     if not agents:
         return {}
     result = dpb_gym.evaluate(

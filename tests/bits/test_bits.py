@@ -91,10 +91,9 @@ FORBIDDEN = {
     "math": {"exp", "log", "log1p", "expm1", "pow", "sin", "cos", "tanh", "erf", "erfc", "lgamma"},
     "np": {"exp", "log", "log1p", "expm1", "power", "sin", "cos", "tanh", "dot", "matmul"},
 }
-# Not on a path from a cell to its numbers: audits, learners of PyTorch, real data's features
+# Not on a path from a cell to its numbers: audits, Stable-Baselines3, real data's features
 # (stored in single precision), the table of BLTs, what a page says of a fit.
 ELSEWHERE = (
-    "agents/dpb_agents/common/sb3",
     "dpb_gym/envs/sb3.py",
     "dpb_gym/feedback/audits.py",
     "dpb_gym/privacy/audit",

@@ -181,7 +181,7 @@ def test_showing(name: str, words: list[str], dpb: Any) -> None:
 PRIVATE = [name for name, spec in agent_specs().items() if spec.budget != "never"]
 
 
-@pytest.mark.parametrize("name", [name for name in PRIVATE if not name.startswith("sb3-")])
+@pytest.mark.parametrize("name", PRIVATE)
 def test_every_private_agent_says_what_it_promises(name: str, dpb: Any) -> None:
     shown = dpb("show", name, "--budget", "eps=1,delta=1e-5", "--json")
     assert shown.status == 0, shown.err

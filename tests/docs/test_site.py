@@ -62,8 +62,8 @@ def test_every_agent_has_a_page_that_says_what_it_guarantees(site, name):
     assert f'"{name}"' in code
 
 
-# One agent of a class stands for the others; agents that train networks have tests of their own.
-CLASSES = {agent_specs()[n].entry_point: n for n in OWN_AGENTS if not n.startswith("sb3-")}
+# One agent of a class stands for the others.
+CLASSES = {agent_specs()[n].entry_point: n for n in OWN_AGENTS}
 
 
 @pytest.mark.parametrize("name", CLASSES.values())

@@ -256,7 +256,6 @@ KNOWN = [
     name
     for name, spec in sorted(agent_specs().items())
     if spec.entry_point.startswith("dpb_agents")
-    and not name.startswith("sb3")
     and not spec.fixed_arms
 ]
 

@@ -1,0 +1,1 @@
+"""Deep reinforcement learning: small networks, those of all replicates trained at once."""

@@ -1,1 +1,0 @@
-"""Deep reinforcement learning from Stable-Baselines3, learning online."""
