@@ -41,7 +41,7 @@ $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 
 $(VENV)/.test: $(BIN)/dpb
 	@echo "Installing what the tests need (PyTorch for CPU among it) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,sb3,dask,secure,docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

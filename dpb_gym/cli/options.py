@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 USUAL_DELTA = "1e-5"
 BUDGET = "rho=R|eps=E,delta=D|none"
-Directory = Annotated[str, typer.Argument(metavar="DIR", help="Result directory.")]
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="Result directory, or its address.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Workers = Annotated[int | None, typer.Option(help="Processes; one per core by default.")]
@@ -89,7 +89,13 @@ def settings_of(
 
 
 def new_folder(path: str | None) -> None:
-    """Says so if what will be written needs folders above it that are not there."""
+    """Says so if what will be written needs folders above it that are not there.
+
+    Raises:
+        ParameterError: If it is an address.
+    """
+    if "://" in (path or ""):
+        raise ParameterError(f"{path!r} is an address; this is written to a file of this machine")
     parent = Path(path or ".").parent
     if not parent.exists():
         print(f"dpb: note: making the folder {parent}", file=sys.stderr)

@@ -48,7 +48,8 @@ def run(
     backend: Annotated[str, typer.Option(metavar="loky|dask", help="Where to run.")] = "loky",
     scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
     out: Annotated[
-        str | None, typer.Option(help="Result directory; results/SUITE by default.")
+        str | None,
+        typer.Option(help="Result directory, or s3://BUCKET/PREFIX; results/SUITE by default."),
     ] = None,
     html: Annotated[
         str | None, typer.Option(help="Write the page of the result directory to this file.")
@@ -129,7 +130,7 @@ def run(
     for plan in plans:
         if plan.missing:
             print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
-    for path in (out, html):
+    for path in (html, None if "://" in (out or "") else out):
         new_folder(path)
     done = run_plan(
         found, plans, out or f"results/{place}", suite_text=text, replicates=replicates,

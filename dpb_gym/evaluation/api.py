@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,10 @@ from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.result import Result
-from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed
+from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed, run_plan
 from dpb_gym.evaluation.schema import raised
 from dpb_gym.evaluation.spec import Task
+from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.streams import check_seed
 
@@ -44,6 +46,7 @@ def evaluate(
     backend: str = "loky",
     scheduler: str | None = None,
     callbacks: Sequence[Callback] = (),
+    out: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Runs agents on one environment, all on the same customers, and compares them.
 
@@ -69,6 +72,8 @@ def evaluate(
         scheduler: Address of the dask scheduler.
         callbacks: Functions of a `dpb_gym.evaluation.callbacks.Checkpoint`, told where every agent
             stands; `TensorBoard`, `WandB` and `MLflow` of that module among them.
+        out: A result directory, or an address such as ``"s3://bucket/prefix"``, that keeps every
+            result as soon as it is there; the same call goes on where one was stopped.
 
     Returns:
         The results. An agent that breaks down costs its companions nothing: it is left
@@ -80,7 +85,8 @@ def evaluate(
         BudgetError: If a budget is invalid.
         AgentError: If an agent does not support the environment, or all agents fail.
         DataError: If the environment's data are missing.
-        MissingExtraError: If the backend's packages are not installed.
+        MissingExtraError: If the packages of the backend or of the address are not installed.
+        ResultError: If `out` holds other results, is in use, or cannot be reached or written.
 
     Example:
         >>> import dpb_gym
@@ -103,16 +109,27 @@ def evaluate(
     (task,) = suite.tasks
     problem = task.problem()
     runs = read_agents(agents, problem.info.kind, budgets)
-    jobs = make_jobs(suite, [TaskPlan(task, runs, problem=problem)])
-    show = show_by_default(progress)
-    outcomes = execute(
-        jobs, None, workers=workers, backend=backend, scheduler=scheduler, show=show,
-        callbacks=callbacks,
-    )  # fmt: skip
-    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    plans = [TaskPlan(task, runs, problem=problem)]
+    jobs = make_jobs(suite, plans)
+    options: dict[str, Any] = {
+        "workers": workers,
+        "backend": backend,
+        "scheduler": scheduler,
+        "show": show_by_default(progress),
+        "callbacks": callbacks,
+    }
+    if out is None:
+        outcomes = execute(jobs, None, **options)
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
+        found = [result for outcome in outcomes for result in outcome.results]
+    else:
+        failures = list(run_plan(suite, plans, out, **options).failures)
+        stored = {result.cell.key: result for result in Store.open(out).results()}
+        keys = [cell.key for job in jobs for cell in job.cells]
+        found = [stored[key] for key in keys if key in stored]
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
-    results = [r for outcome in outcomes for r in outcome.results if r.cell.row not in broken]
+    results = [result for result in found if result.cell.row not in broken]
     raise_if_all_failed(failures, len(results))
     for failure in broken.values():
         warnings.warn(failure.message, RuntimeWarning, stacklevel=2)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dpb_gym import validation
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.store import ASIDE, Store
+from dpb_gym.evaluation.places import TABLE
+from dpb_gym.evaluation.store import Store
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def costs(path: str | os.PathLike[str]) -> Costs:
     """
     store = Store.open(path)
     results = store.results()
-    files = [path for path in store.path.rglob("*.parquet") if ASIDE not in path.parts]
-    share = sum(file.stat().st_size for file in files) / max(1, len(results))
+    files = (TABLE, *store.place.cells())
+    share = sum(map(store.place.size, files)) / max(1, len(results))
     totals: dict[tuple[str, str], list[float]] = {}
     for result in results:
         timing = result.timing

@@ -322,7 +322,7 @@ class Result:
         """Writes the self-contained leaderboard page."""
         return report.html(self.to_leaderboard(), path)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Path | str:
         """Keeps the results in a directory that `load` and ``dpb leaderboard`` read.
 
         Equal cells that are there already stay as they are.

@@ -62,7 +62,7 @@ class RunReport:
     """How a run went.
 
     Attributes:
-        path: The result directory.
+        path: The result directory, or its address.
         cells: Cells of the plan.
         computed: Cells computed in this run.
         failures: The cells that failed.
@@ -70,7 +70,7 @@ class RunReport:
         seconds: Wall time.
     """
 
-    path: Path
+    path: Path | str
     cells: int
     computed: int
     failures: tuple[Failure, ...]
@@ -175,7 +175,7 @@ def execute(
     Args:
         jobs: The jobs.
         sink: Where jobs write their results; None keeps them in memory. On a cluster
-            every worker must see the directory under the same path.
+            every worker must see the directory under the same path or address.
         workers: Processes on this machine; 1 runs in this process.
         backend: ``"loky"`` or ``"dask"``.
         scheduler: Address of the dask scheduler.
@@ -189,6 +189,8 @@ def execute(
     if not jobs:
         return []
     elsewhere = backend == "dask" or (workers > 1 and len(jobs) > 1)
+    if elsewhere and sink is not None and not sink.place.shared:
+        raise ParameterError(f"workers do not see {sink.place}, this process's memory: workers=1")
     outcomes = []
     watching = board(jobs, show, remote=elsewhere, delay=delay) if show else nullcontext()
     with (

@@ -5,6 +5,8 @@ DIR/result.parquet    the numbers of the cells in the manifest, see `dpb_gym.eva
 DIR/cells/TASK/*      while a run goes on: one file per cell that is finished
 DIR/set-aside/*       damaged or outdated files, never read
 DIR/.lock, .owner     held while a run is writing
+
+DIR is a folder or a prefix of an object store, see `dpb_gym.evaluation.places`.
 """
 
 from __future__ import annotations
@@ -12,31 +14,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import socket
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import stored
-from dpb_gym.evaluation.filesystem import (
-    locked,
-    make_folder,
-    refuse_links,
-    remove_temporaries,
-    set_aside,
-    warn,
-    write_file,
-)
+from dpb_gym.evaluation.filesystem import warn
 from dpb_gym.evaluation.outcome import RECOMPUTED, CellResult
+from dpb_gym.evaluation.places import (
+    ASIDE,
+    CELLS,
+    MANIFEST,
+    TABLE,
+    DamagedResult,
+    Place,
+    UnreachableError,
+    place_of,
+)
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import (
-    DamagedResult,
+    MOST_BYTES,
     Stored,
     cell_file,
     from_rows,
@@ -46,13 +47,9 @@ from dpb_gym.evaluation.table import (
     to_rows,
     write_cell,
 )
-from dpb_gym.files import TEMPORARY, read_regular
 
 MANIFEST_VERSION = 2
-MANIFEST, TABLE, CELLS, ASIDE = "manifest.json", "result.parquet", "cells", "set-aside"
-LOCK, OWNER = ".lock", ".owner"
 MOST_MANIFEST = 1 << 26
-OURS = (MANIFEST, TABLE, CELLS, ASIDE, LOCK, OWNER)
 
 
 @dataclass(frozen=True)
@@ -60,22 +57,12 @@ class Sink:
     """Where the jobs of one run write their cells.
 
     Attributes:
-        path: The result directory.
+        place: The result directory.
         token: Of the run that holds it; another run's directory is not written to.
     """
 
-    path: Path
+    place: Place
     token: str
-
-    def check(self) -> None:
-        """Raises `ResultError` if the directory was deleted or taken over by another run."""
-        try:
-            held = read_regular(self.path / OWNER, 1 << 12).decode().split()[0]
-        except (OSError, IndexError, UnicodeError):
-            held = ""
-        if held != self.token:
-            what = "belongs to another run now" if held else "was deleted or moved"
-            raise ResultError(f"{self.path} {what} while this run was writing to it")
 
     def write(self, result: CellResult) -> None:
         """Writes the file of a finished cell.
@@ -83,15 +70,15 @@ class Sink:
         Raises:
             ResultError: If it cannot be written.
         """
-        self.check()
-        write_file(self.path / CELLS / cell_file(result.cell), write_cell(result))
+        self.place.check(self.token)
+        self.place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
 
 
 class Store:
     """One result directory: `open` it to read, or write within `writing`.
 
     Attributes:
-        path: The directory.
+        place: The directory, and `path`, its path or address.
         suite: The suite it belongs to.
         manifest: Content of its ``manifest.json`` but for the rows.
         entries: What the manifest says of every cell, by key.
@@ -99,14 +86,14 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, suite: Suite, manifest: dict[str, Any], entries: Iterable[Stored] = ()
+        self, place: Place, suite: Suite, manifest: dict[str, Any], entries: Iterable[Stored] = ()
     ) -> None:
-        self.path = path
+        self.place, self.path = place, place.path
         self.suite = suite
         self.manifest = manifest
         self.entries = {entry.cell.key: entry for entry in entries}
         self.record: dict[str, Any] = {}
-        self.sink = Sink(path, "")
+        self.sink = Sink(place, "")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -115,16 +102,20 @@ class Store:
         Raises:
             ResultError: If there is none, or its manifest is damaged.
         """
-        folder = Path(path)
-        file = folder / MANIFEST
-        if not folder.is_dir():
-            raise ResultError(f"{folder}: no such result directory (dpb run makes one)")
+        return cls._read(place_of(path))
+
+    @classmethod
+    def _read(cls, place: Place) -> Store:
+        file = place.at(MANIFEST)
+        if place.names() is None:
+            raise ResultError(f"{place}: no such result directory (dpb run makes one)")
         try:
-            refuse_links(*(folder / name for name in OURS), *(folder / CELLS).glob("*"))
-            manifest = stored.read_json(read_regular(file, MOST_MANIFEST))
+            manifest = stored.read_json(place.read(MANIFEST, MOST_MANIFEST))
+        except UnreachableError:
+            raise
         except FileNotFoundError:
-            raise ResultError(f"{folder} is not a result directory: it has no {MANIFEST}") from None
-        except (OSError, ValueError, RecursionError) as error:
+            raise ResultError(f"{place} is not a result directory: it has no {MANIFEST}") from None
+        except (ValueError, RecursionError) as error:
             raise ResultError(f"{file} is damaged ({error}); dpb run writes it afresh") from error
         version = manifest.get("manifest") if isinstance(manifest, dict) else None
         if version != MANIFEST_VERSION:
@@ -140,7 +131,7 @@ class Store:
                 raise ValueError("suite and protocol disagree")
         except (ValueError, SuiteError) as error:
             raise ResultError(f"{file} is damaged ({error!s:.500})") from error
-        return cls(folder, suite, manifest, entries)
+        return cls(place, suite, manifest, entries)
 
     @classmethod
     @contextlib.contextmanager
@@ -166,18 +157,16 @@ class Store:
             ResultError: If it holds results of another suite or other things, another run holds
                 it, or it cannot be written.
         """
-        folder = Path(path)
-        cls._existing(folder, suite, mend=False)
-        make_folder(folder)
-        refuse_links(*(folder / name for name in OURS), *(folder / CELLS).glob("*"))
-        with locked(folder, LOCK, OWNER):
-            store = cls._existing(folder, suite, mend=True)
+        place = place_of(path)
+        cls._existing(place, suite, mend=False)
+        with place.held() as token:
+            store = cls._existing(place, suite, mend=True)
             if store is not None and suite_text is None:
                 suite, suite_text = store.suite, store.manifest["suite_text"]
             elif store is None:
                 now = origin.now()
                 fresh = {"runs": [], "audits": {}, "stated": {}, "created": now, "updated": now}
-                store = cls(folder, suite, fresh)
+                store = cls(place, suite, fresh)
             store.manifest |= {
                 "manifest": MANIFEST_VERSION,
                 "suite": suite.name,
@@ -186,43 +175,39 @@ class Store:
                 "algorithm": ALGORITHM_VERSION,
             }
             store.suite = suite
-            remove_temporaries(folder)
+            store.sink = Sink(place, token)
             with store._recording(run):
                 yield store
 
     @classmethod
-    def _existing(cls, folder: Path, suite: Suite, *, mend: bool) -> Store | None:
+    def _existing(cls, place: Place, suite: Suite, *, mend: bool) -> Store | None:
         """What a directory holds, None if nothing; with `mend`, a damaged manifest goes aside."""
-        if folder.exists() and not folder.is_dir():
-            raise ResultError(f"{folder} is a file; results need a directory")
-        if (folder / MANIFEST).exists():
+        names = place.names() or []
+        if MANIFEST in names:
             try:
-                old = cls.open(folder)
+                old = cls._read(place)
+            except UnreachableError:
+                raise
             except ResultError as error:
                 if mend:
-                    aside = set_aside(folder / ASIDE, folder / MANIFEST)
-                    warn(f"{error}; moved to {aside} and written afresh")
+                    warn(f"{error}; moved to {place.set_aside(MANIFEST)} and written afresh")
                 return None
             if old.manifest["protocol"] != suite.protocol:
                 raise ResultError(
-                    f"{folder} holds results of {_named(old.suite)}, not of {_named(suite)}: "
+                    f"{place} holds results of {_named(old.suite)}, not of {_named(suite)}: "
                     "give another directory"
                 )
             return old
-        here = [p.name for p in folder.iterdir()] if folder.exists() else []
-        others = sorted(p for p in here if p not in OURS and not p.endswith(TEMPORARY))
+        others = sorted(set(names) - {TABLE, CELLS, ASIDE})
         if others:
             raise ResultError(
-                f"{folder} is not a result directory (it has no {MANIFEST}) and not empty "
+                f"{place} is not a result directory (it has no {MANIFEST}) and not empty "
                 f"({', '.join(others[:3])}): give another directory"
             )
         return None
 
     @contextlib.contextmanager
     def _recording(self, run: dict[str, Any] | None) -> Iterator[None]:
-        self.sink = Sink(self.path, uuid.uuid4().hex)
-        owner = f"{self.sink.token} process {os.getpid()} on {socket.gethostname()}"
-        write_file(self.path / OWNER, owner.encode(), durable=False)
         for earlier in self.manifest["runs"]:
             if earlier.get("status") == "running":
                 earlier["status"] = "killed"
@@ -239,17 +224,16 @@ class Store:
             self.save()
         try:
             yield
-            self.sink.check()
+            self.place.check(self.sink.token)
             self._compact()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             self.record |= {"status": status, "ended": origin.now()}
             if run is not None:
                 with contextlib.suppress(ResultError):
-                    self.sink.check()
+                    self.place.check(self.sink.token)
                     self.save()
             raise
-        (self.path / OWNER).unlink(missing_ok=True)
 
     def save(self) -> None:
         """Writes the manifest.
@@ -262,17 +246,16 @@ class Store:
         head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
         # A row per line: readable, and small enough to be compared by eye.
         rows = ",\n".join(json.dumps(row, allow_nan=False) for row in to_rows(ordered))
-        write_file(self.path / MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
+        self.place.write(MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
 
     def _compact(self) -> None:
         """Moves the cells into the table; the manifest's rename is what commits it."""
         self.record |= {"status": "finished", "ended": origin.now()}
-        if self._cell_files():
+        if self.place.cells():
             self.replace(self.check()[0])
         elif self.record in self.manifest["runs"]:
             self.save()
-        if (self.path / CELLS).is_dir():
-            shutil.rmtree(self.path / CELLS, ignore_errors=True)
+        self.place.remove_cells()
 
     def add(self, results: Sequence[CellResult]) -> None:
         """Writes results and what is in the table already as one table, all or nothing.
@@ -293,20 +276,37 @@ class Store:
     def replace(self, results: Iterable[CellResult]) -> None:
         """Writes results as the table, instead of what was there."""
         ordered = sorted(results, key=lambda result: _place(result.cell))
-        write_file(self.path / TABLE, table_bytes(ordered))
+        self.place.write(TABLE, table_bytes(ordered))
         self.entries = {result.cell.key: Stored.of(result) for result in ordered}
         self.save()
 
-    def _cell_files(self) -> list[Path]:
-        return sorted((self.path / CELLS).glob("*/*.parquet"))
+    def _cells(self) -> Iterator[tuple[str, CellResult | DamagedResult]]:
+        """The files of single cells, with what each holds or what is wrong with it."""
+
+        def read(name: str) -> CellResult | DamagedResult | None:
+            try:
+                return read_cell(self.place.read(name, MOST_BYTES), self.place.at(name))
+            except DamagedResult as error:
+                return error
+            except FileNotFoundError:  # compacted meanwhile
+                return None
+
+        names = self.place.cells()
+        with ThreadPoolExecutor(self.place.readers) as pool:
+            found = zip(names, pool.map(read, names))
+            yield from ((name, one) for name, one in found if one is not None)
 
     def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
         """The results of the table, and what is wrong with the others."""
         entries = list(self.entries.values())
+        where = self.place.at(TABLE)
         try:
-            return read_table(self.path / TABLE, entries) if entries else ([], [])
+            content = self.place.read(TABLE, MOST_BYTES) if entries else b""
+            return read_table(content, where, entries) if entries else ([], [])
         except FileNotFoundError:
-            return [], [DamagedResult(f"{self.path / TABLE} is gone")]
+            return [], [DamagedResult(f"{where} is gone")]
+        except DamagedResult as error:
+            return [], [error]
 
     def results(self) -> list[CellResult]:
         """Reads all results.
@@ -325,16 +325,14 @@ class Store:
         read, damaged = self._table()
         found = {result.cell.key: result for result in read}
         problems: list[ResultError] = list(damaged)
-        for path in self._cell_files():
-            try:
-                result = read_cell(path)
-                if result.cell.protocol != self.manifest["protocol"]:
-                    raise ResultError(f"{path} belongs to another suite than {_named(self.suite)}")
-                found.setdefault(result.cell.key, result)
-            except FileNotFoundError:  # compacted meanwhile
-                continue
-            except ResultError as error:
-                problems.append(error)
+        for name, one in self._cells():
+            if isinstance(one, DamagedResult):
+                problems.append(one)
+            elif one.cell.protocol == self.manifest["protocol"]:
+                found.setdefault(one.cell.key, one)
+            else:
+                said = f"{self.place.at(name)} belongs to another suite than {_named(self.suite)}"
+                problems.append(ResultError(said))
         return list(found.values()), problems
 
     def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -349,13 +347,13 @@ class Store:
         wanted = {cell.row: cell.identity for cell in cells}
         present, damaged = self._table()
         if damaged:
-            aside = set_aside(self.path / ASIDE, self.path / TABLE, copy=True)
+            aside = self.place.set_aside(TABLE, copy=True)
             warn(f"{damaged[0]} ({len(damaged)} in all); copied to {aside}")
-        for path in self._cell_files():
-            try:
-                present.append(read_cell(path))
-            except DamagedResult as error:
-                warn(f"{error}; moved to {set_aside(self.path / ASIDE, path)}")
+        for name, one in self._cells():
+            if isinstance(one, CellResult):
+                present.append(one)
+            else:
+                warn(f"{one}; moved to {self.place.set_aside(name)}")
         kept = {}
         for result in present:
             cell = result.cell
@@ -363,11 +361,11 @@ class Store:
                 kept[cell.key] = result
             else:
                 self._outdated_or_refuse(cell, identity)
-                path = self.path / CELLS / cell_file(cell)
-                write_file(path, write_cell(result))
+                name = f"{CELLS}/{cell_file(cell)}"
+                self.place.write(name, write_cell(result))
                 warn(
                     f"{cell}: computed by another version of the code; moved to "
-                    f"{set_aside(self.path / ASIDE, path)}"
+                    f"{self.place.set_aside(name)}"
                 )
         self.entries = {key: entry for key, entry in self.entries.items() if key in kept}
         return [cell for cell in cells if cell.key not in kept]

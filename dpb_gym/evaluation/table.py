@@ -21,10 +21,10 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.footer import claimed
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
+from dpb_gym.evaluation.places import DamagedResult
 from dpb_gym.evaluation.plan import slug
 from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
-from dpb_gym.files import read_regular
 
 TEXTS = ("cell", "task", "agent", "budget")
 COLUMNS = (
@@ -40,10 +40,6 @@ COLUMNS = (
 ABOUT = "dpb"
 MOST_BYTES, SPARE_ROWS = 1 << 28, 100_000
 """A larger file is no table of results; a few bytes may claim any number of rows."""
-
-
-class DamagedResult(ResultError):
-    """A table, or the file of a cell, is truncated, altered or misplaced."""
 
 
 @dataclass(frozen=True)
@@ -188,43 +184,41 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
 
 
 def read_table(
-    path: Path, entries: Sequence[Stored], spare: int = SPARE_ROWS
+    content: bytes, where: str, entries: Sequence[Stored], spare: int = SPARE_ROWS
 ) -> tuple[list[CellResult], list[DamagedResult]]:
     """Reads the table of some entries, and checks all of it.
 
     Args:
-        path: The file.
+        content: The whole file.
+        where: Its name, for messages.
         entries: What is wanted of it.
         spare: Rows that it may hold beyond them, as it may after a kill.
 
     Returns:
         The results, and what is wrong with the other entries.
-
-    Raises:
-        FileNotFoundError: If there is none.
     """
     wanted = {entry.cell.key: entry for entry in entries}
     found: list[CellResult] = []
     damaged: list[DamagedResult] = []
     try:
-        file = _open(path, entries, spare)
+        file = _open(content, where, entries, spare)
     except DamagedResult as error:
         return [], [error]
     for number in range(file.num_row_groups):
         try:
-            for item in _results(path, file.read_row_group(number), wanted):
+            for item in _results(where, file.read_row_group(number), wanted):
                 (found if isinstance(item, CellResult) else damaged).append(item)  # type: ignore
         except MemoryError:
             raise
         except Exception:  # damage may raise anything inside the reader
             continue
     gone = "its rows are damaged or gone"
-    damaged += [DamagedResult(f"{path}: {entry.cell}: {gone}") for entry in wanted.values()]
+    damaged += [DamagedResult(f"{where}: {entry.cell}: {gone}") for entry in wanted.values()]
     return found, damaged
 
 
 def _results(
-    path: Path, table: Any, wanted: dict[str, Stored]
+    where: str, table: Any, wanted: dict[str, Stored]
 ) -> Iterator[CellResult | DamagedResult]:
     """The results of one row group; takes them out of `wanted`."""
     if tuple(table.column_names) != COLUMNS:
@@ -250,7 +244,7 @@ def _results(
                 if not to_table([found]).equals(table.slice(start, stop - start)):
                     problem = "content and specification disagree"
         del wanted[key]
-        yield DamagedResult(f"{path}: {entry.cell}: {problem}") if problem else found
+        yield DamagedResult(f"{where}: {entry.cell}: {problem}") if problem else found
 
 
 def write_cell(result: CellResult) -> bytes:
@@ -258,35 +252,38 @@ def write_cell(result: CellResult) -> bytes:
     return table_bytes([result], to_rows([Stored.of(result)]))
 
 
-def read_cell(path: Path) -> CellResult:
+def read_cell(content: bytes, where: str) -> CellResult:
     """Reads the file of a single cell and checks all of it.
+
+    Args:
+        content: The whole file.
+        where: Its path, which ends in its name.
 
     Raises:
         DamagedResult: If it is truncated, altered, or misnamed.
-        FileNotFoundError: If there is none.
     """
-    raw = _open(path).metadata.metadata or {}
+    raw = _open(content, where).metadata.metadata or {}
     try:
         (entry,) = from_rows(json.loads(raw[ABOUT.encode()]))
     except (KeyError, ValueError) as error:
-        raise DamagedResult(f"{path}: its metadata are damaged ({error!r:.300})") from error
-    found, damaged = read_table(path, [entry])
+        raise DamagedResult(f"{where}: its metadata are damaged ({error!r:.300})") from error
+    found, damaged = read_table(content, where, [entry])
     if damaged:
         raise damaged[0]
-    if path.name != Path(cell_file(entry.cell)).name:
-        raise DamagedResult(f"{path}: holds another cell ({entry.cell}); it was renamed or copied")
+    if Path(where).name != Path(cell_file(entry.cell)).name:
+        raise DamagedResult(f"{where}: holds another cell ({entry.cell}); it was renamed or copied")
     return found[0]
 
 
-def _open(path: Path, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS) -> Any:
+def _open(
+    content: bytes, where: str, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS
+) -> Any:
     import pyarrow.parquet as pq
 
     sizes = [(len(e.cell.replicates), len(e.cell.checkpoints)) for e in entries]
     most_rows = max(sum(rows for rows, _ in sizes), spare)
     most_values = max(sum(rows * points for rows, points in sizes), 100 * spare)
     try:
-        # Read whole: what is open stays as it is when a run replaces the file.
-        content = read_regular(path, MOST_BYTES)
         rows, values = claimed(content)
         if rows > most_rows or values > most_values:
             raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
@@ -294,8 +291,6 @@ def _open(path: Path, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS) -
         if not file.schema_arrow.equals(to_table([]).schema):
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
         return file
-    except FileNotFoundError:
-        raise
     except Exception as error:  # a damaged footer may raise anything inside the reader
         first = str(error).strip().split("\n")[0]
-        raise DamagedResult(f"{path}: not a readable table of results ({first})") from error
+        raise DamagedResult(f"{where}: not a readable table of results ({first})") from error

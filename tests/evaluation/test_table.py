@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.places import place_of
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.table import (
@@ -68,7 +69,7 @@ def shard(tmp_path: Path) -> Path:
 
 
 def test_everything_comes_back(shard: Path) -> None:
-    back, original = read_cell(shard), result()
+    back, original = read_cell(shard.read_bytes(), str(shard)), result()
     np.testing.assert_array_equal(back.regret, original.regret)
     np.testing.assert_array_equal(back.reward, original.reward)
     assert back.guarantee == original.guarantee
@@ -102,7 +103,7 @@ def test_any_changed_byte_is_noticed_or_harmless(
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(bytes(content))
     try:
-        back = read_cell(copy)
+        back = read_cell(copy.read_bytes(), str(copy))
     except DamagedResult:
         return
     assert back.digest == result().digest
@@ -116,7 +117,7 @@ def test_truncation_is_noticed(shard: Path, tmp_path: Path, share: float) -> Non
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(content[: int(share * len(content))])
     with pytest.raises(DamagedResult, match=r"not a readable table|rows are damaged"):
-        read_cell(copy)
+        read_cell(copy.read_bytes(), str(copy))
 
 
 def rewritten(shard: Path, change: Any) -> None:
@@ -164,7 +165,7 @@ def _set(name: str, row: int, value: Any) -> Any:
 def test_valid_parquet_with_other_content_is_damage(shard: Path, change: Any) -> None:
     rewritten(shard, change)
     with pytest.raises(DamagedResult) as caught:
-        read_cell(shard)
+        read_cell(shard.read_bytes(), str(shard))
     assert shard.name in str(caught.value)
 
 
@@ -172,19 +173,19 @@ def test_a_renamed_shard_is_damage(shard: Path) -> None:
     other = shard.with_name(Path(cell_file(cell(seed=8))).name)
     shutil.copy(shard, other)
     with pytest.raises(DamagedResult, match="renamed or copied"):
-        read_cell(other)
+        read_cell(other.read_bytes(), str(other))
 
 
 def test_other_files_are_damage_and_missing_ones_missing(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     with pytest.raises(FileNotFoundError):
-        read_cell(path)
+        place_of(tmp_path).read(path.name, 1 << 20)
     path.write_bytes(b"")
     with pytest.raises(DamagedResult):
-        read_cell(path)
+        read_cell(path.read_bytes(), str(path))
     path.write_bytes(os.urandom(2000))
     with pytest.raises(DamagedResult):
-        read_cell(path)
+        read_cell(path.read_bytes(), str(path))
 
 
 def test_wrong_shapes_are_refused() -> None:
@@ -199,14 +200,14 @@ def test_a_table_of_many_cells_loses_only_what_is_damaged(tmp_path: Path) -> Non
     assert from_rows(to_rows(entries)) == entries and len(to_rows(entries)) == 1
     path = tmp_path / "result.parquet"
     path.write_bytes(table_bytes(several))
-    back, damaged = read_table(path, entries)
+    back, damaged = read_table(path.read_bytes(), "t", entries)
     assert [one.digest for one in back] == [one.digest for one in several] and not damaged
     rewritten(path, _set("regret", 5, lambda curve: [0.0, *curve[1:]]))
-    back, (lost,) = read_table(path, entries)
+    back, (lost,) = read_table(path.read_bytes(), "t", entries)
     assert [one.cell for one in back] == [several[0].cell, several[2].cell]
     assert str(several[1].cell) in str(lost)
     extra = Stored.of(result(9, start=40, stop=44))
-    assert "damaged or gone" in str(read_table(path, [*entries, extra])[1][-1])
+    assert "damaged or gone" in str(read_table(path.read_bytes(), "t", [*entries, extra])[1][-1])
 
 
 def test_the_key_is_the_configuration() -> None:

@@ -27,9 +27,7 @@ from dpb_gym.evaluation.verify import verify
 def opened(archive: Path) -> tuple[dict[str, Any], list[CellResult], bytes]:
     members = unpack(archive, MEMBERS)
     info, table = json.loads(members["submission.json"]), members["result.parquet"]
-    path = archive.with_suffix(".parquet")
-    path.write_bytes(table)
-    results = [r for r in read_table(path, from_rows(info["rows"])) if isinstance(r, CellResult)]
+    results, _ = read_table(table, "t", from_rows(info["rows"]))
     return info, results, table
 
 

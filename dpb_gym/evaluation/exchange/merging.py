@@ -42,7 +42,7 @@ class Merge:
         differences: Package versions of the submission that are others here, in words.
     """
 
-    path: Path
+    path: Path | str
     agent: str
     labels: tuple[str, ...]
     sender: str

@@ -27,12 +27,13 @@ from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
+from dpb_gym.evaluation.places import TABLE
 from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.schema import printable
 from dpb_gym.evaluation.series import read_guarantee
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
-from dpb_gym.evaluation.store import TABLE, Store
+from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, load_suite, parse_suite, suite_names
 from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
 
@@ -171,12 +172,9 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
             raise ResultError(
                 f"{file}: {entry.cell} belongs to agent {run.name!r:.100}, not {agent[0]!r:.100}"
             )
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / TABLE
-        copy.write_bytes(members[TABLE])
-        results, damaged = read_table(copy, entries, spare=0)
-        if damaged:
-            raise ResultError(f"{file}: {str(damaged[0]).replace(str(copy), TABLE)}")
+    results, damaged = read_table(members[TABLE], f"{file}: {TABLE}", entries, spare=0)
+    if damaged:
+        raise damaged[0]
     for result in results:
         _check_numbers(file, result)
     return Submission(info, suite, results, audits)
