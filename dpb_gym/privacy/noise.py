@@ -10,7 +10,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import MissingExtraError, ParameterError
-from dpb_gym.portable import fill_normals
+from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -85,6 +85,13 @@ class NoiseSource:
         """One uniform number on [0, 1) per replicate, ``(B,)``."""
         return np.array([generator.random() for generator in self.generators])
 
+    def gumbel(self, shape: tuple[int, ...]) -> FloatArray:
+        """Standard Gumbel numbers ``(B, *shape)``, row i drawn from generator i."""
+        # an exponential of 0 has no logarithm
+        drawn = np.stack([1.0 - generator.random(shape) for generator in self.generators])
+        exponentials = np.maximum(-each(log, drawn), 1e-300)
+        return -each(log, exponentials)
+
     def gaussian(self, std: float, width: int) -> FloatArray:
         """Noise ``(B, width)`` of standard deviation `std`."""
         return std * self.normal(width)
@@ -131,6 +138,9 @@ class QuietNoise(NoiseSource):
     def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
         mean = tosses * probability
         return mean + self.factor * (super().heads(tosses, probability) - mean)
+
+    def gumbel(self, shape: tuple[int, ...]) -> FloatArray:
+        return self.factor * super().gumbel(shape)
 
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
         return QuietNoise(generators, self.factor)

@@ -82,6 +82,10 @@ class Tap:
             self._last = self._release(*args, **kwargs)
             self._at_minimum(*args, **kwargs)
             return self._last
+        if hasattr(self.releaser, "log_density"):
+            self._last = self._release(*args, **kwargs)
+            self._of_density(*args, **kwargs)
+            return self._last
         exact, swapped = self.twin.release(*args, **kwargs), self.other.release(*args, **kwargs)
         self._last = self._release(*args, **kwargs)
         norm = kwargs.get("norm", args[2] if len(args) > 2 else None)
@@ -94,7 +98,7 @@ class Tap:
 
     def _nothing(self) -> FloatArray:
         releaser: Any = self.releaser
-        shape = (releaser.dim,) if isinstance(releaser, Minimiser) else releaser.shape.shape
+        shape = (releaser.dim,) if hasattr(releaser, "dim") else releaser.shape.shape
         return np.zeros((len(self.towards), *shape))
 
     def _keep(
@@ -130,6 +134,18 @@ class Tap:
         gap = ((linear[1] - linear[0]) ** 2).sum(axis=1)
         self._minima.append(np.where(asked, [density[1] - density[0], gap], 0.0))
 
+    def _of_density(self, *args: Any, **kwargs: Any) -> None:
+        """Log-density ratio of a releaser that tells its own, which forgets what it released."""
+        releaser: Any = self.releaser
+        self.releases += 1
+        here, there = (twin.log_density(releaser.kept) for twin in (self.twin, self.other))
+        for twin in (self.twin, self.other):
+            twin.release(*args, **kwargs)
+        # twice the divergence is what mu^2 is of normal noise; its mean is not negative
+        self._minima.append(
+            np.stack([there - here, np.full_like(here, 2.0 * (here - there).mean())])
+        )
+
     # ---------------------------------------------------------------- the score
 
     def law(self) -> tuple[FloatArray, float]:
@@ -141,7 +157,7 @@ class Tap:
         """
         if self._minima:
             against, squares = np.sum(self._minima, axis=0)
-            return self.towards * against, float(np.sqrt(squares.mean()))
+            return self.towards * against, math.sqrt(max(0.0, float(squares.mean())))
         if not self._steps:
             return np.zeros(len(self.towards)), 0.0
         noise, gap = (np.stack([step[i] for step in self._steps], axis=1) for i in (0, 1))
@@ -216,8 +232,9 @@ def _copied(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def can_tap(releaser: Releaser) -> bool:
-    """Whether the law of a releaser's output is known here."""
-    return isinstance(releaser, (Sum, Minimiser))
+    """Whether the law of a releaser's output is known here, or the releaser tells it: then it has
+    `log_density`, of what it `kept` in its newest release given the records of a twin."""
+    return isinstance(releaser, (Sum, Minimiser)) or hasattr(releaser, "log_density")
 
 
 def noise_matrix(releaser: RunningSum, steps: int) -> FloatArray:

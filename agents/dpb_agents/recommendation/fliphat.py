@@ -1,0 +1,229 @@
+"""FLIPHAT: sparse linear bandits by forgetful, private iterative hard thresholding.
+
+After arXiv:2405.14038.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpb_agents import kernels as zoo
+from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
+from dpb_gym import portable, validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy import Curator, Releaser, Segment, ZCDPEvent
+from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.registry import register_agent
+
+
+class Kept(NamedTuple):
+    """What one run of noisy iterative hard thresholding gives out.
+
+    Attributes:
+        points: Iterates before each step, ``(B, M, d)``.
+        order: Coordinates that peeling kept, in order, ``(B, M, s)``.
+        values: Their noisy values, ``(B, M, s)``.
+        step: eta / n.
+        xi: Scale of the noise by which they were chosen.
+        zeta: Scale of the noise of their values.
+    """
+
+    points: Array
+    order: Array
+    values: Array
+    step: float
+    xi: float
+    zeta: float
+
+
+class Peeling(Releaser):
+    """Sparse least squares of disjoint episodes: noisy iterative hard thresholding.
+
+    theta_{m+1} = P_C(peel(v)), v = theta_m - (eta / n) sum (<x, theta_m> - y) x, M times; peel
+    keeps the s coordinates of largest |v_j| + xi G_j, G standard Gumbel, with values v_j + zeta
+    Z_j, Z standard normal; P_C scales into ``||theta||_1 <= C``.
+
+    Neighbours exchange one record (x, y) for any other (**replace-one**). x is moved into the unit
+    ball and its coordinates into [-x_max, x_max], y into [-R, R], and ``||theta_m||_1 <= C``. So
+    every coordinate of v moves by at most lambda = 2 (eta / n) x_max (R + x_max C), and s of them
+    together by Lambda = min(sqrt(s), 1 / x_max) lambda. Peeling is s exponential mechanisms (Durfee
+    & Rogers 2019) of bounded range 2 lambda / xi, each of zCDP (lambda / xi)^2 / 2 (Cesar & Rogers
+    2021), and a Gaussian one of (Lambda / zeta)^2 / 2. M steps spend rho, half on either, with
+    xi = lambda sqrt(M s / rho) and zeta = Lambda sqrt(M / rho); a record is in one episode, so all
+    of them cost what one does.
+
+    Args:
+        curator: Whose budget it uses.
+        dim: d.
+        sparsity: s, at most d.
+        x_max: Bound of a feature's size.
+        bound: R.
+        radius: C.
+        start: First iterate of every episode, ``(d,)``; moved into the l1 ball.
+
+    Attributes:
+        kept: What the newest release gave out; None before the first.
+    """
+
+    def __init__(
+        self,
+        curator: Curator,
+        dim: int,
+        *,
+        sparsity: int,
+        x_max: float,
+        bound: float,
+        radius: float,
+        start: Array,
+    ) -> None:
+        B = curator.replicates
+        self.dim, self.sparsity, self.radius = dim, sparsity, radius
+        self.x_max, self.bound = x_max, bound
+        self.start = start * min(1.0, radius / max(float(np.abs(start).sum()), 1e-300))
+        self.kept: Kept | None = None
+        self._gram, self._response = np.zeros((B, dim, dim)), np.zeros((B, dim))
+        self._sigma = 0.0
+        super().__init__(curator, share=None, what="sparse estimates of episodes by peeling")
+        if curator.system_noise:
+            raise ParameterError(f"{self.what}: noise='system' is not available, only on a grid")
+
+    def cost(self, rho: float) -> ZCDPEvent:
+        return ZCDPEvent(rho)
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        self._noise = noise
+        self._sigma = 0.0 if rho is None else 1.0 / math.sqrt(rho)
+
+    def sensitivity(self, step: float) -> float:
+        """lambda: how far one record can move a coordinate of v, at a step of `step` = eta / n."""
+        return 2.0 * step * self.x_max * (self.bound + self.x_max * self.radius)
+
+    def add(self, features: Array, rewards: Array) -> None:
+        """Ingests one record per replicate: x ``(B, d)``, all 0 for none, and y ``(B,)``.
+
+        Raises:
+            ParameterError: If a number is not finite; nothing changes.
+        """
+        if not (np.isfinite(features).all() and np.isfinite(rewards).all()):
+            raise ParameterError("features and rewards must be finite, got NaN or infinity")
+        self.ready()
+        y = np.clip(rewards, -self.bound, self.bound)
+        zoo.sparse.add(features, y, self.x_max, self._gram, self._response)
+
+    def release(self, step: float, steps: int) -> Array:
+        """Ends the episode, forgets its records, and returns theta_M ``(B, d)``.
+
+        Args:
+            step: eta / n, public.
+            steps: M, public.
+        """
+        self.ready()
+        (B, d), s = self._response.shape, self.sparsity
+        per_step = self._sigma * math.sqrt(steps) * self.sensitivity(step)
+        xi, zeta = per_step * math.sqrt(s), per_step * min(math.sqrt(s), 1.0 / self.x_max)
+        gumbels, normals = np.zeros((B, steps, d)), np.zeros((B, steps, s))
+        if xi:
+            gumbels, normals = self._noise.gumbel((steps, d)), self._noise.normal((steps, s))
+        theta = np.tile(self.start, (B, 1))
+        points, order = np.empty((B, steps, d)), np.empty((B, steps, s), np.int64)
+        kept = points, order, np.empty((B, steps, s))
+        sums = self._gram, self._response
+        zoo.sparse.thresholded(*sums, step, xi, zeta, gumbels, normals, self.radius, theta, *kept)
+        self._gram[:] = 0.0
+        self._response[:] = 0.0
+        self.kept = Kept(*kept, step, xi, zeta)
+        return theta
+
+    def log_density(self, kept: Kept) -> Array:
+        """Log-density of a release given this releaser's open episode, up to a constant."""
+        out = np.empty(len(self._response))
+        seen = kept.step, kept.xi, kept.zeta, kept.points, kept.order, kept.values
+        zoo.sparse.log_density(self._gram, self._response, *seen, out)
+        return out
+
+
+@register_agent("fliphat", supports=SUPPORTS, protects=("joint", "user-round"))
+@dataclass(eq=False, kw_only=True)
+class FLIPHAT(LinearRival):
+    """Forgetful iterative private hard thresholding (Chakraborty, Roy & Basu 2024).
+
+    From the abstract and what the published code does; the text was not at hand. Episodes of
+    doubling length play the largest <x, theta>; at the end of one, theta comes anew from its own
+    records by sparse least squares (`Peeling`) with M = ceil(M_0 log(1 + n)) steps, and they are
+    forgotten. Departures: the noise covers a replaced record (erratum J1), is calibrated for
+    zCDP, Gumbel where coordinates are chosen and Gaussian on their values, where the paper has
+    Laplace; iterates are scaled into the l1 ball, as the nearest point of a ball that is too small
+    drops coordinates; features, in the unit ball, are clipped to x_max per coordinate; rewards are
+    centred; eta = `step` d suits features spread over d coordinates.
+
+    Joint privacy of one **user-round**, replace-one; sensitivity and noise are `Peeling`'s. The
+    target's own offer is the only one that depends on her features but through releases.
+
+    Args:
+        prior_mean: See `WarmStart`: the first iterate of every episode.
+        centre: Subtract the middle of the reward's range (erratum R9).
+        sparsity: s, the coordinates of theta that are not 0; at most d are.
+        length: Rounds of the first episode. Where only one in n_candidates rounds is observed
+            (rejection replay), n_candidates times as many.
+        steps: M_0, > 0.
+        step: Length of a step, eta / d, > 0.
+        spread: x_max in units of 1 / sqrt(d), > 0; 1 at most.
+        radius: C, the bound of ||theta||_1 in units of the reward, > 0.
+    """
+
+    releaser: Peeling = field(init=False, repr=False)  # type: ignore[assignment]
+    # all coordinates are kept, so the one that the target moves is among them
+    audit_params: ClassVar[dict[str, Any]] = {"sparsity": 2, "radius": 0.01, "length": 16}
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "sparsity": [5, 10],
+        "steps": [0.1, 0.2],
+        "length": [100, 400],
+    }
+
+    alpha: float = field(init=False, default=0.0, repr=False)
+    ridge: float = field(init=False, default=1.0, repr=False)
+    centre: bool = True
+    sparsity: int = 5
+    length: int = 100
+    steps: float = 0.2
+    step: float = 0.5
+    spread: float = 2.0
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.sparsity = validation.integer("sparsity", self.sparsity, 1)
+        self.length = validation.integer("length", self.length, 1)
+        for name in ("steps", "step", "spread", "radius"):
+            setattr(self, name, validation.real(name, getattr(self, name), 0.0, open_low=True))
+
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        d = self._theta.shape[1]
+        self.releaser = Peeling(
+            curator,
+            d,
+            sparsity=min(self.sparsity, d),
+            x_max=min(1.0, self.spread / math.sqrt(d)),
+            bound=max(abs(bound.low), abs(bound.high)),
+            radius=self.radius,
+            start=self.prior(problem).centre,
+        )
+        self._theta[:] = self.prior(problem).centre
+        self._begun, self._length = 0, self.length * self._stretch
+
+    def _estimate(self) -> Array:
+        return self._theta
+
+    def _learn(self, reward: Array) -> None:
+        self.releaser.add(self._chosen, reward)
+        if self._rounds < self._begun + self._length:
+            return
+        n, d = self._length / self._stretch, self._theta.shape[1]
+        M = math.ceil(self.steps * portable.log1p(n))
+        self._theta = self.releaser.release(self.step * d / n, M)
+        self._begun, self._length = self._rounds, 2 * self._length
