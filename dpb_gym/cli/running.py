@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,7 @@ from dpb_gym.cli.output import console, end, print_json
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
+    from dpb_gym.evaluation.plan import TaskPlan
     from dpb_gym.evaluation.run import RunReport
     from dpb_gym.evaluation.suite import Suite
 
@@ -96,7 +97,7 @@ def run(
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
     from dpb_gym.evaluation.callbacks import logger
-    from dpb_gym.evaluation.plan import TaskPlan, plan_suite, read_agents
+    from dpb_gym.evaluation.plan import plan_suite
     from dpb_gym.evaluation.run import run_plan
     from dpb_gym.evaluation.suite import parse_suite, suite_text
 
@@ -119,13 +120,10 @@ def run(
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
         chosen = [*(agent or ()), *(names(agents) or ())]
-        found, wanted = ad_hoc(str(env), chosen, set_ or (), horizon, replicates, seed or 0)
-        grid = read_budgets(budget or ()) or None
-        runs = read_agents(wanted, found.tasks[0].kind, grid)
-        if any(grid or ()) and all(one.budget is None for one in runs):
-            typed = ", ".join(budget or ())
-            raise BudgetError(f"none of {', '.join(chosen)} takes a budget, but {typed} was given")
-        plans = [TaskPlan(found.tasks[0], runs)]
+        found, plan = ad_hoc(
+            str(env), chosen, set_ or (), budget or (), horizon, replicates, seed or 0
+        )
+        plans = [plan]
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     for plan in plans:
         if plan.missing:
@@ -145,12 +143,14 @@ def ad_hoc(
     env: str,
     agents: Sequence[str],
     settings: Sequence[str],
+    budgets: Sequence[str],
     horizon: int | None,
     replicates: int | None,
     seed: int,
-) -> tuple[Suite, list[tuple[str, None, dict[str, Any] | None]]]:
-    """The suite of ``--env``, and the agents with their parameters."""
+) -> tuple[Suite, TaskPlan]:
+    """The suite of ``--env``, and who runs on its task."""
     from dpb_gym.evaluation.api import one_task_suite
+    from dpb_gym.evaluation.plan import TaskPlan, read_agents
 
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
@@ -163,7 +163,13 @@ def ad_hoc(
         DEFAULT_REPLICATES if replicates is None else replicates,
         seed,
     )
-    return suite, [(name, None, params.get(name)) for name in agents]
+    (task,), grid = suite.tasks, read_budgets(budgets) or None
+    runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, grid)
+    if any(grid or ()) and all(one.budget is None for one in runs):
+        raise BudgetError(
+            f"none of {', '.join(agents)} takes a budget, but {', '.join(budgets)} was given"
+        )
+    return suite, TaskPlan(task, runs)
 
 
 def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:

@@ -44,6 +44,14 @@ class _Runner:
         self.response_seconds = 0.0
         self.stage = "begin"
 
+    def note(self, at: int, t: int, tell: Callback | None) -> None:
+        """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""
+        self.regrets[at] = self.regret
+        self.rewards[at] = self.reward
+        if tell is not None:
+            guarantee = self.agent.curator.guarantee
+            tell(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
+
 
 def run_block(
     problem: Problem,
@@ -166,20 +174,12 @@ def _rounds(
                 runner.agent_seconds = runner.response_seconds = 0.0
         if t == checkpoints[at]:
             for _, runner in live:
-                runner.regrets[at] = runner.regret
-                runner.rewards[at] = runner.reward
-                if tell is not None:
-                    tell(_checkpoint(runner, t))
+                runner.note(at, t, tell)
             at += 1
         if progress is not None and start - last_report > PROGRESS_SECONDS:
             last_report = start
             progress(t * instance.replicates * companions)
     return shared
-
-
-def _checkpoint(runner: _Runner, t: int) -> Checkpoint:
-    guarantee = runner.agent.curator.guarantee
-    return Checkpoint.of(runner.cell, t, runner.regret, runner.reward, guarantee)
 
 
 def _read_only(context: Context) -> Context:

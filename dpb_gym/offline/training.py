@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.log import LoggedData
 from dpb_gym.privacy import Budget
-from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams
 
@@ -82,16 +82,7 @@ def train_offline(
         )
     budget = Budget.parse(budget)
     info = log.problem_info(partial_feedback=replay, rounds=len(rows))
-    if isinstance(agent, str):
-        spec = agent_spec(agent, **params)
-        if spec.uses_oracle:
-            raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
-        check_supported(spec, info, budget)
-        learner, who = spec.make(), spec.streams(seeds, budget).configuration
-    elif params:
-        raise ParameterError("parameters need the name of a registered agent")
-    else:
-        learner, who = agent, f"{type(agent).__qualname__}, {budget}"
+    learner, who = _learner(agent, params, info, budget, seeds)
     if not replay and isinstance(learner, BatchedSingle):
         raise AgentError(
             "a SingleAgent learns from its own choices only: train it with method='replay'"
@@ -123,3 +114,22 @@ def train_offline(
         else:
             learner.observe(context, log.actions[row], Feedback(reward))
     return learner
+
+
+def _learner(
+    agent: str | Agent,
+    params: Mapping[str, Any],
+    info: ProblemInfo,
+    budget: Budget | None,
+    seeds: Sequence[int],
+) -> tuple[Agent, str]:
+    """The agent that is trained, and who it is, for its random numbers."""
+    if isinstance(agent, str):
+        spec = agent_spec(agent, **params)
+        if spec.uses_oracle:
+            raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
+        check_supported(spec, info, budget)
+        return spec.make(), spec.streams(seeds, budget).configuration
+    if params:
+        raise ParameterError("parameters need the name of a registered agent")
+    return agent, f"{type(agent).__qualname__}, {budget}"

@@ -38,23 +38,9 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
 
     drawing = figure.drawing
     shown = [c for c in curves if c.matches(drawing.where)]
-    bare = {axis for axis in figure.variants if all(c.axes[axis] is None for c in shown)}
-    rows = distinct(
-        [
-            {a: c.axes[a] for a in figure.variants if a not in bare}
-            for c in shown
-            if _placed(c, figure)
-        ]
-    )
-    ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in figure.variants if a not in bare]
-    rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
-    columns = distinct(
-        [{drawing.columns: v} for c in shown if (v := c.axes[drawing.columns]) is not None],
-        ordered=True,
-    )
+    rows, columns = _panels(figure, shown)
     lines = distinct([{a: c.axes[a] for a in drawing.lines} for c in shown], ordered=True)
     colours = _colours(lines)
-    rows, columns = rows or [{}], columns or [{}]
     width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
     canvas = Canvas(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(canvas)
@@ -95,6 +81,17 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
     canvas.savefig(buffer, format="png", dpi=120, facecolor="white")
     write_file(path, buffer.getvalue(), durable=False)
     return path
+
+
+def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any]]:
+    """Axes of the rows and of the columns of panels."""
+    variants = [a for a in figure.variants if any(c.axes[a] is not None for c in shown)]
+    rows = distinct([{a: c.axes[a] for a in variants} for c in shown if _placed(c, figure)])
+    ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in variants]
+    rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
+    across = figure.drawing.columns
+    found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
+    return rows or [{}], distinct(found, ordered=True) or [{}]
 
 
 def _placed(curve: Curve, figure: Figure) -> bool:

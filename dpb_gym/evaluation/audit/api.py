@@ -99,7 +99,6 @@ def audit(
         'PASS'
     """
     runs = validation.integer("runs", runs, MIN_RUNS)
-    seed = check_seed(seed)
     confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
     (run,) = read_agents([(agent, budget, dict(params or {}))], kind)
@@ -113,7 +112,7 @@ def audit(
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
 
-    stage = _Stage(run, small, kwargs, seed)
+    stage = _Stage(run, small, kwargs, check_seed(seed))
     info = stage.problem(fixed or SHORTEST).info
     if info.stock is not None:
         raise ParameterError(
@@ -121,40 +120,16 @@ def audit(
             "without stock"
         )
     check_supported(run.spec, info, run.budget)
-    rounds, chosen, targets = _pilot(stage, fixed, pair)
-
-    def report(factor: float) -> AuditReport:
-        observed = stage.play(rounds, chosen, targets, runs, 1, factor)
-        said: dict[str, Any] = {
-            "subject": run.title if run.budget is None else f"{run.label} at {run.budget}",
-            "confidence": confidence,
-            "details": {
-                "worlds": chosen.name,
-                "rounds": f"{rounds} of {small}, target in round {targets[0]}"
-                + (f" to {targets[-1]}" if len(targets) > 1 else ""),
-                "boundary": observed.boundary,
-            },
-        }
-        if observed.scores is not None and observed.guarantee is not None:
-            return audit_scores(
-                observed.scores[:runs], observed.scores[runs:], observed.guarantee, **said
-            )
-        return audit_outputs(
-            {name: view[:runs] for name, view in observed.views.items()},
-            {name: view[runs:] for name, view in observed.views.items()},
-            observed.guarantee,
-            **said,
-        )
-
-    found = report(1.0)
+    known = _pilot(stage, fixed, pair)
+    found = stage.report(*known, runs, confidence)
     if found.verdict != PASS:
         return found
-    raw = interferes(run, stage.problem(rounds), _seeds(seed, 1))
+    raw = interferes(run, stage.problem(known[0]), _seeds(stage.seed, 1))
     if raw is not None:
         where = f"reach an action, or a record of another round, in round {raw}"
         details = {**found.details, "raw data": where}
         return replace(found, interference=True, details=details)
-    return replace(found, control=report(CONTROL).verdict)
+    return replace(found, control=stage.report(*known, runs, confidence, CONTROL).verdict)
 
 
 def _own(maker: Any, name: str) -> Any:
@@ -215,6 +190,36 @@ class _Stage:
             first_seed=_seeds(self.seed, part),
             factor=factor,
         )
+
+    def report(
+        self,
+        rounds: int,
+        pair: Pair,
+        targets: list[int],
+        runs: int,
+        confidence: float,
+        factor: float = 1.0,
+    ) -> AuditReport:
+        """The audit of one play."""
+        observed, run = self.play(rounds, pair, targets, runs, 1, factor), self.run
+        last = f" to {targets[-1]}" if len(targets) > 1 else ""
+        said: dict[str, Any] = {
+            "subject": run.title if run.budget is None else f"{run.label} at {run.budget}",
+            "confidence": confidence,
+            "details": {
+                "worlds": pair.name,
+                "rounds": f"{rounds} of {self.env_id}, target in round {targets[0]}{last}",
+                "boundary": observed.boundary,
+            },
+        }
+        if observed.scores is not None and observed.guarantee is not None:
+            scores = observed.scores
+            return audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
+        first, second = (
+            {name: view[half] for name, view in observed.views.items()}
+            for half in (slice(runs), slice(runs, None))
+        )
+        return audit_outputs(first, second, observed.guarantee, **said)
 
 
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:

@@ -121,6 +121,18 @@ def play(
         if t < problem.horizon:
             instance.advance()
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
+    return _observed(agent, taps, messages, late, len(elsewhere))
+
+
+def _observed(
+    agent: Agent,
+    taps: list[list[Tap]],
+    messages: list[MessageTap],
+    late: list[Array],
+    unanswered: int,
+) -> Observed:
+    """What was seen: the taps', the messages', and the actions of the rounds that are `late`."""
+    flat = [tap for lane in taps for tap in lane]
     actions = [late[i] for i in spread(len(late), MOST_ACTIONS)]
     views = {"actions": np.concatenate(actions, axis=1)} if actions else {}
     found = [part for message in messages for part in message.messages]
@@ -133,9 +145,9 @@ def play(
         agent.curator.guarantee,
         np.concatenate([np.sum([r for r, _ in lane], axis=0) for lane in laws]) if known else None,
         views,
-        sum(not tap.releases for tap in first) + len(elsewhere),
+        sum(not tap.releases for tap in first) + unanswered,
         _boundary(first, mus, messages),
-        sum(mu**2 for mu in mus) if known else _silence(found, runs),
+        sum(mu**2 for mu in mus) if known else _silence(found),
     )
 
 
@@ -184,10 +196,10 @@ def _tell(taps: list[Tap], double: Agent, other: Told) -> None:
         tap.capturing = False
 
 
-def _silence(messages: list[Array], runs: int) -> float:
+def _silence(messages: list[Array]) -> float:
     """Infinite if messages are empty in one world and not in the other, else 0."""
-    sent = [np.asarray(message.any(axis=1)) for message in messages]
-    apart = [abs(float(said[:runs].mean() - said[runs:].mean())) for said in sent]
+    sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in messages]
+    apart = [abs(float(first.mean() - second.mean())) for first, second in sent]
     return math.inf if max(apart, default=0.0) > 0.5 else 0.0
 
 
