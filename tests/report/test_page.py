@@ -332,10 +332,10 @@ def test_rows_that_miss_a_task_stand_last_and_win_nothing(make):
     assert same[-1].row.key == winner.key
 
 
-def test_two_thousand_rows_fit_into_two_megabytes(make):
+def test_two_thousand_rows_fit_into_one_megabyte(make):
     data = make.crowd(rows=400, tasks=5)
     assert sum(len(task.rows) for task in data.tasks) == 2000
-    assert len(render(data).encode()) < 2_000_000
+    assert len(render(data).encode()) < 1_000_000
 
 
 def test_a_page_of_many_rows_stays_small(make):

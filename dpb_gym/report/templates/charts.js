@@ -43,11 +43,11 @@ function spaced(values, scale, gap) {
   return kept;
 }
 
-const PEN = document.createElement('canvas').getContext('2d');
+const PEN = document.createElement('canvas').getContext('2d'), FONT = getComputedStyle(document.body).fontFamily;
 
 /* Pixels that the widest of some labels needs. */
 function room(labels, font) {
-  PEN.font = (font || '') + ' 11px ' + getComputedStyle(document.body).fontFamily;
+  PEN.font = (font || '') + ' 11px ' + FONT;
   return labels.reduce((widest, label) => Math.max(widest, PEN.measureText(label).width), 0);
 }
 
@@ -230,11 +230,13 @@ function drawFrontiers(view) {
     return make('div', figure, null, 'canvas');
   });
   holder.classList.toggle('many', view.track || plans.length > 2);
-  plans.forEach((plan, k) => drawFrontier(view, plan, frames[k]));
+  // Widths first: each asked for after drawing would lay the page out again.
+  const widths = frames.map(frame => frame.clientWidth);
+  plans.forEach((plan, k) => drawFrontier(view, plan, frames[k], widths[k]));
 }
 
-function drawFrontier(view, plan, holder) {
-  const width = holder.clientWidth, best = rival(view.table);
+function drawFrontier(view, plan, holder, width) {
+  const best = rival(view.table);
   const agents = leading(plan.agents, row => row).map(row => row.agent);
   const heights = plan.rows.filter(row => agents.includes(row.agent)).flatMap(row => [row.loss.low, row.loss.mean, row.loss.high]);
   const known = best && (!state.logy || best.loss.mean > 0);

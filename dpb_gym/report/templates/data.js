@@ -145,6 +145,13 @@ function ordered(table, rows) {
   return [...Map.groupBy(sorted, row => [row.gaps, row.name, row.budget].join('|')).values()].flat();
 }
 
+/* A formatter takes far longer to make than to use. */
+const FORMATS = {};
+function grouped(size, least, most) {
+  const asked = { minimumFractionDigits: least, maximumFractionDigits: most };
+  return (FORMATS[least + '/' + most] ||= new Intl.NumberFormat('en-US', asked)).format(size);
+}
+
 /* The same rule as in the tables of the package: three digits, separators, exponents at the extremes. */
 function text(value, places) {
   if (value === null || value === undefined) return '\u2013';
@@ -154,7 +161,7 @@ function text(value, places) {
     result = size.toExponential(2).replace('e+', 'e');
   } else {
     if (places === undefined) places = size === 0 || size >= 1000 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)));
-    result = size.toLocaleString('en-US', { minimumFractionDigits: places, maximumFractionDigits: places });
+    result = grouped(size, places, places);
   }
   return (value < 0 && /[1-9]/.test(result) ? '\u2212' : '') + result;
 }
@@ -164,7 +171,7 @@ function tick(value) {
   if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
     return sign + Number(size.toPrecision(6)).toExponential().replace('e+', 'e');
   }
-  return sign + Number(size.toPrecision(10)).toLocaleString('en-US', { maximumFractionDigits: 6 });
+  return sign + grouped(Number(size.toPrecision(10)), 0, 6);
 }
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));

@@ -1,14 +1,20 @@
 /* What is open and seen is drawn; controls; start. */
-const seen = new Set();
+const NEAR = 300;
 const watcher = new IntersectionObserver(entries => {
   for (const entry of entries) {
     const view = VIEWS[+entry.target.parentNode.dataset.task];
-    if (entry.isIntersecting) {
-      seen.add(view);
-      if (view.dirty) show(view);
-    } else seen.delete(view);
+    if (entry.isIntersecting && view.dirty) show(view);
   }
-}, { rootMargin: '300px 0px' });
+}, { rootMargin: NEAR + 'px 0px' });
+
+/* Where a part stands now: the watcher hears of what opens or moves only after the next picture. */
+function seen(view) {
+  if (!view.section.open || view.section.hidden) return false;
+  const body = $('.body', view.section), place = body.getBoundingClientRect();
+  const below = place.top >= innerHeight + NEAR;
+  if (below && view.dirty) body.textContent = ''; // or every letter of a search would lay it out
+  return !below && place.bottom > -NEAR;
+}
 
 function show(view) {
   view.dirty = false;
@@ -43,7 +49,10 @@ function sift() {
 
 function render() {
   sift();
-  for (const view of seen) if (view.section.open && !view.section.hidden) show(view);
+  for (const section of $$('details.part')) {
+    const view = VIEWS[+section.dataset.task];
+    if (seen(view)) show(view);
+  }
   syncControls();
 }
 
@@ -136,7 +145,7 @@ function listen() {
       view.folded = view.section.open;
     });
     view.section.addEventListener('toggle', () => {
-      if (view.section.open && view.dirty && seen.has(view)) show(view);
+      if (view.dirty && seen(view)) show(view);
     });
   }
   $('#controls').addEventListener('submit', event => event.preventDefault());

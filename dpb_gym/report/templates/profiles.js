@@ -41,11 +41,12 @@ function drawProfiles(view) {
       (first.budget === 'none' ? '' : ', ' + first.budget) + few(rivals));
     return [rivals, make('div', figure, null, 'canvas')];
   });
-  for (const [rivals, frame] of plans) drawProfile(view, rivals, frame);
+  const widths = plans.map(([, frame]) => frame.clientWidth);
+  plans.forEach(([rivals, frame], k) => drawProfile(view, rivals, frame, widths[k]));
 }
 
-function drawProfile(view, rivals, holder) {
-  const width = holder.clientWidth, each = ratios(view, rivals);
+function drawProfile(view, rivals, holder, width) {
+  const each = ratios(view, rivals);
   if (!width || each.some(task => !task[0].length)) return;
   const largest = each.flat(2).filter(Number.isFinite).reduce((a, b) => Math.max(a, b), 2);
   const end = Math.min(MOST_RATIO, largest), steps = 160;

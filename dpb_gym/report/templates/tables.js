@@ -1,5 +1,5 @@
 /* Tables: made when their part is open and seen, which rows show, which are singled out. */
-const FIRST = 60, NEXT = 200;
+const FIRST = 40, NEXT = 200;
 const VIEWS = $$('details.part').map(section => {
   const table = TABLES[+section.dataset.task];
   return { t: table.t, table, section, track: table.kind === 'track', visible: [], shown: new Map(), open: new Set(), limit: FIRST };
