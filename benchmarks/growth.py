@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 import dpb_gym
 from dpb_gym.papers.pairing import interval, leave_one_out
 from dpb_gym.report import Interval
+from dpb_gym.report.canvas import scale_axes
+from dpb_gym.report.palette import shade
 
 HORIZONS = (2_500, 5_000, 10_000, 20_000, 40_000)
 RHOS = (0.0125, 0.05, 0.2, 0.8)
@@ -102,24 +104,32 @@ def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], 
 def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
     """Excess with 95% intervals, a panel per variable and environment."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator
 
     figure = Figure(figsize=(9.5, 7.5), layout="constrained")
     grid = figure.subplots(3, 3, squeeze=False)
     for row in range(3):
-        for case in CASES[2 * row : 2 * row + 2]:
+        for place, case in enumerate(CASES[2 * row : 2 * row + 2]):
             for axes, (name, (along, found)) in zip(
                 grid[row], all_found.get(case.agent, {}).items()
             ):
                 ends = [interval(leave_one_out(sample)) for sample in found]
+                shown = [(a, e) for a, e in zip(along, ends) if e.mean > 0]
+                # Down to a hundredth of the mean: a logarithmic axis has no zero.
+                below = [min(e.mean - e.low, 0.99 * e.mean) for _, e in shown]
                 axes.errorbar(
-                    along,
-                    [e.mean for e in ends],
-                    [e.high - e.mean for e in ends],
-                    marker="o",
-                    ms=3,
+                    [a for a, _ in shown],
+                    [e.mean for _, e in shown],
+                    (below, [e.high - e.mean for _, e in shown]),
+                    marker="os"[place],
+                    ms=4,
                     label=case.agent,
+                    color=shade(place)[0],
                 )
-                axes.set(xscale="log", yscale="log", xlabel=name)
+                axes.set_xlabel(name)
+                scale_axes(axes, True, True)
+                axes.xaxis.set_major_locator(FixedLocator(along))
+                axes.xaxis.set_minor_locator(NullLocator())
         grid[row][0].set_ylabel(f"excess regret\n{CASES[2 * row].env}", fontsize=8)
         grid[row][0].legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=110)
