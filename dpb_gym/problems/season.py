@@ -11,7 +11,7 @@ lambda >= 0 (Gallego & van Ryzin 1994; Talluri & van Ryzin 1998).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from dpb_gym.problems.offers import check_offered
 
 LARGEST_TABLE = 200_000
 SAMPLE, STEPS = 512, 200
+RENEWALS, FEWER, AGAIN = 20, 8, 40  # of the policy: how often, on one round of so many, steps
 SHADE = 1.0 - 1e-3  # of bid prices in the policy: what sells at its price is offered
 EXACT, BOUND = "dynamic programme", "fluid bound"
 
@@ -65,22 +66,37 @@ def units(problem: Problem, hidden: Hidden, round_: Round, action: Array, count:
     return sold
 
 
-def bid_prices(offer: Callable[[Array], tuple[float, Array]], rate: Array, most: float) -> Array:
-    """Prices lambda in [0, most]^n that nearly minimise value(lambda) + <lambda, rate>.
+def bid_prices(
+    problem: Problem,
+    hidden: Hidden,
+    rounds: Round,
+    rate: Array,
+    start: Array | None = None,
+    steps: int | None = None,
+) -> Array:
+    """Prices lambda >= 0 that nearly minimise max_a E[revenue - <lambda, sold>] + <lambda, rate>.
 
-    AdaGrad (Duchi, Hazan & Singer 2011) from 0; the best of its steps.
+    AdaGrad (Duchi, Hazan & Singer 2011); the best of its steps.
 
     Args:
-        offer: From lambda to the value of the best offers net of it, per round, and what they
-            sell of each item.
+        problem: Whose customers they are.
+        hidden: Its hidden state, or an estimate, in every row ``(M, ...)``.
+        rounds: M rounds, over which is averaged.
         rate: Units per round that may be sold, ``(n,)``.
-        most: The largest revenue.
+        start: Where the search begins, ``(n,)``; 0 by default.
+        steps: How many; `STEPS` by default.
+
+    Returns:
+        ``(n,)``, at most the largest revenue.
     """
-    prices, kept = np.zeros(len(rate)), np.zeros(len(rate))
-    squares, least = np.zeros(len(rate)), np.inf
-    for _ in range(STEPS):
-        value, sold = offer(prices)
-        bound = value + sum((prices * rate).tolist())
+    prices = np.zeros(len(rate)) if start is None else start
+    kept, squares, least = prices, np.zeros(len(rate)), np.inf
+    count, most = len(rounds.uniform), problem.info.reward_range[1]
+    for _ in range(steps or STEPS):
+        net = priced(rounds, np.tile(prices, (count, 1)))
+        action, value = problem.best_action(hidden, net)
+        sold = units(problem, hidden, rounds, action, len(rate)).sum(axis=0) / count
+        bound = float(value.sum()) / count + sum((prices * rate).tolist())
         if bound < least:
             least, kept = bound, prices
         slope = rate - sold
@@ -107,6 +123,7 @@ class Worth:
         self._customers, self._stock = customers, np.minimum(stock, customers.problem.horizon)
         self.exact = benchmark(stock.tolist(), customers.problem.horizon) == EXACT
         self._known: list[Array | None] = [None] * customers.replicates
+        self._kept: list[tuple[Hidden, Round]] = [({}, None)] * customers.replicates  # type: ignore[list-item]
         self._strides = np.ones(len(stock), np.int64)
         for i in range(len(stock) - 1, 0, -1):
             self._strides[i - 1] = self._strides[i] * (self._stock[i] + 1)
@@ -152,18 +169,21 @@ class Worth:
 
     def _prices(self, i: int) -> Array:
         """Bid prices of replicate i, fitted to rounds that are spread over its season."""
-        problem, n = self._customers.problem, len(self._stock)
-        T = problem.horizon
+        problem, T = self._customers.problem, self._customers.problem.horizon
         wanted = sorted({1 + k * T // SAMPLE for k in range(SAMPLE)})
-        hidden, round_ = self._rounds(i, wanted)
+        hidden, rounds = self._rounds(i, wanted)
+        few = np.arange(0, len(wanted), FEWER)
+        self._kept[i] = {name: value[few] for name, value in hidden.items()}, _taken(rounds, few)
+        return bid_prices(problem, hidden, rounds, self._stock / T)
 
-        def offer(prices: Array) -> tuple[float, Array]:
-            cost = np.tile(prices, (len(wanted), 1))
-            action, value = problem.best_action(hidden, priced(round_, cost))
-            sold = units(problem, hidden, round_, action, n)
-            return float(value.sum()) / len(wanted), sold.sum(axis=0) / len(wanted)
-
-        return bid_prices(offer, self._stock / T, problem.info.reward_range[1])
+    def renewed(self, i: int, t: int, left: Array, start: Array) -> Array:
+        """Bid prices of replicate i for what is left before round t, from earlier ones."""
+        problem, T = self._customers.problem, self._customers.problem.horizon
+        hidden, rounds = self._kept[i]
+        count = len(rounds.uniform)
+        coming = np.arange(min(count * (t - 1) // T, count // 2), count)
+        hidden = {name: value[coming] for name, value in hidden.items()}
+        return bid_prices(problem, hidden, _taken(rounds, coming), left / (T - t + 1), start, AGAIN)
 
     def _table(self, i: int) -> Array:
         """Value ``(T + 1, states)`` of what is left after each round of replicate i."""
@@ -177,7 +197,7 @@ class Worth:
         hidden = {name: np.repeat(v[:1], states, axis=0) for name, v in hidden.items()}
         value = np.zeros((T + 1, states))
         for t in range(T, 0, -1):
-            round_ = _tiled(rounds, t - 1, states)
+            round_ = _taken(rounds, np.full(states, t - 1))
             after = value[t]
             cost = np.where(has, after[:, None] - after[below], 0.0)
             offered = masked(round_, has)
@@ -194,10 +214,9 @@ def _copied(round_: Round) -> Round:
     return Round(Context(t, *kept), round_.uniform.copy(), secret)  # type: ignore[arg-type]
 
 
-def _tiled(rounds: Round, row: int, count: int) -> Round:
-    """One round of a batch, `count` times."""
+def _taken(rounds: Round, chosen: Array) -> Round:
+    """The chosen rounds of a batch."""
     (t, *parts), uniform, secret = rounds
-    chosen = np.full(count, row)
     context = Context(t, *[None if part is None else part[chosen] for part in parts])  # type: ignore[arg-type]
     return Round(context, uniform[chosen], {name: v[chosen] for name, v in secret.items()})
 
@@ -242,6 +261,8 @@ class Season(Instance):
         self.left: Array = np.tile(self._stock, (self.replicates, 1))
         self._before, self._at = self.left.copy(), self.t.copy()
         self._now: Round | None = None
+        self._bids = np.zeros(self.left.shape)
+        self._renewed = np.zeros(self.replicates, np.int64)
 
     def fork(self) -> Season:
         return Season(self.customers, self._worth)
@@ -250,7 +271,7 @@ class Season(Instance):
         self.customers.restart(i, seed, episode)
         self._worth.forget(i)
         self.left[i] = self._before[i] = self._stock
-        self._at[i], self._now = 1, None
+        self._at[i], self._renewed[i], self._now = 1, 0, None
 
     def advance(self, lanes: Array | None = None) -> None:
         self.customers.advance(lanes)
@@ -265,9 +286,17 @@ class Season(Instance):
         return self._now
 
     def oracle(self) -> tuple[Array, Array]:
-        """The best action for the season, or by its bid prices, and its expected reward."""
+        """The best action for the season, or by bid prices that are renewed now and then for what
+        is left; and its expected reward."""
         round_ = self.round()
-        cost = self._worth.of(self.t, self._before) * (1.0 if self._worth.exact else SHADE)
+        cost = self._worth.of(self.t, self._before)
+        if not self._worth.exact:
+            every = max(1, self.problem.horizon // RENEWALS)
+            for i in np.flatnonzero(((self.t - 1) % every == 0) & (self._renewed != self.t)):
+                start = self._bids[i] if self._renewed[i] else cost[i]
+                self._bids[i] = self._worth.renewed(i, self.t[i], self._before[i], start)
+                self._renewed[i] = self.t[i]
+            cost = SHADE * self._bids
         action = self.problem.best_action(self.hidden, priced(round_, cost))[0]
         return action, self._serve(action)[1]
 

@@ -1,0 +1,163 @@
+"""Bid prices of the fluid programme, solved again as a season goes on, over one-pass estimates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpb_agents import kernels as zoo
+from dpb_agents.assortment.one_pass import OnePassMNL
+from dpb_agents.common.one_pass import OnePassNewton
+from dpb_agents.pricing.one_pass import OnePassPricing
+from dpb_gym import kernels, validation
+from dpb_gym.agent import unsuitable
+from dpb_gym.problems.assortment import AssortmentProblem
+from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo, Round
+from dpb_gym.problems.pricing import PricingProblem
+from dpb_gym.problems.season import AGAIN, SHADE, bid_prices
+from dpb_gym.registry import register_agent
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Curator
+
+PROTECTS = ("central", "reward")
+
+
+@dataclass(eq=False, kw_only=True)
+class Resolving(OnePassNewton):
+    """Base of the re-solving agents; what runs out has a price.
+
+    `solves` times a season the fluid programme is solved anew for what is left and the rounds that
+    are left, at the estimate of theta, on the last `sample` contexts (Jasin & Kumar 2012; bid
+    prices: Talluri & van Ryzin 1998). What a unit is worth by it, the dual price, is taken off its
+    revenue. Without a stock it is the one-pass agent.
+
+    Sales come from a running sum of their own, so what is left is known with its noise; that an item
+    is sold out is seen. The contexts kept are public in the unit that is protected, the reward.
+
+    Args:
+        solves: How often prices are renewed, evenly over the season.
+        sample: Contexts that are remembered.
+        counting: Part of the budget that pays for the sums of sales.
+    """
+
+    solves: int = 20
+    sample: int = 64
+    counting: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.solves = validation.integer("solves", self.solves, 1)
+        self.sample = validation.integer("sample", self.sample, 1)
+        self.counting = validation.real(
+            "counting", self.counting, 0.0, 1.0, open_low=True, open_high=True
+        )
+
+    def model(self, problem: ProblemInfo) -> Problem:
+        """The problem as the agent believes it to be."""
+        raise NotImplementedError
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        self._bids: Array | None = None
+        if problem.stock is not None:
+            if problem.horizon is None:
+                raise unsuitable(type(self).__name__, problem, problem.kind, "horizon")
+            n = len(problem.stock)
+            # another customer buys another item, or one instead of none
+            apart = math.sqrt(2.0) if n > 1 else 1.0
+            self._sales = curator.running_sum(
+                n, sensitivity=apart, share=self.counting, what="running sums of sales"
+            )
+            self._stock, self._season = np.array(problem.stock, np.float64), problem.horizon
+            self._believed, self._seen = self.model(problem), list[Context]()
+            self._bids = np.zeros((streams.replicates, n))
+        super().begin(problem, streams, curator)  # type: ignore[safe-super]
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        super().observe(context, action, feedback)  # type: ignore[safe-super]
+        if self._bids is None:
+            return
+        sold = np.zeros_like(self._bids)
+        if feedback.choice is None:
+            sold[:, 0] = feedback.demand
+        else:
+            lanes = np.flatnonzero(feedback.choice >= 0)
+            sold[lanes, action[lanes, feedback.choice[lanes]]] = 1.0
+        self._sales.add(sold)
+        kept = [None if part is None else part.copy() for part in context[1:3]]
+        self._seen = [*self._seen[1 - self.sample :], Context(1, *kept)]  # type: ignore[arg-type]
+        due = max(1, self._season // self.solves)
+        if self.rounds % due == 0 and self.rounds < self._season:
+            left = np.clip(self._stock - self._sales.value, 0.0, self._stock)
+            if context.available is not None:
+                left[~context.available] = 0.0
+            self._solve(left / (self._season - self.rounds))
+
+    def _solve(self, rate: Array) -> None:
+        """Renews the bid prices for units per round ``(B, n)``."""
+        assert self._bids is not None
+        count = len(self._seen)
+        for b, theta in enumerate(self.theta):
+            features, revenues = (
+                None if self._seen[0][k] is None else np.array([seen[k][b] for seen in self._seen])
+                for k in (1, 2)
+            )
+            assert features is not None
+            rounds = Round(Context(1, features, revenues), np.zeros(count), {})
+            hidden = {"theta": np.tile(theta, (count, 1))}
+            self._bids[b] = bid_prices(
+                self._believed, hidden, rounds, rate[b], self._bids[b], AGAIN
+            )
+
+
+@register_agent("resolving-mnl", supports=["assortment"], protects=PROTECTS)
+@dataclass(eq=False, kw_only=True)
+class ResolvingMNL(Resolving, OnePassMNL):
+    """Re-solved bid prices over one-pass-mnl, for assortment with finite stock.
+
+    Offers the best assortment of what is there under theta, every item's revenue less its price.
+    See `Resolving`.
+    """
+
+    def model(self, problem: ProblemInfo) -> Problem:
+        assert problem.n_items is not None and problem.capacity is not None
+        return AssortmentProblem(
+            n_items=problem.n_items,
+            capacity=problem.capacity,
+            dim=problem.dim,
+            revenues=np.full(problem.n_items, problem.reward_range[1]),
+        )
+
+    def act(self, context: Context) -> Array:
+        if self._bids is not None:
+            assert context.revenues is not None
+            net = context.revenues - SHADE * self._bids
+            context = context._replace(revenues=net.astype(np.float32))
+        return super().act(context)
+
+
+@register_agent("resolving-pricing", supports=["pricing"], protects=PROTECTS)
+@dataclass(eq=False, kw_only=True)
+class ResolvingPricing(Resolving, OnePassPricing):
+    """Re-solved bid prices over one-pass-pricing, for a season with finitely many seats.
+
+    Asks the best price for theta plus a small draw, of a unit that costs its bid price. See
+    `Resolving`.
+    """
+
+    def model(self, problem: ProblemInfo) -> Problem:
+        return PricingProblem(dim=problem.dim, zeta=problem.zeta or 1.0)
+
+    def act(self, context: Context) -> Array:
+        if self._bids is None:
+            return super().act(context)
+        price, cost = np.empty(len(self.theta)), np.ascontiguousarray(self._bids[:, 0])
+        zoo.posterior.dispersed(self.theta, self.root, self._normals.next(), self._drawn)
+        kernels.pricing.best_net_prices(
+            context.features, self._drawn, self._zeta, cost, price, self._value
+        )
+        return price
