@@ -294,7 +294,7 @@ class Season(Instance):
             every = max(1, self.problem.horizon // RENEWALS)
             for i in np.flatnonzero(((self.t - 1) % every == 0) & (self._renewed != self.t)):
                 start = self._bids[i] if self._renewed[i] else cost[i]
-                self._bids[i] = self._worth.renewed(i, self.t[i], self._before[i], start)
+                self._bids[i] = self._worth.renewed(int(i), int(self.t[i]), self._before[i], start)
                 self._renewed[i] = self.t[i]
             cost = SHADE * self._bids
         action = self.problem.best_action(self.hidden, priced(round_, cost))[0]

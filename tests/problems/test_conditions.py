@@ -255,8 +255,7 @@ def test_offering_what_is_unavailable_names_item_replicate_and_round():
 KNOWN = [
     name
     for name, spec in sorted(agent_specs().items())
-    if spec.entry_point.startswith("dpb_agents")
-    and not spec.fixed_arms
+    if spec.entry_point.startswith("dpb_agents") and not spec.fixed_arms
 ]
 
 

@@ -36,8 +36,8 @@ class Resolving(OnePassNewton):
     prices: Talluri & van Ryzin 1998). What a unit is worth by it, the dual price, is taken off its
     revenue. Without a stock it is the one-pass agent.
 
-    Sales come from a running sum of their own, so what is left is known with its noise; that an item
-    is sold out is seen. The contexts kept are public in the unit that is protected, the reward.
+    Sales come from a running sum of their own, so what is left is known with its noise; that an
+    item is sold out is seen. The contexts kept are public in the unit that is protected, the reward.
 
     Args:
         solves: How often prices are renewed, evenly over the season.
@@ -148,6 +148,8 @@ class ResolvingPricing(Resolving, OnePassPricing):
     Asks the best price for theta plus a small draw, of a unit that costs its bid price. See
     `Resolving`.
     """
+
+    first: float = OnePassPricing.first
 
     def model(self, problem: ProblemInfo) -> Problem:
         return PricingProblem(dim=problem.dim, zeta=problem.zeta or 1.0)
