@@ -115,6 +115,23 @@ def test_information_weighted_sensitivities_by_search(gamma):
             assert least * sensitivity < worst <= sensitivity * (1 + 1e-12)
 
 
+def test_the_bound_of_records_is_never_exceeded_and_nearly_met(play):
+    """R of later episodes: what exceeded it would be clipped, what stays far below wastes noise."""
+    sizes = []
+
+    def keep(agent):
+        add = agent.releaser.add
+        agent.releaser.add = lambda records: (
+            sizes.append(np.linalg.norm(records[0])),
+            add(records),
+        )
+
+    run = play("information-weighted", [3], 320, Budget.zcdp(5.0), prepare=keep, dim=3)
+    assert not run.agent.releaser.clipped_count.any()
+    assert not run.agent.response.clipped_count.any()
+    assert 0.9 < max(sizes[300:]) <= 1.0 + 1e-12
+
+
 def test_without_noise_it_is_ridge_regression_of_all_episodes(play):
     run = play("information-weighted", [3, 4], 700, None, {"ridge": 2.0}, dim=5)
     x = run.features[np.arange(700)[:, None], np.arange(2), run.actions].astype(float)
