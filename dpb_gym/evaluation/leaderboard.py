@@ -267,5 +267,5 @@ def _scores(task: TaskResult, row: Row) -> dict[int, float]:
 def _verdict(rows: Sequence[Row]) -> str:
     """The worst verdict of some rows, empty if none was audited."""
     verdicts = [row.audit.verdict for row in rows if row.audit is not None]
-    failed = [verdict for verdict in verdicts if verdict_class(verdict) == "fail"]
-    return next(iter([*failed, *verdicts]), "")
+    worst = ("fail", "open", "pass")
+    return min(verdicts, key=lambda verdict: worst.index(verdict_class(verdict)), default="")

@@ -128,4 +128,4 @@ def verdict_class(verdict: Audit | str | None) -> str:
         return ""
     if word.startswith(("pass", "ok", "consistent")):
         return "pass"
-    return "fail" if word.startswith(("fail", "violat", "refut")) else "open"
+    return "fail" if word.startswith(("fail", "violat", "refut", "reads")) else "open"

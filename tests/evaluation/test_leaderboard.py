@@ -6,12 +6,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation import metrics, recipes
+from dpb_gym.evaluation import leaderboard, metrics, recipes
 from dpb_gym.evaluation.leaderboard import to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.recipes import effort, write_recipe
@@ -21,6 +22,7 @@ from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import Suite, Track
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 from dpb_gym.registry import agent_spec
+from dpb_gym.report import Audit
 
 ROUNDS = (5, 40)
 
@@ -214,6 +216,20 @@ def test_papers_are_found_in_docstrings(text: str, expected: list[str]) -> None:
     assert list(papers(type("X", (), {"__doc__": text, "__module__": "nowhere"}))) == [
         f"https://{address}" for address in expected
     ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        (("PASS", "NO POWER", "PASS"), "NO POWER"),
+        (("NO POWER", "READS RAW DATA"), "READS RAW DATA"),
+        (("PASS", "NO POWER", "FAIL"), "FAIL"),
+        ((), ""),
+    ],
+)
+def test_a_track_says_the_worst_of_its_audits(verdicts: tuple[str, ...], worst: str) -> None:
+    rows = [Mock(audit=Audit(1.0, 0.5, verdict)) for verdict in verdicts]
+    assert leaderboard._verdict([*rows, Mock(audit=None)]) == worst
 
 
 def test_guarantees_in_words() -> None:

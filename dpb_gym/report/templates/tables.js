@@ -98,7 +98,7 @@ function gauge(view, cell, row) {
 }
 
 function verdict(cell, row) {
-  const kind = /^(pass|ok|consistent)/i.test(row.verdict) ? 'pass' : /^(fail|violat|refut)/i.test(row.verdict) ? 'fail' : 'open';
+  const kind = /^(pass|ok|consistent)/i.test(row.verdict) ? 'pass' : /^(fail|violat|refut|reads)/i.test(row.verdict) ? 'fail' : 'open';
   make('span', cell, row.verdict, 'verdict ' + kind);
 }
 
