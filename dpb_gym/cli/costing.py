@@ -10,7 +10,9 @@ import typer
 from dpb_gym.cli.options import (
     BUDGET,
     Directory,
+    Html,
     Json,
+    Plot,
     Workers,
     read_budgets,
     read_settings,
@@ -93,8 +95,8 @@ def cost_of_privacy(
     horizon: Annotated[int | None, typer.Option(help="Customers T.")] = None,
     replicates: Annotated[int, typer.Option(help="Replicates.")] = 20,
     workers: Workers = None,
-    html: Annotated[str | None, typer.Option(help="Write a page to this file.")] = None,
-    plot: Annotated[str | None, typer.Option(help="Draw to this .png, .pdf or .svg file.")] = None,
+    html: Html = None,
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
     """Say what privacy would cost on a log or an environment, in percent of what is earned.

@@ -23,6 +23,8 @@ BUDGET = "rho=R|eps=E,delta=D|none"
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="Result directory, or its address.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+Plot = Annotated[str | None, typer.Option(help="Draw to this .png, .pdf or .svg file.")]
+Html = Annotated[str | None, typer.Option(help="Write the page to this file.")]
 Workers = Annotated[int | None, typer.Option(help="Processes; one per core by default.")]
 
 

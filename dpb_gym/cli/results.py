@@ -8,16 +8,14 @@ from typing import Annotated
 
 import typer
 
-from dpb_gym.cli.options import Directory, Json, new_folder
+from dpb_gym.cli.options import Directory, Html, Json, Plot, new_folder
 from dpb_gym.cli.output import console, print_json
 
 
 def leaderboard(
     directory: Directory,
-    html: Annotated[str | None, typer.Option(help="Write the page to this file.")] = None,
-    plot: Annotated[
-        str | None, typer.Option(help="Draw regret curves to this .png, .pdf or .svg file.")
-    ] = None,
+    html: Html = None,
+    plot: Plot = None,
     audit: Annotated[
         bool, typer.Option("--audit", help="Audit every private agent first; reports are kept.")
     ] = False,

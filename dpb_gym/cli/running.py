@@ -11,6 +11,7 @@ import typer
 from dpb_gym.cli.listing import complete
 from dpb_gym.cli.options import (
     BUDGET,
+    Html,
     Json,
     Quiet,
     Workers,
@@ -52,9 +53,7 @@ def run(
         str | None,
         typer.Option(help="Result directory, or s3://BUCKET/PREFIX; results/SUITE by default."),
     ] = None,
-    html: Annotated[
-        str | None, typer.Option(help="Write the page of the result directory to this file.")
-    ] = None,
+    html: Html = None,
     quiet: Quiet = False,
     json: Json = False,
     env: Annotated[

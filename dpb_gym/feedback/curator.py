@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import BudgetError, ParameterError, shown
+from dpb_gym.errors import BudgetError, shown
 from dpb_gym.feedback.layers import (
-    Layer,
+    ChosenLayer,
     Rows,
     SingleLayer,
     VectorLayer,
-    chosen_features,
 )
 from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee, Ledger, NoiseSource
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
@@ -22,7 +21,7 @@ from dpb_gym.streams import Stream, generator
 PROTECTS = ("central", "reward")
 
 
-class _Curated(Layer):
+class _Curated(ChosenLayer):
     # It sees responses and contexts raw; no other layer goes beneath or on top.
     covers = ("response", "context")
 
@@ -34,8 +33,7 @@ class _Curated(Layer):
         self._wrap(env, budget=given, batch=batch)
 
     def _fit(self, info: ProblemInfo) -> None:
-        if info.kind != "recommendation":
-            raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
+        super()._fit(info)
         self._sums = [self._sum(0, 0) for _ in range(self._lanes)]
         self._rounds = np.zeros(self._lanes, np.int64)
 
@@ -57,13 +55,8 @@ class _Curated(Layer):
         """The ledger of the current episode, one per lane."""
         return [sums.curator.ledger for sums in self._sums]
 
-    def _look(self, decoded: Array) -> Rows:
-        return {"chosen": chosen_features(self._core, decoded)}
-
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
-        chosen = seen["chosen"]
-        if feedback.observed is not None:
-            chosen = chosen * feedback.observed[:, None]
+        chosen = self._chosen(seen, feedback)
         response, released = np.zeros_like(chosen), np.zeros(self._lanes, bool)
         for i in np.flatnonzero(played):
             self._sums[i].add(feedback.reward[i : i + 1], chosen[i : i + 1])

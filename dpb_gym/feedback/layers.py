@@ -164,6 +164,28 @@ class Layer:
         return Guarantee("local", unit, "replace-one", Composition.of(*events))
 
 
+class ChosenLayer(Layer):
+    """A layer whose messages are of the features x of the recommended candidates."""
+
+    def _fit(self, info: ProblemInfo) -> None:
+        if info.kind != "recommendation":
+            raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
+
+    def _look(self, decoded: Array) -> Rows:
+        """Features ``(B, d)``, clipped to the unit ball."""
+        features = self._core.instance.context().features
+        out = np.empty((len(features), features.shape[2]))
+        kernels.recommendation.take(features, decoded, np.ones(len(features), np.bool_), out)
+        return {"chosen": out}
+
+    @staticmethod
+    def _chosen(seen: Rows, feedback: Feedback) -> Array:
+        """The features, 0 where nothing was observed."""
+        if feedback.observed is None:
+            return seen["chosen"]
+        return seen["chosen"] * feedback.observed[:, None]
+
+
 class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """A layer with one lane over a single environment."""
 
@@ -277,14 +299,6 @@ def core_of(env: Any, base: type) -> Any:
             f"private feedback wraps dpb-gym's environments, single or vector; got {shown(env)}"
         )
     return core
-
-
-def chosen_features(core: Any, action: Array) -> Array:
-    """Features of the recommended candidates, ``(B, d)``, clipped to the unit ball."""
-    features = core.instance.context().features
-    out = np.empty((len(features), features.shape[2]))
-    kernels.recommendation.take(features, action, np.ones(len(features), np.bool_), out)
-    return out
 
 
 def layers(env: Any) -> list[Layer]:

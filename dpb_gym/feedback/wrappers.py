@@ -19,12 +19,12 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.layers import (
+    ChosenLayer,
     Infos,
     Layer,
     Rows,
     SingleLayer,
     VectorLayer,
-    chosen_features,
 )
 from dpb_gym.feedback.mechanisms import ResponseMechanism
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
@@ -183,7 +183,7 @@ class VectorPrivateContexts(_Contexts, VectorLayer):
         return observation, rewards, terminations, truncations, infos
 
 
-class _Statistics(Layer):
+class _Statistics(ChosenLayer):
     covers = ("response", "context")
     withheld = ("observed",)
     mechanism: GaussianStatistics
@@ -193,22 +193,16 @@ class _Statistics(Layer):
         self._wrap(env, mechanism=mechanism)
 
     def _fit(self, info: ProblemInfo) -> None:
+        super()._fit(info)
         mechanism = self.mechanism
-        if info.kind != "recommendation":
-            raise ParameterError(f"statistics x x', r x exist for recommendation, not {info.kind}")
         if not isinstance(mechanism, GaussianStatistics) or mechanism.dim != info.dim:
             raise ParameterError(
                 f"this problem needs GaussianStatistics with dim={info.dim}, got {shown(mechanism)}"
             )
 
-    def _look(self, decoded: Array) -> Rows:
-        return {"chosen": chosen_features(self._core, decoded)}
-
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
-        chosen = seen["chosen"]
-        if feedback.observed is not None:
-            # noise all the same: a silent round would tell that the logged item is another one
-            chosen = chosen * feedback.observed[:, None]
+        # noise all the same: a silent round would tell that the logged item is another one
+        chosen = self._chosen(seen, feedback)
         gram, response = self.mechanism.privatise(chosen, feedback.reward, self._draw(played))
         return np.zeros(self._lanes), {"gram": gram, "response": response}
 

@@ -73,15 +73,10 @@ def collect(
     Raises:
         ParameterError: If an argument is out of range, or the problem cannot be logged.
     """
-    rounds = validation.integer("rounds", rounds, 2)
-    skip = validation.integer("skip", skip, 0)
     exploration = validation.real("exploration", exploration, 0.0, 1.0, open_low=True)
     name = str(problem) if isinstance(problem, str) else type(problem).__name__
-    made = _problem(problem, skip + rounds, kwargs)
     seeds = [check_seed(seed) for seed in seeds]
-    instance = made.instance(seeds)
-    for _ in range(skip):
-        instance.advance()
+    made, instance = _started(problem, rounds, skip, seeds, kwargs)
     decide = _KINDS[made.kind]
     if validation.flag("learn", learn):
         decide = _learning(behaviour)
@@ -138,12 +133,7 @@ def monte_carlo_value(
     Returns:
         Mean expected reward and its standard error per replicate, ``(B,)`` each.
     """
-    rounds = validation.integer("rounds", rounds, 2)
-    skip = validation.integer("skip", skip, 0)
-    made = _problem(problem, skip + rounds, kwargs)
-    instance = made.instance(seeds)
-    for _ in range(skip):
-        instance.advance()
+    _, instance = _started(problem, rounds, skip, seeds, kwargs)
     ask = frozen_choices(agent, len(seeds), samples)
     values = np.empty((len(seeds), rounds))
     for i in range(rounds):
@@ -154,7 +144,11 @@ def monte_carlo_value(
     return values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(rounds)
 
 
-def _problem(problem: Problem | str, rounds: int, kwargs: dict[str, Any]) -> Problem:
+def _started(
+    problem: Problem | str, rounds: int, skip: int, seeds: Sequence[int], kwargs: dict[str, Any]
+) -> tuple[Problem, Instance]:
+    """The problem, and its replicates in the first round after `skip`."""
+    rounds = validation.integer("rounds", rounds, 2) + validation.integer("skip", skip, 0)
     if isinstance(problem, str):
         made = make_problem(problem, **{"horizon": rounds, **kwargs})
     elif kwargs:
@@ -169,7 +163,10 @@ def _problem(problem: Problem | str, rounds: int, kwargs: dict[str, Any]) -> Pro
         )
     if made.horizon < rounds:
         raise ParameterError(f"the problem has {made.horizon} rounds, {rounds} are needed")
-    return made
+    instance = made.instance(seeds)
+    for _ in range(skip):
+        instance.advance()
+    return made, instance
 
 
 def _learning(agent: Any) -> Decide:
