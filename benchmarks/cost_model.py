@@ -5,19 +5,60 @@
 Runs the suite's tasks twice on one core, with few and with `factor` times as many replicates,
 and prints the ratio of what was measured to what `dpb cost` foretold, with the extrapolation to
 `--rounds` agent rounds. A ratio of 1 is a perfect forecast.
+
+    python benchmarks/cost_model.py --dry 10000 50000
+
+instead compares `dpb run --dry-run` with runs of pricing agents at these horizons, each in a
+process of its own: processor time (less that of a run of 100 rounds), size of the table, peak
+memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from dpb_gym.evaluation.costs import costs
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import load_suite
+
+AGENTS = "run --env DPB/Pricing-v0 --agent greedy-pricing --agent private-pricing --budget rho=1"
+REPLICATES = "20"
+
+
+def command(horizon: int, *words: str) -> tuple[float, int, Any]:
+    """Processor seconds, peak bytes and JSON of one command."""
+    start = [sys.executable, "-c", "from dpb_gym.cli import main; main()"]
+    told = ["--horizon", str(horizon), "--replicates", REPLICATES, "--workers", "1", "--json"]
+    process = subprocess.Popen(
+        [*start, *AGENTS.split(), *told, *words], stdout=subprocess.PIPE, text=True
+    )
+    printed = process.stdout.read() if process.stdout is not None else ""
+    _, _, usage = os.wait4(process.pid, 0)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10, json.loads(printed)
+
+
+def dry(horizons: list[int]) -> None:
+    """Prints forecast and measurement of every horizon."""
+    with tempfile.TemporaryDirectory() as folder:
+        command(100, "--out", f"{folder}/warm", "--quiet")  # compiles the kernels
+        base, _, _ = command(100, "--out", f"{folder}/base", "--quiet")
+        for horizon in horizons:
+            foretold = command(horizon, "--dry-run")[2]["total"]
+            out = Path(folder) / str(horizon)
+            seconds, memory, _ = command(horizon, "--out", str(out), "--quiet")
+            found = seconds - base, (out / "result.parquet").stat().st_size, memory
+            for name, measured in zip(("seconds", "bytes", "memory"), found):
+                said = foretold[name]
+                ratio = round(measured / said, 2)
+                print(f"{horizon} {name}: foretold {said:.4g}, measured {measured:.4g}, {ratio}")
 
 
 def main() -> None:
@@ -27,7 +68,11 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=4)
     parser.add_argument("--factor", type=int, default=4)
     parser.add_argument("--rounds", type=float, default=1e9)
+    parser.add_argument("--dry", type=int, nargs="+", metavar="HORIZON")
     options = parser.parse_args()
+    if options.dry:
+        dry(options.dry)
+        return
     suite = load_suite(options.suite)
     with tempfile.TemporaryDirectory() as folder:
         found = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from dpb_gym.cli.options import (
     setting,
 )
 from dpb_gym.cli.output import print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from dpb_gym.evaluation.costs import Forecast
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -64,6 +68,41 @@ def cost(
     print(
         f"{rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
         f"{_size(size)} of tables"
+    )
+
+
+def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
+    """Prints what a plan will take."""
+    from dpb_gym.evaluation.progress import duration
+    from dpb_gym.evaluation.run import check_backend
+
+    cores = check_backend(workers)
+    seconds, most = sum(row.seconds for row in found), max(row.memory for row in found)
+    total = {
+        "jobs": sum(row.jobs for row in found),
+        "cells": sum(row.cells for row in found),
+        "rounds": sum(row.rounds for row in found),
+        "seconds": seconds,
+        "bytes": sum(row.bytes for row in found),
+        "memory": most,
+    }
+    if json:
+        print_json({"tasks": [dataclasses.asdict(row) for row in found], "total": total})
+        return
+    print_table(
+        ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
+        [
+            (
+                row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
+                f"{row.seconds / 3600:,.2f}", _size(row.bytes), _size(row.memory),
+            )
+            for row in found
+        ],
+    )  # fmt: skip
+    print(
+        f"{total['rounds']:,} agent rounds in {total['jobs']:,} jobs: {seconds / 3600:,.2f} "
+        f"core-hours, {duration(seconds / cores)} on {cores} like this one; "
+        f"{_size(total['bytes'])} of table; {_size(most)} of memory a worker"
     )
 
 

@@ -56,6 +56,10 @@ def run(
     html: Html = None,
     quiet: Quiet = False,
     json: Json = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only say what it would take, after a few seconds a task."),
+    ] = False,
     env: Annotated[
         str | None,
         typer.Option(help="Environment id, instead of a suite.", autocompletion=complete("envs")),
@@ -93,9 +97,13 @@ def run(
 
     Example: dpb run smoke --workers 2
 
+    Example: dpb run dpb-bench-v1 --replicates 10000 --workers 64 --dry-run
+
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
+    from dpb_gym.cli.costing import print_forecast
     from dpb_gym.evaluation.callbacks import logger
+    from dpb_gym.evaluation.costs import forecast
     from dpb_gym.evaluation.plan import plan_suite
     from dpb_gym.evaluation.run import run_plan
     from dpb_gym.evaluation.suite import parse_suite, suite_text
@@ -127,6 +135,9 @@ def run(
     for plan in plans:
         if plan.missing:
             print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
+    if dry_run:
+        print_forecast(forecast(found, plans, replicates), workers, json)
+        return
     for path in (html, None if "://" in (out or "") else out):
         new_folder(path)
     done = run_plan(

@@ -1,14 +1,27 @@
-"""What a larger run will cost, from the timings and files of a smaller one."""
+"""What a larger run will cost: from the timings and files of a smaller one, or from a plan and a
+few seconds of playing."""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
+import tracemalloc
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.places import TABLE
+from dpb_gym.evaluation.plan import Job, TaskPlan, blocks, make_jobs
+from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.suite import Suite
+from dpb_gym.evaluation.table import table_bytes
 
 
 @dataclass(frozen=True)
@@ -127,3 +140,118 @@ def costs(path: str | os.PathLike[str]) -> Costs:
     if not found:
         raise ResultError(f"{store.path} holds no timings: nothing to extrapolate from")
     return Costs(found)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a task of a plan will take.
+
+    Attributes:
+        task: Name of the task.
+        jobs: Blocks of replicates; each is one job.
+        cells: Agents and budgets times blocks.
+        rounds: Agent rounds.
+        seconds: Time of one core, of all jobs.
+        bytes: Of its part of the table.
+        memory: Most bytes of a worker.
+    """
+
+    task: str
+    jobs: int
+    cells: int
+    rounds: int
+    seconds: float
+    bytes: int
+    memory: int
+
+
+class _Enough(Exception):
+    pass
+
+
+def forecast(
+    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, seconds: float = 2.0
+) -> list[Forecast]:
+    """Says what a plan will take, without making its jobs.
+
+    The first block of each task is played at its full horizon, but only for a while: once so that
+    everything is compiled, once for the time, once with every allocation counted. What grows
+    is taken to grow in proportion to the rounds.
+
+    Args:
+        suite: The suite.
+        plans: Who runs on which task.
+        replicates: Instead of the suite's and of the tasks' own.
+        seconds: Processor time of each of the three, > 0.
+
+    Raises:
+        ParameterError: If a parameter is invalid.
+        DataError: If data are missing or damaged.
+    """
+    seconds = validation.real("seconds", seconds, 0.0, open_low=True)
+    found = []
+    for plan in plans:
+        if not plan.runs:
+            continue
+        sizes = [len(block) for block in blocks(suite, plan.task, replicates)]
+        (job,) = make_jobs(suite, [plan], sizes[0])
+        _play(job, seconds)
+        took, _ = _play(job, seconds)
+        tracemalloc.start()
+        _, grown = _play(job, seconds)
+        tracemalloc.stop()
+        share = sum(sizes) / sizes[0]
+        found.append(
+            Forecast(
+                plan.task.name,
+                len(sizes),
+                len(sizes) * len(job.cells),
+                sum(sizes) * len(job.cells) * plan.task.horizon,
+                took * share,
+                round(_table_size(job) * share),
+                _most_memory() + grown,
+            )
+        )
+    return found
+
+
+def _play(job: Job, seconds: float) -> tuple[float, int]:
+    """Seconds that a job takes, and bytes that it gathers beyond what was played."""
+    points: list[tuple[int, float, int]] = []
+    each, horizon = len(job.cells) * len(job.cells[0].replicates), job.task.horizon
+
+    def note(done: int) -> None:
+        points.append((done // each, time.process_time(), tracemalloc.get_traced_memory()[0]))
+        if points[-1][1] - start > seconds and len(points) > 2:
+            raise _Enough
+
+    problem = job.task.problem() if job.problem is None else job.problem
+    start = time.process_time()
+    with suppress(_Enough):
+        run_block(problem, job.cells, note)
+    (first, at, _), (last, end, used) = points[0], points[-1]
+    if last == first:
+        return end - start, 0
+    middle = points[len(points) // 2]
+    grown = max(0, used - middle[2]) / max(1, last - middle[0])
+    return at - start + (end - at) / (last - first) * (horizon - first), round(
+        grown * (horizon - last)
+    )
+
+
+def _table_size(job: Job) -> int:
+    """Bytes of the job's part of a table; random curves compress as real ones do."""
+    rng = np.random.default_rng(0)
+    shape = len(job.cells[0].replicates), len(job.cells[0].checkpoints)
+    results = [CellResult(cell, *rng.random((2, *shape)).cumsum(axis=2)) for cell in job.cells]
+    return len(table_bytes(results))
+
+
+def _most_memory() -> int:
+    """Most bytes that this process had at once; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1 << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

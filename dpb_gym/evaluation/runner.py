@@ -67,7 +67,8 @@ def run_block(
     Args:
         problem: The problem of their task.
         cells: Who takes part; they share task, seeds and checkpoints.
-        progress: Called now and then with the agent rounds done so far.
+        progress: Called now and then with the agent rounds done so far; what it raises ends
+            the block.
         tell: Called with the `Checkpoint` of every cell; it must not raise.
 
     Returns:

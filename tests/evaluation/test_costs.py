@@ -6,14 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
-from dpb_gym.evaluation.costs import costs
-from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation import costs as costing
+from dpb_gym.evaluation.api import one_task_suite
+from dpb_gym.evaluation.costs import costs, forecast
+from dpb_gym.evaluation.plan import TaskPlan, make_jobs, plan_suite, read_agents
 from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.suite import Suite
+from dpb_gym.evaluation.suite import Suite, parse_suite
 
 
 @pytest.fixture
@@ -96,3 +100,85 @@ def test_the_command(out: Path) -> None:
     assert found["total"]["rounds"] == 1e6
     assert found["total"]["seconds"] == pytest.approx(costs(out).at(1e6)[0])
     assert len(found["agents"]) == 5
+
+
+def test_a_forecast_counts_what_a_plan_holds_without_making_it(
+    suite: Suite, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def made(suite: Suite, plans: Any, replicates: int | None) -> Any:
+        asked.append(replicates)
+        return make_jobs(suite, plans, replicates)
+
+    monkeypatch.setattr(costing, "make_jobs", made)
+    found = forecast(suite, plan_suite(suite), 100_001, seconds=0.01)
+    assert asked == [2, 2] and [row.task for row in found] == ["offers", "items"]
+    assert [(row.jobs, row.cells) for row in found] == [(50_001, 100_002), (50_001, 200_004)]
+    assert [row.rounds for row in found] == [100_001 * 2 * 40, 100_001 * 4 * 60]
+    assert all(row.memory > 1 << 25 and row.seconds > 0 for row in found)
+    few = forecast(suite, plan_suite(suite, tasks=["items"]), seconds=0.01)
+    stored = sum(row.bytes for row in costs(out).agents if row.task == "items")
+    assert 0.5 * stored < few[0].bytes < 2 * stored
+
+
+def test_a_forecast_is_set_up_and_rounds(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set-up of 3 s and 2 ms a round, 1 kB gathered a round in the second half and none before."""
+    now = [0.0, 0]
+
+    def played(problem: Any, cells: Any, note: Any) -> None:
+        each = len(cells) * len(cells[0].replicates)
+        start, now[0] = now[0], now[0] + 3.0
+        for t in range(10, 1000, 10):
+            now[:] = start + 3.0 + 0.002 * t, 1000 * t
+            note(each * t)
+
+    monkeypatch.setattr(costing, "run_block", played)
+    monkeypatch.setattr(costing.time, "process_time", lambda: now[0])
+    monkeypatch.setattr(costing.tracemalloc, "get_traced_memory", lambda: (now[1], 0))
+    monkeypatch.setattr(costing, "_most_memory", lambda: 0)
+    text = suite.to_yaml().replace("horizon: 60", "horizon: 1000000")
+    long = parse_suite(text, "long")
+    (row,) = forecast(long, plan_suite(long, tasks=["items"]), 20, seconds=4.0)
+    assert row.seconds == pytest.approx(10 * (3.0 + 0.002 * 1_000_000))
+    assert row.memory == pytest.approx(1000 * 1_000_000, rel=0.01)
+
+
+def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hoarder(dpb_gym.SingleAgent):
+        def __init__(self, size: int = 0) -> None:
+            self.size, self.kept = size, []  # type: ignore[var-annotated]
+
+        def act(self, context: Any) -> int:
+            self.kept.append(np.ones(self.size))
+            return 0
+
+    monkeypatch.setattr(costing, "_most_memory", lambda: 0)
+    one = one_task_suite("DPB/Recommendation-v0", {"dim": 2, "n_arms": 6}, 1_000_000, 1)
+    lean, greedy = (
+        forecast(
+            one,
+            [
+                TaskPlan(
+                    one.tasks[0], read_agents({"h": (Hoarder, None, {"size": n})}, "recommendation")
+                )
+            ],
+            seconds=0.3,
+        )[0].memory
+        for n in (0, 500)
+    )
+    assert greedy - lean == pytest.approx(4000 * 1_000_000, rel=0.2)
+
+
+def test_the_dry_run(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_gym.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon", "200"]
+    words += ["--replicates", "10000", "--workers", "64", "--dry-run"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and not list(tmp_path.iterdir())
+    said = " ".join(done.output.split())
+    assert "2,000,000 agent rounds in 1,000 jobs" in said and "of memory a worker" in said
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert found["total"]["cells"] == found["tasks"][0]["jobs"] == 1000

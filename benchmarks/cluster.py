@@ -1,0 +1,70 @@
+"""What a dask cluster of this machine's processes adds to a run, and that it changes no bit.
+
+    python benchmarks/cluster.py [--workers 1 2 4 8] [--suite smoke] [--replicates 8]
+
+Runs a suite in this process, then on clusters of so many workers, each into a folder of its own.
+Prints wall time, and processor time of workers and client together, without what the workers need
+to start; `overhead` is what a cell took more than in one process. A worker loads the library and
+its kernels with its first job, which is in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import distributed
+import psutil
+
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.run import run_plan
+from dpb_gym.evaluation.suite import load_suite
+
+
+def used(processes: list[psutil.Process]) -> float:
+    """Processor seconds of some processes so far."""
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def main() -> None:
+    """Runs the suite everywhere and prints a line each."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--suite", default="smoke")
+    parser.add_argument("--replicates", type=int, default=8)
+    options = parser.parse_args()
+    suite = load_suite(options.suite)
+    plans = plan_suite(suite)
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        run_plan(suite, plans, Path(folder) / "warm", replicates=1, workers=1)
+
+        def timed(count: int, processes: list[psutil.Process], **where: str) -> tuple[float, bytes]:
+            start, before = time.monotonic(), used(processes)
+            out = Path(folder) / str(count)
+            report = run_plan(suite, plans, out, replicates=options.replicates, workers=1, **where)
+            seconds = used(processes) - before
+            told = {"workers": count, "cells": report.computed}
+            told |= {"wall": round(time.monotonic() - start, 1), "processor": round(seconds, 1)}
+            if count:
+                told["overhead_ms_a_cell"] = round(1000 * (seconds - alone) / report.computed, 1)
+                told["same_bytes"] = (out / "result.parquet").read_bytes() == table
+            print(json.dumps(told), flush=True)
+            return seconds, (out / "result.parquet").read_bytes()
+
+        here = psutil.Process()
+        alone, table = timed(0, [here])
+        for count in options.workers:
+            with distributed.LocalCluster(
+                n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            ) as cluster:
+                every = [here, *(psutil.Process(w.pid) for w in cluster.workers.values())]
+                timed(count, every, backend="dask", scheduler=cluster.scheduler_address)
+
+
+if __name__ == "__main__":
+    main()
