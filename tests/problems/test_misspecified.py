@@ -118,6 +118,7 @@ def test_types_mix_the_plain_problem(env_id):
         assert outcome.feedback.reward[lane] == each[kind][0].reward[lane]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "mean"),
     [("DPB/Assortment-v0", 3 / 4), ("DPB/Pricing-v0", 0.5), ("DPB/Recommendation-v0", 0.5)],
@@ -185,6 +186,7 @@ def test_demands_that_are_no_glm(demand, link):
     np.testing.assert_allclose(instance.respond(price).expected, price * link(3.0 * z), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_features_and_intercept():
     env_id = "DPB/Recommendation-v0"
     wide = {"dim": 3, "fresh": True, "n_candidates": 5}
