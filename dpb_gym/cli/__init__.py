@@ -24,7 +24,18 @@ RETIRED = {
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point of the ``dpb`` program; see `run`."""
+    _open_streams()
     raise SystemExit(run(arguments))
+
+
+def _open_streams() -> None:
+    """No result is lost to a closed stream, or to a locale that cannot write its letters."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
