@@ -1,14 +1,14 @@
-"""Tunes every agent of the arena on every track of the arena, with the same effort each.
+"""Tunes every agent of the arena on every track, with the same effort each.
 
     python benchmarks/tune_tracks.py [--track NAME] [--agent NAME] [--replicates 4] [--out DIR]
 
-Every agent plays its grid of eight points, defaults among them, at all budgets of the track, on the
-tuning seeds and on all tasks of the track up to ``--longest`` rounds (30,000). The best point has
-the least regret relative to the best at each budget, averaged over tasks and budgets. It is written
-to DIR/TRACK/recipes/AGENT.yaml with the best per budget and what the tuning cost, and printed as a
-table. Results are cells in DIR, so that an interrupted run goes on. ``--rounds T`` shortens every
-task, for a look or a forecast. ``--publish`` tunes nothing: it copies DIR's recipes to
-agents/recipes and writes the suite's tuned rows from them.
+Every agent plays its grid of eight points, defaults among them, at all budgets of the track, on
+the tuning seeds and on the track's tasks (all, or each ``--task``) for at most ``--rounds``
+rounds. The best point has the least regret relative to the best at each budget, averaged over
+tasks and budgets. It is written to DIR/TRACK/recipes/AGENT.yaml with the best per budget and what
+the tuning cost, and printed as a table. Results are cells in DIR, so that an interrupted run goes
+on. ``--publish`` tunes nothing: it copies DIR's recipes to agents/recipes and writes the suite's
+tuned rows from them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def tunable(suite: Suite, track: str) -> list[AgentSpec]:
     ]
 
 
-def played(suite: Suite, track: str, name: str, longest: int) -> list[Task]:
+def played(suite: Suite, track: str, name: str, asked: list[str] | None) -> list[Task]:
     """The tasks of a track that an agent is tuned on: those that the suite does not leave out."""
     listed = [agent for agent in suite.agents if agent.name == name]
     return [
         task
         for task in suite.tasks
         if task.track == track
-        and task.horizon <= longest
+        and task.name in (asked or [task.name])
         and not any(agent.left_out(task) for agent in listed)
     ]
 
@@ -99,7 +99,7 @@ def tune_one(
     """
     grid = suite.tracks[track].budgets
     budgets = [] if grid is None or spec.budget == "never" else list(suite.grid(grid))
-    tasks = played(suite, track, spec.name, asked.longest)
+    tasks = played(suite, track, spec.name, asked.task)
     tunings = []
     for task in tasks:
         tunings.append(
@@ -107,7 +107,7 @@ def tune_one(
                 task.env,
                 [spec.name],
                 budgets,
-                horizon=min(task.horizon, asked.rounds or task.horizon),
+                horizon=min(task.horizon, asked.rounds),
                 env_kwargs=task.env_kwargs,
                 replicates=asked.replicates,
                 points=None,
@@ -133,7 +133,7 @@ def tune_one(
         "tuned_on": {
             "suite": suite.name,
             "track": track,
-            "tasks": [task.name for task in tasks],
+            "tasks": {task.name: min(task.horizon, asked.rounds) for task in tasks},
             "budgets": [Budget.text(budget) for budget in budgets] or ["none"],
             "seeds": seeds,
             "points": points,
@@ -183,8 +183,8 @@ def main() -> None:
     parser.add_argument("--track", choices=list(suite.tracks))
     parser.add_argument("--agent", action="append")
     parser.add_argument("--replicates", type=int, default=4)
-    parser.add_argument("--longest", type=int, default=30_000)
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--task", action="append")
+    parser.add_argument("--rounds", type=int, default=30_000)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--out", type=Path, default=Path("results/tuned"))
     parser.add_argument("--publish", action="store_true")
@@ -200,7 +200,7 @@ def main() -> None:
         for spec in tunable(suite, track):
             if asked.agent and spec.name not in asked.agent:
                 continue
-            if not played(suite, track, spec.name, asked.longest):
+            if not played(suite, track, spec.name, asked.task):
                 continue
             best, default, rounds, seconds = tune_one(spec, suite, track, asked)
             said = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
