@@ -9,6 +9,10 @@ A miss is one of: `random`: worse than random play by more than the paired 95% i
 last tenth of the rounds has more than a tenth of the first's regret, and costs more than a
 thousandth of random play's; `twice`: at rho = 1 more than twice the best non-private agent's
 regret, and whether that is within the paired interval.
+
+``--suite RESULT`` takes a result of the suite robustness-v0 instead, of all tasks or a few: it
+renews their cells in the table of docs/conditions.md and draws docs/_static/robustness.png and its
+twin for dark themes from the table.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from published import darken, put
 from scipy.special import stdtrit
 
 import dpb_gym
@@ -185,6 +190,67 @@ def line(track: str, agent: str, case: str, found: dict[str, list[list[float]]])
     return f"| {case} | {' | '.join(cells)} | {yard} | {'; '.join(misses) or '-'} |"
 
 
+def shares(result: dpb_gym.Result) -> dict[tuple[str, str], float]:
+    """Mean regret in percent of random play's, by condition and agent; * marks private ones."""
+    final: dict[tuple[str, str], list[float]] = {}
+    for row in result.records():
+        if row["round"] == 2000:
+            name = row["agent"] + " *" * (row["budget"] != "none")
+            final.setdefault((row["task"], name), []).append(row["regret"])
+    return {
+        (task.partition("-")[2], name): 100.0
+        * float(np.mean(values) / np.mean(final[task, "Random"]))
+        for (task, name), values in final.items()
+        if name not in ("Random", "Oracle")
+    }
+
+
+def renewed(page: Path, found: dict[tuple[str, str], float]) -> list[list[str]]:
+    """The table of the page with these cells; rows and columns that it lacks come last."""
+    text = page.read_text(encoding="utf-8").partition("<!-- robustness -->\n")[2]
+    lines = text.partition("<!-- /robustness -->")[0].replace("\\*", "*").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line]
+    names, table = rows[0][1:], {row[0]: row[1:] for row in rows[2:]}
+    names += [name for name in dict.fromkeys(name for _, name in found) if name not in names]
+    for (condition, name), value in found.items():
+        row = table.setdefault(condition, [])
+        row += [""] * (len(names) - len(row))
+        row[names.index(name)] = f"{value:.0f}"
+    filled = [[name, *row, *[""] * (len(names) - len(row))] for name, row in table.items()]
+    return [["condition", *names], *filled]
+
+
+def draw(table: list[list[str]], picture: Path) -> None:
+    """A heat map of the table, and its twin."""
+    from matplotlib.figure import Figure
+
+    agents, conditions = table[0][1:], [row[0] for row in table[1:]]
+    values = np.array([[float(cell or "nan") for cell in row[1:]] for row in table[1:]])
+    figure = Figure(figsize=(7.2, 0.27 * len(conditions) + 1.7), layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(np.sqrt(np.minimum(values, 100.0)), cmap="Blues", vmin=0, vmax=14, aspect="auto")
+    for i, row in enumerate(table[1:]):
+        for j, number in enumerate(row[1:]):
+            axes.text(j, i, number, ha="center", va="center", fontsize=7.5)
+    axes.set_xticks(range(len(agents)), agents, rotation=38, ha="left", fontsize=7.5)
+    axes.set_yticks(range(len(conditions)), conditions, fontsize=8)
+    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("regret in percent of random play's; * private", fontsize=8)
+    figure.savefig(picture, dpi=200, metadata={"Software": None})
+    darken(picture)
+
+
+def show_suite(folder: Path, repository: Path) -> None:
+    """Writes who breaks under what, as a table and as a picture."""
+    page = repository / "docs/conditions.md"
+    table = renewed(page, shares(dpb_gym.Result.load(folder)))
+    ruled = [table[0], ["---"] * len(table[0]), *table[1:]]
+    text = "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+    put(page, "robustness", text.replace("*", "\\*"))
+    draw(table, repository / "docs/_static/robustness.png")
+
+
 def main() -> None:
     """Plays what is missing and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -193,7 +259,12 @@ def main() -> None:
     parser.add_argument("--case")
     parser.add_argument("--replicates", type=int, default=8)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--suite", type=Path)
+    parser.add_argument("--repository", type=Path, default=Path())
     asked = parser.parse_args()
+    if asked.suite is not None:
+        show_suite(asked.suite, asked.repository)
+        return
     for track, ours in OURS.items():
         if asked.track not in (None, track):
             continue

@@ -1,9 +1,15 @@
 """Single steps through ``gymnasium.make``, against CartPole-v1 in the same run.
 
     python benchmarks/steps.py [--quick]
+    python benchmarks/steps.py --before PATH
 
 Prints the median over interleaved repeats of each id's steps/s relative to CartPole's, and exits
 with 1 if one is below its floor.
+
+With ``--before`` it compares processor time per step, single and 64 lanes at once, with that of an
+older revision checked out at PATH, and of a problem inside `Conditioned` without a condition with
+the same problem alone: processes that take turns of a few milliseconds, medians of the paired
+ratios. It exits with 1 if one is above 1.03.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -54,10 +61,105 @@ def stepper(env_id, kwargs):
     return run
 
 
+CEILING, TURNS, LANES = 1.03, 300, 64
+COMPARED = ("DPB/Assortment-v0", "DPB/Pricing-v0", "DPB/Recommendation-v0")
+
+
+def serve(inside):
+    """Plays as many steps as each line of standard input says; answers with seconds per step."""
+    if inside:
+        put_inside()
+    plays = {}
+    for line in sys.stdin:
+        env_id, lanes, count = line.split()
+        if (env_id, lanes) not in plays:
+            plays[env_id, lanes] = player(env_id, int(lanes))
+        print(plays[env_id, lanes](int(count)), flush=True)
+
+
+def put_inside():
+    """From now on every problem is made inside `Conditioned` without a condition."""
+    from dpb_gym.envs.catalogue import Environment
+    from dpb_gym.problems.conditions import Conditioned
+
+    make = Environment.make_problem
+    Environment.make_problem = lambda self, **kwargs: Conditioned(make(self, **kwargs), {})
+
+
+def player(env_id, lanes):
+    """A function that plays `count` random steps and returns processor seconds for each."""
+    kwargs = {"horizon": HORIZON, **CASES[env_id][0]}
+    made = gymnasium.make(env_id, **kwargs)
+    env = gymnasium.make_vec(env_id, lanes, **kwargs) if lanes > 1 else made
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(64)]
+
+    def run(count):
+        start = time.process_time()
+        for i in range(count):
+            env.step(actions[i & 63])
+        return (time.process_time() - start) / count
+
+    run(500)
+    return run
+
+
+def started(path, *options):
+    """A process that serves with the code at a path."""
+    folders = [os.path.join(path, part) for part in ("", "agents", "envs_data")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    command = [sys.executable, os.path.abspath(__file__), "--serve", *options]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, cwd=path, **pipes)
+
+
+def ask(process, *words):
+    print(*words, file=process.stdin, flush=True)
+    return float(process.stdout.readline())
+
+
+def compare(before):
+    """Prints the paired ratios; returns how many are above the ceiling."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    now, older, inside = started(here), started(before), started(here, "--inside")
+    missed = 0
+    for title, first, second in (
+        ("the older revision", now, older),
+        ("the problem alone, inside Conditioned", inside, now),
+    ):
+        for env_id in COMPARED:
+            for lanes, count in ((1, 200), (LANES, 20)):
+                ratios = []
+                for turn in range(TURNS):
+                    spent = {}
+                    for process in (first, second) if turn % 2 else (second, first):
+                        spent[process.pid] = ask(process, env_id, lanes, count)
+                    ratios.append(spent[first.pid] / spent[second.pid])
+                ratio, (low, _, high) = statistics.median(ratios), statistics.quantiles(ratios)
+                missed += ratio > CEILING
+                print(
+                    f"{env_id:24s} {lanes:2d} lanes  {ratio:.3f} of {title} "
+                    f"(quartiles {low:.3f} to {high:.3f})",
+                    flush=True,
+                )
+    for process in (now, older, inside):
+        process.stdin.close()
+        process.wait()
+    return missed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer steps and repeats")
+    parser.add_argument("--before", help="where an older revision is checked out")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        return serve(options.inside)
+    if options.before:
+        return int(compare(os.path.abspath(options.before)) > 0)
     steps, repeats = (4000, 7) if options.quick else (20_000, 15)
     sides = {env_id: stepper(env_id, kwargs) for env_id, (kwargs, _) in CASES.items()}
     rates = {env_id: [] for env_id in sides}

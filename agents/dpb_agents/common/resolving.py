@@ -37,7 +37,7 @@ class Resolving(OnePassNewton):
     revenue. Without a stock it is the one-pass agent.
 
     Sales come from a running sum of their own, so what is left is known with its noise; that an
-    item is sold out is seen. The contexts kept are public in the unit that is protected, the reward.
+    item is sold out is seen. The contexts kept are public in the unit, the reward.
 
     Args:
         solves: How often prices are renewed, evenly over the season.
