@@ -11,8 +11,7 @@ thousandth of random play's; `twice`: at rho = 1 more than twice the best non-pr
 regret, and whether that is within the paired interval.
 
 ``--suite RESULT`` takes a result of the suite robustness-v0 instead, of all tasks or a few: it
-renews their cells in the table of docs/conditions.md and draws docs/_static/robustness.png and its
-twin for dark themes from the table.
+renews their cells in the table of docs/conditions.md and draws docs/_static/robustness.png from it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from published import darken, put
+from published import put
 from scipy.special import stdtrit
 
 import dpb_gym
@@ -221,7 +220,7 @@ def renewed(page: Path, found: dict[tuple[str, str], float]) -> list[list[str]]:
 
 
 def draw(table: list[list[str]], picture: Path) -> None:
-    """A heat map of the table, and its twin."""
+    """A heat map of the table."""
     from matplotlib.figure import Figure
 
     agents, conditions = table[0][1:], [row[0] for row in table[1:]]
@@ -238,7 +237,6 @@ def draw(table: list[list[str]], picture: Path) -> None:
     axes.spines[:].set_visible(False)
     axes.set_xlabel("regret in percent of random play's; * private", fontsize=8)
     figure.savefig(picture, dpi=200, metadata={"Software": None})
-    darken(picture)
 
 
 def show_suite(folder: Path, repository: Path) -> None:

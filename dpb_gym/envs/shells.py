@@ -59,6 +59,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self._done = True
         self._t = 0
         self._ahead: Ahead | None = None
+        info = self.core.problem.info
+        self._limited = bool(info.masked) or info.stock is not None
         self._observations: Any = None
 
     @property
@@ -148,7 +150,9 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         else:
             self._done = True
         seen = self._observe(instance)
-        return seen, feedback.reward.item(), False, self._done, self._with_mask(info)
+        if self._limited:
+            info = self._with_mask(info)
+        return seen, feedback.reward.item(), False, self._done, info
 
     def render(self) -> Any:
         """The last round, or the customer who waits, as `render_mode` says."""
