@@ -37,7 +37,6 @@ IDS = sorted(e for e in ENVIRONMENTS if e.startswith("DPB/"))
 PAIRS = {
     "DPB/Assortment-v0": [("one-pass-mnl", "rho=1"), ("ucb-mnl", None)],
     "DPB/Pricing-v0": [("one-pass-pricing", "rho=1"), ("glm-ucb-pricing", None)],
-    "DPB/Recommendation-v0": [("one-pass-linear", "rho=1"), ("lin-ucb", None)],
 }
 
 
