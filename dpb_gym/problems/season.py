@@ -125,7 +125,7 @@ class Worth:
         self._known: list[Array | None] = [None] * customers.replicates
         self._kept: list[tuple[Hidden, Round]] = [({}, None)] * customers.replicates  # type: ignore[list-item]
         self._strides = np.ones(len(stock), np.int64)
-        for i in range(len(stock) - 1, 0, -1):
+        for i in range(len(stock) - 1, 0, -1) if self.exact else ():
             self._strides[i - 1] = self._strides[i] * (self._stock[i] + 1)
 
     def forget(self, i: int) -> None:
