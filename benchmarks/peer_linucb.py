@@ -73,10 +73,10 @@ def main():
     start = 0.0
     for t, x in enumerate(contexts):
         if t == 50:
-            start = time.perf_counter()
+            start = time.process_time()
         means = 1.0 / (1.0 + np.exp(-theta @ x))
         play(x, lambda action, means=means: float(rng.random() < means[action]))
-    print(args.rounds / (time.perf_counter() - start))
+    print(args.rounds / (time.process_time() - start))
 
 
 if __name__ == "__main__":

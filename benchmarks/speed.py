@@ -1,10 +1,12 @@
 """Speed of the harness, as ratios measured in one run.
 
-    python benchmarks/speed.py [--quick] [--peer NAME=PYTHON ...] [--json FILE]
+    python benchmarks/speed.py [--quick] [--only PART ...] [--peer NAME=PYTHON ...] [--json FILE]
+    python benchmarks/speed.py --only curves --plot docs/_static/speed.png
 
-Every figure is the median over repeats of interleaved measurements on one core, so that
-a busy machine slows both sides of a ratio alike. Peers are timed in environments of their
-own, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py).
+Every figure is the median over repeats of interleaved measurements of processor time on one core,
+so that a busy machine slows both sides of a ratio alike. Peers are timed in environments of their
+own, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py); Stable-Baselines3 where it is
+installed. The curves take a process for each, whose peak of memory they show.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -22,37 +25,52 @@ from pathlib import Path
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
 
 from dpb_gym import make_agent, make_problem  # noqa: E402
+from dpb_gym.privacy import Budget  # noqa: E402
 from dpb_gym.streams import AgentStreams, Stream, generator  # noqa: E402
 
 HERE = Path(__file__).parent
+CURVES = {
+    "one-pass-mnl": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 5}),
+    "one-pass-pricing": ("DPB/Pricing-v0", {"dim": 5}),
+    "one-pass-linear": ("DPB/Recommendation-v0", {"dim": 10}),
+}
+BUDGETS = ("none", "rho=1")
+PARTS = ("policies", "peers", "deep", "ageing", "starting", "curves")
+# Sizes (T, B) of a series, ascending, as a process's peak of memory never falls.
+SERIES = {
+    "T": [(1000, 4), (10_000, 4), (100_000, 4), (1_000_000, 4)],
+    "B": [(2000, 1), (2000, 4), (2000, 16), (2000, 64), (2000, 256)],
+}
 
 
 class Lockstep:
     """One agent in the lockstep loop, advanced in slices so that measurements interleave."""
 
-    def __init__(self, env_id, agent, replicates, horizon, **kwargs):
+    def __init__(self, env_id, agent, replicates, horizon, budget="none", **kwargs):
         self.problem = make_problem(env_id, horizon=horizon, **kwargs)
         self.replicates = replicates
         seeds = range(replicates)
         self.instance = self.problem.instance(seeds)
         self.agent = make_agent(agent)
-        self.agent.set_up(self.problem.info, AgentStreams(seeds))
+        self.agent.set_up(self.problem.info, AgentStreams(seeds), Budget.parse(budget))
         self.regret = np.zeros(replicates)
 
     def run(self, rounds):
         """Plays `rounds` rounds and returns replicate-rounds per second."""
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(rounds):
             context = self.instance.context()
             action = self.agent.act(context)
             outcome = self.instance.respond(action)
             self.regret += outcome.regret
             self.agent.observe(context, action, outcome.feedback)
-            self.instance.advance()
-        return rounds * self.replicates / (time.perf_counter() - start)
+            if self.instance.t[0] < self.problem.horizon:
+                self.instance.advance()
+        return rounds * self.replicates / (time.process_time() - start)
 
 
 def drawing(replicates, numbers, rounds):
@@ -61,11 +79,11 @@ def drawing(replicates, numbers, rounds):
     out = np.empty((16, numbers), np.float32)
 
     def run():
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(rounds // 16):
             for rng in rngs:
                 rng.standard_normal(out=out, dtype=np.float32)
-        return rounds // 16 * 16 * replicates / (time.perf_counter() - start)
+        return rounds // 16 * 16 * replicates / (time.process_time() - start)
 
     return run
 
@@ -73,6 +91,8 @@ def drawing(replicates, numbers, rounds):
 def alternate(sides, repeats):
     """Median of each side over interleaved repeats, and medians of the paired ratios."""
     rates = {name: [] for name in sides}
+    for side in sides.values():
+        side()
     for _ in range(repeats):
         for name, side in sides.items():
             rates[name].append(side())
@@ -81,11 +101,6 @@ def alternate(sides, repeats):
 
 def ratio(rates, a, b):
     return statistics.median(x / y for x, y in zip(rates[a], rates[b]))
-
-
-def report(rows, name, value, target, unit="x"):
-    rows.append({"figure": name, "value": value, "target": target, "unit": unit})
-    print(f"{name:<74}{value:>10.3g} {unit:<9} target {target}", flush=True)
 
 
 def import_seconds(code, repeats):
@@ -98,38 +113,19 @@ def import_seconds(code, repeats):
     return statistics.median(once(code[1]) - once(code[0]) for _ in range(repeats))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rounds")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    scale, repeats = (1, 3) if args.quick else (8, 7)
-    rows: list[dict] = []
-
+def policies(report, scale, repeats):
+    """Agents beside the random policy, and that beside drawing its normals alone."""
     size = {"n_items": 100, "dim": 5, "capacity": 10}
+    names = ("random", "ucb-mnl", "ts-mnl", "greedy-mnl")
     horizon = 160 * scale * (repeats + 2)
-    lanes = {
-        name: Lockstep("DPB/Assortment-v0", name, 64, horizon, **size)
-        for name in ("random", "ucb-mnl", "ts-mnl", "greedy-mnl")
-    }
+    lanes = {name: Lockstep("DPB/Assortment-v0", name, 64, horizon, **size) for name in names}
     sides = {name: (lambda lane=lane: lane.run(160 * scale)) for name, lane in lanes.items()}
-    sides["normals"] = drawing(64, 500, 160 * scale)
-    for side in sides.values():
-        side()
-    rates = alternate(sides, repeats)
-    for name in ("random", "ucb-mnl", "ts-mnl", "greedy-mnl"):
-        report(
-            rows, f"{name}, N=100 d=5 K=10, B=64", statistics.median(rates[name]), "-", "rounds/s"
-        )
-    report(
-        rows,
-        "random policy / drawing the same normals alone",
-        ratio(rates, "random", "normals"),
-        ">= 0.5",
-    )
-    report(rows, "ucb-mnl / random policy", ratio(rates, "ucb-mnl", "random"), ">= 0.33")
-
+    rates = alternate({**sides, "normals": drawing(64, 500, 160 * scale)}, repeats)
+    for name in names:
+        report(f"{name}, N=100 d=5 K=10, B=64", statistics.median(rates[name]), "-", "rounds/s")
+    alone = ratio(rates, "random", "normals")
+    report("random policy / drawing the same normals alone", alone, ">= 0.5")
+    report("ucb-mnl / random policy", ratio(rates, "ucb-mnl", "random"), ">= 0.33")
     horizon = 800 * scale * (repeats + 2)
     for env_id, names in (
         ("DPB/Recommendation-v0", ("random", "lin-greedy", "lin-ucb", "lin-ts")),
@@ -137,16 +133,14 @@ def main():
     ):
         lanes = {name: Lockstep(env_id, name, 64, horizon) for name in names}
         sides = {name: (lambda lane=lane: lane.run(800 * scale)) for name, lane in lanes.items()}
-        for side in sides.values():
-            side()
         rates = alternate(sides, repeats)
         for name in names:
-            label = f"{name}, {env_id}, B=64"
-            report(rows, label, statistics.median(rates[name]), "-", "rounds/s")
-        if "lin-ucb" in names:
-            ours = statistics.median(rates["lin-ucb"])
+            report(f"{name}, {env_id}, B=64", statistics.median(rates[name]), "-", "rounds/s")
 
-    for peer in args.peer:
+
+def peers(report, scale, named):
+    """lin-ucb beside other packages' LinUCB."""
+    for peer in named:
         name, _, python = peer.partition("=")
         pairs = []
         lane = Lockstep("DPB/Recommendation-v0", "lin-ucb", 64, 100_000)
@@ -156,11 +150,46 @@ def main():
             command = [python, "-W", "ignore", str(HERE / "peer_linucb.py"), name]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             pairs.append((mine, float(done.stdout)))
-        report(rows, f"{name} LinUCB", statistics.median(b for _, b in pairs), "-", "rounds/s")
+        report(f"{name} LinUCB", statistics.median(b for _, b in pairs), "-", "rounds/s")
         quotient = statistics.median(a / b for a, b in pairs)
-        report(rows, f"lin-ucb (B=64) / {name}'s LinUCB", quotient, ">= 30")
+        report(f"lin-ucb (B=64) / {name}'s LinUCB", quotient, ">= 40")
 
-    late = 100_000 if not args.quick else 20_000
+
+def deep(report, scale, repeats):
+    """Our deep agents beside Stable-Baselines3's, learning on the same environments."""
+    import stable_baselines3 as sb3
+    import torch
+
+    torch.set_num_threads(1)
+    shared = {"learning_rate": 3e-3, "gamma": 0.0, "policy_kwargs": {"net_arch": [32]}}
+    replay = {"learning_starts": 50, "train_freq": 8, "gradient_steps": 4, "batch_size": 64}
+    cases = {
+        "ppo": ("PPO", "DPB/Pricing-v0", {"n_steps": 64, "batch_size": 32}),
+        "dqn": ("DQN", "DPB/Recommendation-v0", replay),
+        "sac": ("SAC", "DPB/Pricing-v0", replay),
+    }
+    rounds = 64 * scale
+    for name, (theirs, env_id, options) in cases.items():
+        env = gymnasium.make(env_id, horizon=10_000_000)
+        model = getattr(sb3, theirs)("MlpPolicy", env, device="cpu", **shared, **options)
+        model.learn(128)
+
+        def learn(model=model):
+            start = time.process_time()
+            model.learn(rounds, reset_num_timesteps=False)
+            return rounds / (time.process_time() - start)
+
+        for replicates in (10, 20):
+            lane = Lockstep(env_id, name, replicates, 10_000_000)
+            rates = alternate({"ours": lambda lane=lane: lane.run(256), "theirs": learn}, repeats)
+            report(f"{name} (B={replicates})", statistics.median(rates["ours"]), "-", "rounds/s")
+            quotient = ratio(rates, "ours", "theirs")
+            report(f"{name} (B={replicates}) / Stable-Baselines3's", quotient, ">= 10")
+
+
+def ageing(report, quick, repeats):
+    """Cost per round late beside early."""
+    late = 20_000 if quick else 100_000
     for env_id, agent in (
         ("DPB/Recommendation-v0", "lin-ucb"),
         ("DPB/Pricing-v0", "greedy-pricing"),
@@ -174,17 +203,118 @@ def main():
             young = Lockstep(env_id, agent, 16, late + 20_000, **kwargs)
             young.run(1000)
             costs.append(young.run(2000) / old.run(2000))
-        report(
-            rows,
-            f"{agent}: cost per round at t={late:,} / at t=1,000",
-            statistics.median(costs),
-            "<= 1.2",
-        )
+        title = f"{agent}: cost per round at t={late:,} / at t=1,000"
+        report(title, statistics.median(costs), "<= 1.2")
 
+
+def starting(report):
+    """What importing and the command line cost."""
     ours = ("import gymnasium", "import gymnasium, dpb_gym")
-    report(rows, "import dpb_gym beyond import gymnasium", import_seconds(ours, 9), "<= 0.15", "s")
+    report("import dpb_gym beyond import gymnasium", import_seconds(ours, 9), "<= 0.15", "s")
     helped = ("pass", "import sys; sys.argv=['dpb','--help']; from dpb_gym.cli import main; main()")
-    report(rows, "dpb --help beyond starting Python", import_seconds(helped, 9), "<= 0.5", "s")
+    report("dpb --help beyond starting Python", import_seconds(helped, 9), "<= 0.5", "s")
+
+
+def measure(agent, budget, along):
+    """Microseconds of a replicate's round and peak of memory in MiB, at every size of a series."""
+    env_id, kwargs = CURVES[agent]
+    Lockstep(env_id, agent, 2, 300, budget, **kwargs).run(300)  # compiles
+    found = []
+    for horizon, replicates in SERIES[along]:
+        rate = Lockstep(env_id, agent, replicates, horizon, budget, **kwargs).run(horizon)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+        found.append((1e6 / rate, peak))
+    return found
+
+
+def curves(report, path):
+    """Cost per round along T and B, one agent per problem, private and not."""
+    found = {}
+    for agent in CURVES:
+        for budget in BUDGETS:
+            for along, sizes in SERIES.items():
+                command = [sys.executable, __file__, "--series", agent, budget, along]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                found[agent, budget, along] = points = json.loads(done.stdout)
+                for (horizon, replicates), (cost, peak) in zip(sizes, points):
+                    title = f"{agent}, {budget}, T={horizon:,} B={replicates}"
+                    report(title, cost, f"{peak:,.0f} MiB at most", "us/round")
+            points = found[agent, budget, "T"]
+            title = f"{agent}, {budget}: cost per round at T=1,000,000 / at T=10,000"
+            report(title, points[3][0] / points[1][0], "<= 1.2")
+    if path:
+        draw(path, found)
+
+
+def draw(path, found):
+    """Cost and memory along T and along B in the style of our figures."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from dpb_gym.report.canvas import _STYLE
+    from dpb_gym.report.palette import shade
+
+    shades = {agent: shade(k)[0] for k, agent in enumerate(CURVES)}
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(6.9, 4.4))
+        grid = figure.subplots(2, 2, sharex="col")
+        for (agent, budget, along), points in found.items():
+            sizes = [size[list(SERIES).index(along)] for size in SERIES[along]]
+            for row, values in enumerate(zip(*points)):
+                grid[row][list(SERIES).index(along)].plot(
+                    sizes,
+                    values,
+                    color=shades[agent],
+                    linestyle="-" if budget != "none" else (0, (4, 2)),
+                    marker="o",
+                    label=f"{agent}, {'no budget' if budget == 'none' else budget}",
+                )
+        for column, label in enumerate(("rounds T (B = 4)", "replicates B (T = 2,000)")):
+            for row, unit in enumerate(("µs of a core per round", "peak memory, MiB")):
+                axes = grid[row][column]
+                axes.set(xscale="log", ylabel="" if column else unit)
+                axes.set_xticks([10**k for k in ((3, 4, 5, 6), (0, 1, 2))[column]])
+                axes.xaxis.set_major_formatter("{x:,.0f}")
+                axes.set_xlabel(label if row else "")
+                axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+                axes.minorticks_off()
+        grid[0][1].set(yscale="log", ylim=(0.3, 30.0), yticks=(0.5, 1, 2, 5, 10, 20))
+        grid[0][1].yaxis.set_major_formatter("{x:g}")
+        grid[0][1].minorticks_off()
+        for axes in grid[0]:
+            axes.legend()
+        figure.savefig(path, dpi=150)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rounds")
+    parser.add_argument("--only", action="append", default=[], choices=PARTS, metavar="PART")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--plot", type=Path, help="where the curves are drawn")
+    parser.add_argument("--series", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.series:
+        print(json.dumps(measure(*args.series)))
+        return
+    scale, repeats = (1, 3) if args.quick else (8, 7)
+    rows: list[dict] = []
+
+    def report(name, value, target, unit="x"):
+        rows.append({"figure": name, "value": value, "target": target, "unit": unit})
+        print(f"{name:<74}{value:>10.3g} {unit:<9} target {target}", flush=True)
+
+    parts = {
+        "policies": lambda: policies(report, scale, repeats),
+        "peers": lambda: peers(report, scale, args.peer),
+        "deep": lambda: deep(report, scale, repeats),
+        "ageing": lambda: ageing(report, args.quick, repeats),
+        "starting": lambda: starting(report),
+        "curves": lambda: curves(report, args.plot),
+    }
+    for part in args.only or PARTS:
+        parts[part]()
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 
