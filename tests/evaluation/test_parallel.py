@@ -119,6 +119,35 @@ def test_a_killed_dask_worker_loses_nothing(suite: Suite, tmp_path: Path) -> Non
     assert shards(tmp_path / "dask") == shards(tmp_path / "one")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+def test_a_killed_client_leaves_a_cluster_and_a_directory_to_go_on_with(
+    suite: Suite, tmp_path: Path
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 2500"), "longer")
+    plans, out = plan_suite(longer), tmp_path / "dask"
+    (tmp_path / "longer.yaml").write_text(longer.to_yaml())
+    run_plan(longer, plans, tmp_path / "one", workers=1)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        address = cluster.scheduler_address
+        words = ["run", str(tmp_path / "longer.yaml"), "--out", str(out), "--quiet"]
+        program = "from dpb_gym.cli import main; main()"
+        client = subprocess.Popen(
+            [sys.executable, "-c", program, *words, "--backend", "dask", "--scheduler", address]
+        )
+        while not list(out.glob("cells/*/*.parquet")) and client.poll() is None:
+            time.sleep(0.01)
+        client.kill()
+        assert client.wait() == -signal.SIGKILL
+        report = run_plan(longer, plans, out, backend="dask", scheduler=address)
+        with distributed.Client(address, set_as_default=False) as watcher:
+            assert not any(watcher.processing().values())
+    assert 0 < report.computed < 18 and not report.failures
+    assert shards(out) == shards(tmp_path / "one")
+
+
 def test_a_cluster_without_workers_is_a_clear_error(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
