@@ -94,6 +94,15 @@ def tuned(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
     return [found[budget] for budget in sorted(found, key=budget_order)]
 
 
+def kindest(task: TaskResult, name: str) -> list[Row]:
+    """The better of an agent's default and tuned rows at each budget."""
+    found: dict[Any, Row] = {}
+    for row in sorted(task.rows, key=lambda row: -row.regret.mean):
+        if row.name == name and row.private:
+            found[row.budget] = row
+    return [found[budget] for budget in sorted(found, key=budget_order)]
+
+
 def duels(task: TaskResult) -> dict[Group, list[Duel]]:
     """Our tuned agents on a task against the best of the others, by what is promised."""
     found: dict[Group, list[Duel]] = {}
@@ -160,7 +169,8 @@ def _without_privacy(task: TaskResult) -> str:
 def readme(data: LeaderboardData) -> str:
     """The README's table of agents."""
     lines = [
-        "Regret: mean ± half of its 95% interval. Every agent is tuned alike, on other seeds.",
+        "Regret: mean ± half of its 95% interval. All are tuned alike, on other seeds; the paper's "
+        "agent has the better of its tuned and its default parameters at each budget.",
         "",
         "| task | protected | paper's agent | ours | without privacy |",
         "|---|---|---|---|---|",
@@ -171,7 +181,7 @@ def readme(data: LeaderboardData) -> str:
             rows = tuned(task, ours)
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
-            shown = [_cell(paper, tuned(task, paper)), _cell(ours, rows)]
+            shown = [_cell(paper, kindest(task, paper)), _cell(ours, rows)]
             shown.append(_cell(exact, tuned(task, exact, private=False)))
             texts = [task.task, f"{rows[0].unit}; {scale} = {limits}", *shown]
             lines.append(f"| {' | '.join(texts)} |")
@@ -192,12 +202,12 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
                 replace(row, agent=label, improvement={})
                 for label, found in (
                     ("one-pass (ours)", tuned(task, ours)),
-                    (paper, tuned(task, paper)),
+                    (paper, kindest(task, paper)),
                     (exact, tuned(task, exact, private=False)),
                 )
                 for row in found
             ]
-            tasks.append(replace(task, rows=tuple(rows)))
+            tasks.append(replace(task, task=task.problem, rows=tuple(rows), track=""))
     return replace(data, title="What privacy costs", tasks=tuple(tasks), tracks=())
 
 

@@ -20,7 +20,7 @@ from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_specs
-from dpb_gym.report.groups import contests, verdict_class
+from dpb_gym.report.groups import contests, second, verdict_class
 from dpb_gym.report.model import (
     Interval,
     LeaderboardData,
@@ -170,16 +170,17 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     twins = {(row.agent, row.name): row for row in rows if row.budget is None}
     found = {row.key: _with_excess(row, twins.get((row.agent, row.name))) for row in rows}
     for rivals in contests(found.values()).values():
+        other = second(rivals)
         for place, row in enumerate(rivals):
             near = [*rivals[max(0, place - 1) : place], *rivals[place + 1 : place + 2]]
             found[row.key] = replace(
                 row,
                 improvement={
-                    other.key: metrics.probability_of_improvement(row.finals, other.finals)
-                    for other in near
+                    one.key: metrics.probability_of_improvement(row.finals, one.finals)
+                    for one in near
                 },
-                lead=_lead([metrics.differences(near[0].finals, row.finals)])
-                if place == 0 and near
+                lead=_lead([metrics.differences(other.finals, row.finals)])
+                if place == 0 and other is not None
                 else None,
             )
     return tuple(found.values())
@@ -243,10 +244,11 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
         )
     complete = (row for row in found.values() if len(row.tasks) == len(tasks))
     for rivals in contests(complete).values():
-        if len(rivals) == 1:
+        other = second(rivals)
+        if other is None:
             continue
         for place, mine in enumerate(rivals):
-            best = rivals[place == 0].key
+            best = (rivals[0] if place else other).key
             pairs = [(members[mine.key][task], members[best][task]) for task in tasks]
             chances = [metrics.probability_of_improvement(a.finals, b.finals) for a, b in pairs]
             ahead = [

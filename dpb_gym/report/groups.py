@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -119,6 +119,15 @@ def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_R
         if not row.reference and not row.stated:
             found.setdefault((group_of(row), row.budget), []).append(row)
     return found
+
+
+def second(rivals: Sequence[_Rows]) -> _Rows | None:
+    """Whom the first of a contest is compared with: the best of another agent.
+
+    Only where a single agent takes part, with several sets of parameters, it is the next row.
+    """
+    others = [row for row in rivals[1:] if row.name != rivals[0].name]
+    return next(iter([*others, *rivals[1:]]), None)
 
 
 def verdict_class(verdict: Audit | str | None) -> str:

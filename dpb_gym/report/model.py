@@ -178,9 +178,9 @@ class Row(Entry):
         replicates: Number of replicates, at least 1.
         improvement: Probability that this row has less regret than a neighbour of the same
             notion, unit and budget, by the neighbour's `key`.
-        lead: For the best row of its notion, unit and budget: by how much the second-best
-            regret exceeds its own on the same customers; None without a contest or with too few
-            replicates to say.
+        lead: For the best row of its notion, unit and budget: by how much the regret of the
+            best other agent exceeds its own on the same customers; None without a contest or with
+            too few replicates to say.
         excess: What privacy costs: by how much its regret exceeds, on the same customers, that of
             its own twin without a budget; None without one or with too few replicates to say.
         accounting: Whether a ledger ``computed`` the guarantee, the agent ``declared`` it, or it is
@@ -230,8 +230,8 @@ class TrackRow(Entry):
         tasks: Tasks that the row has results on, distinct.
         ahead: Mean probability of improvement over the best other row of the same notion, unit
             and budget, None without one.
-        lead: By how much its score exceeds the second best of its notion, unit and budget; see
-            `Row.lead`.
+        lead: By how much its score exceeds that of the best other agent of its notion, unit and
+            budget; see `Row.lead`.
         verdict: Worst audit verdict on its tasks, empty if it was not audited.
 
     Raises:

@@ -117,6 +117,14 @@ def test_chances_are_kept_against_neighbours_and_the_best_knows_its_lead(suite: 
     assert {row.lead for row in board(suite, few).tasks[0].rows} == {None}
 
 
+def test_an_agent_s_other_parameters_are_no_rival_of_its_lead(suite: Suite) -> None:
+    """Else nobody who is shown with defaults and tuned would ever lead clearly."""
+    rows = [("A", 0.0, "lin-ts"), ("A (tuned)", 1.0, "lin-ts"), ("B", 5.0, "lin-ucb")]
+    results = [block(suite, label, 0, 8, shift, name=name) for label, shift, name in rows]
+    best = next(row for row in board(suite, results).tasks[0].rows if row.agent == "A")
+    assert best.lead == metrics.Interval(5.0, 5.0, 5.0)
+
+
 def test_private_rows_know_what_they_cost_beside_their_own_twin(suite: Suite) -> None:
     def rows(count: int) -> dict[str, Any]:
         private = {"name": "one-pass-linear", "guarantee": promise(0.5)}

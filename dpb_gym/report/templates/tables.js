@@ -177,7 +177,7 @@ function makeDetail(view, row) {
   if (!view.track) item('Regret', null, row.loss, view.places.regret);
   if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
   if (row.excess) item('Privacy costs', null, row.excess);
-  if (row.lead) item('Lead over the second', null, row.lead, view.track ? 3 : undefined);
+  if (row.lead) item('Lead over the best other agent', null, row.lead, view.track ? 3 : undefined);
   if (row.score) item('Score', null, row.score, 3);
   if (row.reward) item('Reward', null, row.reward, view.places.reward);
   if (row.speed) item('Rounds/s', text(row.speed));
