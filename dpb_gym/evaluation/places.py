@@ -160,7 +160,8 @@ class Place:
 
     def remove_cells(self) -> None:
         """Removes the files of single cells, if it can."""
-        shutil.rmtree(self._folder / CELLS, ignore_errors=True)
+        if (self._folder / CELLS).is_dir():  # opening a pipe of this name would wait for ever
+            shutil.rmtree(self._folder / CELLS, ignore_errors=True)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[str]:

@@ -76,7 +76,8 @@ def origin(spec: AgentSpec) -> Origin:
         AgentError: If its class cannot be loaded.
     """
     cls = spec.load()
-    file = Path(inspect.getsourcefile(cls) or "") if cls.__module__ in sys.modules else Path()
+    # A notebook's module has no file, and none of its classes has one.
+    file = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
     # In a checkout, the path within the repository; else that within the installed packages.
     roots = [folder for folder in file.parents if (folder / "pyproject.toml").is_file()]
     parts = cls.__module__.split(".")

@@ -126,8 +126,10 @@ def second(rivals: Sequence[_Rows]) -> _Rows | None:
 
     Only where a single agent takes part, with several sets of parameters, it is the next row.
     """
-    others = [row for row in rivals[1:] if row.name != rivals[0].name]
-    return next(iter([*others, *rivals[1:]]), None)
+    for row in rivals[1:]:
+        if row.name != rivals[0].name:
+            return row
+    return rivals[1] if len(rivals) > 1 else None
 
 
 def verdict_class(verdict: Audit | str | None) -> str:
