@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,19 +87,18 @@ class Duel:
 
 def tuned(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
     """The tuned rows of an agent by budget; its defaults where they are the best point."""
-    found: dict[Any, Row] = {}
-    for row in sorted(task.rows, key=lambda row: row.agent.endswith(TUNED)):
-        if row.name == name and row.private == private:
-            found[row.budget] = row
-    return [found[budget] for budget in sorted(found, key=budget_order)]
+    return _last(task, name, private, lambda row: row.agent.endswith(TUNED))
 
 
 def kindest(task: TaskResult, name: str) -> list[Row]:
     """The better of an agent's default and tuned rows at each budget."""
-    found: dict[Any, Row] = {}
-    for row in sorted(task.rows, key=lambda row: -row.regret.mean):
-        if row.name == name and row.private:
-            found[row.budget] = row
+    return _last(task, name, True, lambda row: -row.regret.mean)
+
+
+def _last(task: TaskResult, name: str, private: bool, order: Callable[[Row], float]) -> list[Row]:
+    """Of an agent's rows the last by `order` at each budget."""
+    rows = [row for row in task.rows if row.name == name and row.private == private]
+    found = {row.budget: row for row in sorted(rows, key=order)}
     return [found[budget] for budget in sorted(found, key=budget_order)]
 
 

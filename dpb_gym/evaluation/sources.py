@@ -44,10 +44,16 @@ def code_hash(maker: Any) -> str:
     return digest.hexdigest()[:32]
 
 
+def _file(module: str) -> Path | None:
+    """The file of a module, None if it has none, as in a notebook."""
+    file = Path(getattr(sys.modules.get(module), "__file__", None) or "")
+    return file if file.is_file() else None
+
+
 def _source(code: Any, module: str) -> bytes:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is not None and Path(file).is_file():
-        return Path(file).read_bytes()
+    file = _file(module)
+    if file is not None:
+        return file.read_bytes()
     try:
         return inspect.getsource(code).encode()
     except (OSError, TypeError):
@@ -76,8 +82,7 @@ def origin(spec: AgentSpec) -> Origin:
         AgentError: If its class cannot be loaded.
     """
     cls = spec.load()
-    # A notebook's module has no file, and none of its classes has one.
-    file = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
+    file = _file(cls.__module__) or Path()
     # In a checkout, the path within the repository; else that within the installed packages.
     roots = [folder for folder in file.parents if (folder / "pyproject.toml").is_file()]
     parts = cls.__module__.split(".")
@@ -119,8 +124,8 @@ def source_reference(name: str) -> dict[str, Any]:
     spec = agent_spec(name)
     cls = spec.load()
     module = cls.__module__
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if module == "__main__" or file is None or not Path(file).is_file():
+    file = _file(module)
+    if module == "__main__" or file is None:
         raise AgentError(
             f"agent {name!r} lives in {module!r}, which others cannot import: put it into a "
             "package with an entry point in the group 'dpb_gym.agents'"
