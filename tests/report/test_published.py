@@ -11,6 +11,7 @@ from dpb_gym import Result
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite
+from dpb_gym.report.model import LeaderboardData
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "leaderboard"
@@ -35,15 +36,19 @@ def test_it_belongs_to_the_suite_and_says_which_algorithms_computed_it() -> None
     assert {task for task, _ in rows} == {task.name for task in suite.tasks}
 
 
+@pytest.fixture(scope="module")
+def data() -> LeaderboardData:
+    return Result.load(PUBLISHED).to_leaderboard()
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [("docs/leaderboard/index.md", "tables"), ("README.md", "agents"), ("docs/tuning.md", "tuned")],
 )
-def test_claims_are_written_from_it(monkeypatch, path, name):
+def test_claims_are_written_from_it(monkeypatch, data, path, name):
     """An edited number, or a result without its tables, fails here."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     script = importlib.import_module("published")
-    data = Result.load(PUBLISHED).to_leaderboard()
     written = {
         "tables": lambda: script.index(data),
         "agents": lambda: script.readme(data),
