@@ -101,6 +101,68 @@ def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> i
 
 
 @jit
+def add_squares(
+    values: Floats,
+    vectors: Floats,
+    radius: float,
+    psd: bool,
+    grid: float,
+    pending: Floats,
+    clipped: Ints,
+) -> int:
+    """Adds records ``value * sum_k v v'`` to `pending` as `add_clipped` of `pack_symmetric` does.
+
+    Such a matrix is symmetric, positive semidefinite unless its value is negative, and its norm is
+    at most |value| sum_k ||v||^2, so what is inside the ball by that is not looked at again.
+
+    Args:
+        values: ``(B,)``.
+        vectors: v, ``(B, K, d)``.
+        radius: See `add_clipped`.
+        psd: Whether values must not be negative.
+        grid: See `add_clipped`.
+        pending: Isometric rows ``(B, d (d + 1) / 2)``, in place.
+        clipped: See `add_clipped`.
+    """
+    batch, many, side = vectors.shape
+    root2, width = math.sqrt(2.0), pending.shape[1]
+    sizes, line, row = np.empty(batch), np.empty(side), np.empty((1, width))
+    for b in range(batch):
+        sizes[b] = 0.0
+        for k in range(many):
+            for i in range(side):
+                sizes[b] += vectors[b, k, i] * vectors[b, k, i]
+        sizes[b] *= abs(values[b])
+        if not math.isfinite(sizes[b]):
+            return NOT_FINITE
+        if psd and values[b] < 0.0:
+            return NOT_PSD
+    # what the two norms may differ by in rounding
+    inside = radius * (1.0 + ROUNDING - 2.0**-51 * (width + many * side))
+    for b in range(batch):
+        plain = grid == 0.0 and sizes[b] <= inside
+        out = pending[b] if plain else row[0]
+        if not plain:
+            row[:] = 0.0
+        column = 0
+        for i in range(side):
+            n = side - i
+            part = out[column : column + n]
+            line[:n] = 0.0
+            for k in range(many):
+                x, rest = values[b] * vectors[b, k, i], vectors[b, k, i:]
+                for j in range(n):
+                    line[j] += x * rest[j]
+            part[0] += line[0]
+            for j in range(1, n):
+                part[j] += root2 * line[j]
+            column += n
+        if not plain:
+            add_clipped(row, radius, grid, pending[b : b + 1], clipped[b : b + 1])
+    return OK
+
+
+@jit
 def scale_directions(
     values: Floats,
     directions: Floats,

@@ -271,8 +271,11 @@ def cholesky_update(lower, vectors, weights):
 
 @jit
 def _diagonalise(a, v):
-    """Cyclic Jacobi: rotates symmetric `a` to a diagonal matrix; rows of `v` are rotated too."""
-    d = a.shape[0]
+    """Cyclic Jacobi: rotates symmetric `a` to a diagonal matrix; rows of `v` are rotated too.
+
+    `v` may have no columns.
+    """
+    d, wanted = a.shape[0], v.shape[1] > 0
     largest = 0.0
     for i in range(d):
         for j in range(d):
@@ -296,8 +299,10 @@ def _diagonalise(a, v):
                 for k in range(d):
                     x, y = a[p, k], a[q, k]
                     a[p, k], a[q, k] = c * x - s * y, s * x + c * y
-                    x, y = v[p, k], v[q, k]
-                    v[p, k], v[q, k] = c * x - s * y, s * x + c * y
+                if wanted:
+                    for k in range(d):
+                        x, y = v[p, k], v[q, k]
+                        v[p, k], v[q, k] = c * x - s * y, s * x + c * y
                 a[p, p], a[q, q] = low, high
                 a[p, q] = a[q, p] = 0.0
                 for k in range(d):
@@ -353,8 +358,21 @@ def eigh(matrices):
 
 @jit
 def eigvalsh(matrices):
-    """Ascending eigenvalues ``(B, d)`` of symmetric matrices; the lower triangle is read."""
-    return eigh(matrices)[0]
+    """Ascending eigenvalues ``(B, d)`` of symmetric matrices, as `eigh` has them."""
+    B, d, _ = matrices.shape
+    values, a, none = np.empty((B, d)), np.empty((d, d)), np.empty((d, 0))
+    for b in range(B):
+        finite = True
+        for i in range(d):
+            for j in range(i + 1):
+                a[i, j] = a[j, i] = matrices[b, i, j]
+                finite = finite and np.isfinite(a[i, j])
+        if finite:
+            _diagonalise(a, none)
+        for i in range(d):
+            values[b, i] = a[i, i] if finite else np.nan
+        values[b].sort()
+    return values
 
 
 @jit

@@ -143,14 +143,49 @@ def test_gram_matrices_and_covariances_pass_as_semidefinite(seed: int, d: int, r
         silent(symmetric=d, clip=PSDBall(10.0)).add(matrices)
 
 
+@pytest.mark.parametrize("many", [1, 4])
+@pytest.mark.parametrize("radius", [0.3, 3.0, 1e9])
+def test_squares_are_the_matrices_bit_for_bit(many: int, radius: float) -> None:
+    rng = np.random.default_rng(3)
+    values, vectors = rng.random(2), rng.normal(size=(2, many, 5))
+    matrices = np.zeros((2, 5, 5))
+    for k in range(many):
+        v = vectors[:, k]
+        matrices += (values[:, None] * v)[:, :, None] * v[:, None, :]
+    lower = np.tril_indices(5)
+    matrices[:, lower[0], lower[1]] = matrices[:, lower[1], lower[0]]
+    for clip in (Ball(radius), PSDBall(radius)):
+        whole, squares = (silent(symmetric=5, clip=clip) for _ in range(2))
+        whole.add(matrices)
+        squares.add(values, vectors if many > 1 else vectors[:, 0])
+        np.testing.assert_array_equal(whole.clipped_count, squares.clipped_count)
+        np.testing.assert_array_equal(whole.release(), squares.release())
+
+
+def test_squares_are_checked_before_anything_is_added() -> None:
+    ones = np.ones((2, 3))
+    releaser = silent(symmetric=3, clip=PSDBall(9.0))
+    with pytest.raises(ParameterError, match="semidefinite"):
+        releaser.add([1.0, -1.0], ones)
+    for values, along in (([1.0, np.nan], ones), ([1.0, 1.0], np.array([ones[0], [1, np.inf, 1]]))):
+        with pytest.raises(ParameterError, match="finite"):
+            releaser.add(values, along)
+    for along in (np.ones((2, 4)), np.ones((3, 3)), np.ones(3), np.ones((2, 1, 1, 3))):
+        with pytest.raises(ParameterError, match="shape"):
+            releaser.add([1.0, 1.0], along)
+    releaser.add([1.0, 2.0], ones)
+    np.testing.assert_allclose(releaser.release(), [[[1.0] * 3] * 3, [[2.0] * 3] * 3])
+    general = silent(symmetric=3, clip=Ball(9.0))
+    general.add([1.0, -1.0], ones)
+    np.testing.assert_allclose(general.release()[1], -1.0)
+
+
 def test_bounds_must_fit_the_shape() -> None:
     for clip, kwargs in ((PSDBall(1.0), {"width": 3}), (Segment(0, 1), {"symmetric": 3})):
         with pytest.raises(ParameterError):
             batch(clip=clip, **kwargs)
     with pytest.raises(ParameterError, match="directions"):
         batch(clip=Segment(0, 1)).add(np.ones((2, 3)))
-    with pytest.raises(ParameterError, match="directions"):
-        batch(symmetric=3).add([1.0, 1.0], np.ones((2, 3)))
     for low, high in ((1, 0), (0, math.inf), (math.nan, 1)):
         with pytest.raises(ParameterError):
             Segment(low, high)

@@ -109,7 +109,7 @@ class MNLPolicy(WarmStart):
                 [pair[1] for pair in spawned], (count, d), portable.fill_normals
             )
         self._theta = np.tile(known, (B, 1))
-        self._grams = np.empty((B, d, d))
+        self._rows, self._ones = np.empty((B, K, d)), np.ones(B)
         self._root = np.zeros((B, d, d))
         self._logdet = np.zeros(B)
         self._ok = np.zeros(B, np.bool_)
@@ -143,8 +143,8 @@ class MNLPolicy(WarmStart):
         assert feedback.choice is not None
         slates = offered(action, feedback)
         known.estimator.add(context.features, slates, feedback.choice)
-        zoo.choices.slate_grams(context.features, slates, known.clip, self._grams)
-        known.gram.add(self._grams)
+        zoo.choices.offered_rows(context.features, slates, known.clip, self._rows)
+        known.gram.add(self._ones, self._rows)
         if context.t < self.explore:
             return
         self._refresh(known.gram.value)

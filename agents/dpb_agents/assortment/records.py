@@ -184,9 +184,13 @@ class EntrywiseGram:
         """Standard deviation of the noise of a node."""
         return self._sum.sigma
 
-    def add(self, records: Array) -> None:
-        """Ingests one matrix ``(d, d)`` per replicate."""
-        self._sum.add(records[:, *self._upper])
+    def add(self, values: Array, along: Array) -> None:
+        """Ingests one matrix ``value sum_k v v'`` per replicate, v ``(B, K, d)``."""
+        i, j = self._upper
+        record = np.zeros((len(values), len(i)))
+        for v in along.transpose(1, 0, 2):
+            record += values[:, None] * v[:, i] * v[:, j]
+        self._sum.add(record)
 
     @property
     def value(self) -> Array:

@@ -35,28 +35,21 @@ def _clip_factor(row: Array, clip: bool) -> float:
 
 
 @jit
-def slate_grams(features: Array, slates: Array, clip: bool, grams: Array) -> None:
-    """grams[b] = sum of x x' over the slate; `clip` moves each x into the unit ball."""
+def offered_rows(features: Array, slates: Array, clip: bool, rows: Array) -> None:
+    """rows[b, a] = the features of item a of the slate, 0 where there is none, ``(B, K, d)``.
+
+    `clip` moves each into the unit ball.
+    """
     B, K = slates.shape
-    d = features.shape[2]
-    x = np.empty(d)
     for b in range(B):
-        for i in range(d):
-            for j in range(d):
-                grams[b, i, j] = 0.0
         for a in range(K):
             if slates[b, a] < 0:
+                rows[b, a] = 0.0
                 continue
             row = features[b, slates[b, a]]
             factor = _clip_factor(row, clip)
-            for k in range(d):
-                x[k] = row[k] * factor
-            for i in range(d):
-                for j in range(i + 1):
-                    grams[b, i, j] += x[i] * x[j]
-        for i in range(d):
-            for j in range(i):
-                grams[b, j, i] = grams[b, i, j]
+            for k in range(row.shape[0]):
+                rows[b, a, k] = row[k] * factor
 
 
 @jit

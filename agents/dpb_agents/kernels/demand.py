@@ -135,27 +135,6 @@ def signed_logdet(matrices, sign, logdet):
 
 
 @jit
-def grams(features, price, out):
-    """out[b] = phi phi' with phi = [x; -p] / sqrt(d).
-
-    Args:
-        features: x, ``(B, d - 1)``.
-        price: p, ``(B,)``.
-        out: Output ``(B, d, d)``.
-    """
-    B, m = features.shape
-    phi = np.empty(m + 1)
-    root = np.sqrt(m + 1.0)
-    for b in range(B):
-        for k in range(m):
-            phi[k] = features[b, k] / root
-        phi[m] = -price[b] / root
-        for j in range(m + 1):
-            for k in range(m + 1):
-                out[b, j, k] = phi[j] * phi[k]
-
-
-@jit
 def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss, gradient, hessian):
     """Adds `pricing.add_demands_one` of every replicate, an objective of `minimise`.
 

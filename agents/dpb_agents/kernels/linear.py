@@ -262,23 +262,15 @@ def release(sums, normals, cursor, due, sigma, through, inverse, norm, keep, out
 
 
 @jit
-def outer_with_reward(vectors, rewards, out):
-    """out[b] = [x; r] [x; r]', ``(B, d + 1, d + 1)``; zeros where x = 0.
-
-    A round that returned nothing has x = 0, whatever its reward.
-    """
+def with_reward(vectors, rewards, out):
+    """out[b] = [x; r], ``(B, d + 1)``; 0 where x = 0: such a round returned nothing."""
     B, d = vectors.shape
     for b in range(B):
-        norm = 0.0
+        seen = False
         for i in range(d):
-            norm += vectors[b, i] * vectors[b, i]
-            for j in range(d):
-                out[b, i, j] = vectors[b, i] * vectors[b, j]
-        reward = rewards[b] if norm > 0.0 else 0.0
-        for i in range(d):
-            out[b, i, d] = reward * vectors[b, i]
-            out[b, d, i] = out[b, i, d]
-        out[b, d, d] = reward * reward
+            out[b, i] = vectors[b, i]
+            seen = seen or vectors[b, i] != 0.0
+        out[b, d] = rewards[b] if seen else 0.0
 
 
 @jit

@@ -15,11 +15,11 @@ LEAST = 0.5  # of the regularisation, below which no eigenvalue stays
 
 
 @jit
-def records(vectors, rewards, root, gamma, bound, gram, response):
+def records(vectors, rewards, root, gamma, bound, weights, scaled, response):
     """The two records of a round, in units of their bound R = `bound`.
 
-    With W = root^2, w = 1 / (1 + gamma ||W x||): gram[b] = w (root x)(root x)' / R and
-    response[b] = w r W x / R.
+    With W = root^2, w = 1 / (1 + gamma ||W x||): weights[b] scaled[b] scaled[b]' =
+    w (root x)(root x)' / R and response[b] = w r W x / R.
 
     Args:
         vectors: x ``(B, d)``; 0 adds nothing.
@@ -27,19 +27,18 @@ def records(vectors, rewards, root, gamma, bound, gram, response):
         root: W^(1/2), ``(B, d, d)``.
         gamma: ``(B,)``.
         bound: ``(B,)``.
-        gram: Output ``(B, d, d)``.
+        weights: Output ``(B,)``.
+        scaled: Output ``(B, d)``.
         response: Output ``(B, d)``.
     """
     B, d = vectors.shape
-    z, y = np.empty(d), np.empty(d)
+    y = np.empty(d)
     for b in range(B):
-        multiply_one(root[b], vectors[b], z)
-        multiply_one(root[b], z, y)
-        weight = 1.0 / ((1.0 + gamma[b] * np.sqrt(dot_one(y, y))) * bound[b])
+        multiply_one(root[b], vectors[b], scaled[b])
+        multiply_one(root[b], scaled[b], y)
+        weights[b] = 1.0 / ((1.0 + gamma[b] * np.sqrt(dot_one(y, y))) * bound[b])
         for i in range(d):
-            response[b, i] = weight * rewards[b] * y[i]
-            for j in range(d):
-                gram[b, i, j] = weight * z[i] * z[j]
+            response[b, i] = weights[b] * rewards[b] * y[i]
 
 
 @jit
@@ -144,15 +143,11 @@ def solve(total, summed, shift, ridge, rounds, root, known, inverse, theta, pull
 
 
 @jit
-def curvature(vectors, theta, out):
-    """out[b] = mu'(<x, theta>) x x' with the logistic mean mu, ``(B, d, d)``."""
-    B, d = vectors.shape
-    for b in range(B):
+def slopes(vectors, theta, out):
+    """out[b] = mu'(<x, theta>) with the logistic mean mu, ``(B,)``."""
+    for b in range(vectors.shape[0]):
         e = exp(-abs(dot_one(vectors[b], theta[b])))
-        slope = e / ((1.0 + e) * (1.0 + e))
-        for i in range(d):
-            for j in range(d):
-                out[b, i, j] = slope * vectors[b, i] * vectors[b, j]
+        out[b] = e / ((1.0 + e) * (1.0 + e))
 
 
 @jit

@@ -96,7 +96,7 @@ class GLMPolicy(WarmStart):
         self._updates = np.zeros(B, np.int64)
         self._next = max(1, explore)
         self._value = np.empty(B)
-        self._grams = np.empty((B, d, d))
+        self._phi, self._ones = np.empty((B, d)), np.ones(B)
         self._inverse = np.empty((B, d, d))
         self._sign = np.ones(B)
         self._logdet = np.empty(B)
@@ -142,8 +142,8 @@ class GLMPolicy(WarmStart):
                 return
             due = np.ones(len(self._theta), bool)
         else:
-            zoo.demand.grams(features, price, self._grams)
-            known.gram.add(self._grams)
+            zoo.gradients.demand_vectors(features, price, self._phi)
+            known.gram.add(self._ones, self._phi)
             if self._rounds < started:
                 return
             gram = known.gram.value

@@ -223,8 +223,8 @@ class PrivatePricing(GLMPolicy):
             return
         features, price, demand = recorded(context, action, feedback)
         known.estimator.add(features, price, demand)
-        zoo.demand.grams(features, price, self._grams)
-        known.gram.add(self._grams)
+        zoo.gradients.demand_vectors(features, price, self._phi)
+        known.gram.add(self._ones, self._phi)
         self._rounds += 1
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
             return

@@ -84,7 +84,7 @@ class InformationWeighted(LinearRival):
         self.response = BatchSum(curator, d, clip=largest, what="information-weighted sums of r x")
         self._root = np.tile(math.sqrt(math.sqrt(d)) * np.eye(d), (B, 1, 1))
         self._size = np.full(B, math.sqrt(d))
-        self._gram, self._sum = np.empty((B, d, d)), np.empty((B, d))
+        self._record = np.empty(B), np.empty((B, d)), np.empty((B, d))
         self._total, self._summed = np.zeros((B, d, d)), np.zeros((B, d))
         self._noise, self._known = np.zeros(B), self.prior(problem).centre
         self._begun, self._length = 0, self.length * self._stretch
@@ -94,9 +94,10 @@ class InformationWeighted(LinearRival):
             self._weigh()
         inside = np.clip(reward, self._low, self._high)
         records = self._chosen, inside, self._root, self._gamma, self._bound
-        zoo.weighted.records(*records, self._gram, self._sum)
-        self.releaser.add(self._gram)
-        self.response.add(self._sum)
+        weights, scaled, response = self._record
+        zoo.weighted.records(*records, weights, scaled, response)
+        self.releaser.add(weights, scaled)
+        self.response.add(response)
         if self._rounds == self._begun + self._length:
             self._estimate_anew()
             self._begun, self._length = self._rounds, 2 * self._length

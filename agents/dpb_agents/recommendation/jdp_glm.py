@@ -153,15 +153,15 @@ class JDPGLM(LinearRival):
         self.mle.centre = self._theta[:] = self.prior(problem).centre
         self._frozen = np.tile(self._lambda * np.eye(d), (B, 1, 1))
         self._inverse[:] = np.eye(d) / self._lambda
-        self._due, self._gram = np.zeros(B, bool), np.empty((B, d, d))
+        self._due, self._slopes = np.zeros(B, bool), np.empty(B)
         self._updates = np.zeros(B, np.int64)
 
     def _estimate(self) -> Array:
         return self._theta
 
     def _learn(self, reward: Array) -> None:
-        zoo.weighted.curvature(self._chosen, self._theta, self._gram)
-        self.releaser.add(self._gram)
+        zoo.weighted.slopes(self._chosen, self._theta, self._slopes)
+        self.releaser.add(self._slopes, self._chosen)
         self.mle.add(self._chosen, reward)
         if self._rounds % self._interval or (self._updates == self._most).all():
             return

@@ -170,6 +170,10 @@ class Intake:
                 f"this releaser was declared for {self.horizon} records per replicate; "
                 "nothing was released"
             )
+        if directions is not None and self.shape.symmetric:
+            self._add_squares(value, directions, into)
+            self.rounds += 1
+            return
         if directions is not None:
             rows = self._scaled(value, directions)
         elif isinstance(self.clip, Segment):
@@ -190,9 +194,24 @@ class Intake:
         """Rows on the grid, if there is one."""
         return np.floor(rows / self.grid + 0.5) * self.grid if self.grid else rows
 
+    def _add_squares(self, value: ArrayLike, directions: ArrayLike, into: FloatArray) -> None:
+        several = np.ndim(directions) == 3
+        shape = (self.replicates, *np.shape(directions)[1:2] * several, self.shape.symmetric)
+        vectors = _array("directions", directions, shape)
+        values = _array("values", value, (self.replicates,))
+        _raise_for(
+            kernels.continual.add_squares(
+                values,
+                vectors.reshape(self.replicates, -1, self.shape.symmetric),
+                self._radius,
+                self._psd,
+                self.grid,
+                into,
+                self.clipped_count,
+            )
+        )
+
     def _scaled(self, value: ArrayLike, directions: ArrayLike) -> FloatArray:
-        if self.shape.symmetric:
-            raise ParameterError("directions are for vector records, not for matrices")
         vectors = _array("directions", directions, (self.replicates, self.shape.dim))
         values = _array("values", value, (self.replicates,))
         low, high, longest = -math.inf, math.inf, math.inf

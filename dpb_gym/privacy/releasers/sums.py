@@ -158,7 +158,9 @@ class Sum(Releaser):
 
         Args:
             records: ``(B, *shape)``; with `along`, one number per replicate ``(B,)``.
-            along: Public vectors ``(B, width)`` that the numbers multiply.
+            along: Public vectors ``(B, width)`` that the numbers multiply. Of symmetric sums:
+                vectors v ``(B, d)`` or ``(B, K, d)`` whose squares the numbers weigh, so the record
+                is ``number * sum v v'``, checked faster than a matrix; neither need be public.
 
         Raises:
             HorizonExceeded: Beyond the declared horizon; nothing changes.

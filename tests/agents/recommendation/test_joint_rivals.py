@@ -70,10 +70,10 @@ def weighted(x, r, root, gamma, bound):
     """The two records of one round, by the kernel."""
     d = len(x)
     x = x / max(1.0, np.linalg.norm(x))
-    gram, response = np.empty((1, d, d)), np.empty((1, d))
+    weight, scaled, response = np.empty(1), np.empty((1, d)), np.empty((1, d))
     args = x[None], np.array([r]), root[None], np.array([gamma]), np.array([bound])
-    zoo.weighted.records(*args, gram, response)
-    return gram[0], response[0]
+    zoo.weighted.records(*args, weight, scaled, response)
+    return weight[0] * np.outer(scaled[0], scaled[0]), response[0]
 
 
 def a_root(rng, d):
@@ -121,9 +121,9 @@ def test_the_bound_of_records_is_never_exceeded_and_nearly_met(play):
 
     def keep(agent):
         add = agent.releaser.add
-        agent.releaser.add = lambda records: (
-            sizes.append(np.linalg.norm(records[0])),
-            add(records),
+        agent.releaser.add = lambda weights, along: (
+            sizes.append(weights[0] * np.linalg.norm(along[0]) ** 2),
+            add(weights, along),
         )
 
     run = play("information-weighted", [3], 320, Budget.zcdp(5.0), prepare=keep, dim=3)
@@ -171,10 +171,10 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
 
 def test_glm_records_have_a_quarter_of_the_gram_s_sensitivity():
     def record(x, theta):
-        gram = np.empty((1, 3, 3))
+        slope = np.empty(1)
         x = x / max(1.0, np.linalg.norm(x))
-        zoo.weighted.curvature(x[None], theta[None], gram)
-        return gram[0]
+        zoo.weighted.slopes(x[None], theta[None], slope)
+        return slope[0] * np.outer(x, x)
 
     def apart(x, y, theta):
         return np.linalg.norm(record(x, theta) - record(y, theta))

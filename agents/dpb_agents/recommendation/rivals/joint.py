@@ -47,7 +47,7 @@ class JointLinUCB(LinearRival):
         self._size = 1.0 + max(bound.low * bound.low, bound.high * bound.high)
         self._low, self._high = bound.low, bound.high
         self._interval = min(self.every * self._stretch, self._horizon)
-        self._records = np.empty((B, d + 1, d + 1))
+        self._records = np.empty((B, d + 1))
         self._logdet = np.empty(B)
         self._open_sums(PSDBall(self._size), curator)
 
@@ -69,8 +69,8 @@ class JointLinUCB(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         inside = np.clip(reward, self._low, self._high)
-        zoo.linear.outer_with_reward(self._chosen, inside, self._records)
-        self.releaser.add(self._records)
+        zoo.linear.with_reward(self._chosen, inside, self._records)
+        self.releaser.add(self._ones, self._records)
         if self._rounds % self._interval == 0:
             self._refresh(self._newest())
 

@@ -103,15 +103,15 @@ def test_release(drawn, through, keep):
     np.testing.assert_array_equal(sums[due], start[due] if keep else 0.0)
 
 
-def test_outer_with_reward(drawn):
+def test_with_reward(drawn):
     rng, _, x, _ = drawn
     B, d = x.shape
     x[0], reward = 0.0, rng.random(B)
-    out = np.empty((B, d + 1, d + 1))
-    zoo.linear.outer_with_reward(x, reward, out)
+    out = np.empty((B, d + 1))
+    zoo.linear.with_reward(x, reward, out)
     v = np.concatenate([x, reward[:, None]], axis=1)
     v[0] = 0.0  # nothing was observed
-    np.testing.assert_array_equal(out, v[:, :, None] * v[:, None, :])
+    np.testing.assert_array_equal(out, v)
 
 
 def test_shifted_inverse(drawn):
