@@ -11,6 +11,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpb_gym import docstrings
@@ -198,15 +199,10 @@ def agent_streams(
     A parameter at its default is as good as none, so that an agent keeps its streams when it is
     given another parameter.
     """
-    arguments, usual = dict(params), docstrings.defaults(maker)
-    for key in params.keys() & usual.keys():
-        if _text(params[key]) == _text(usual[key]):
-            del arguments[key]
-    return AgentStreams(seeds, _text([name, arguments, str(budget)]))
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=repr)
+    text = partial(json.dumps, sort_keys=True, default=repr)
+    usual = docstrings.defaults(maker) if params else {}
+    own = {k: v for k, v in params.items() if k not in usual or text(v) != text(usual[k])}
+    return AgentStreams(seeds, text([name, own, str(budget)]))
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:

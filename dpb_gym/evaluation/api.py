@@ -21,7 +21,6 @@ from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed, run_plan
 from dpb_gym.evaluation.schema import raised
 from dpb_gym.evaluation.spec import Task
-from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.streams import check_seed
 
@@ -110,7 +109,6 @@ def evaluate(
     problem = task.problem()
     runs = read_agents(agents, problem.info.kind, budgets)
     plans = [TaskPlan(task, runs, problem=problem)]
-    jobs = make_jobs(suite, plans)
     options: dict[str, Any] = {
         "workers": workers,
         "backend": backend,
@@ -119,14 +117,12 @@ def evaluate(
         "callbacks": callbacks,
     }
     if out is None:
-        outcomes = execute(jobs, None, **options)
+        outcomes = execute(make_jobs(suite, plans, stored=False), None, **options)
         failures = [failure for outcome in outcomes for failure in outcome.failures]
         found = [result for outcome in outcomes for result in outcome.results]
     else:
-        failures = list(run_plan(suite, plans, out, **options).failures)
-        stored = {result.cell.key: result for result in Store.open(out).results()}
-        keys = [cell.key for job in jobs for cell in job.cells]
-        found = [stored[key] for key in keys if key in stored]
+        report = run_plan(suite, plans, out, **options)
+        failures, found = list(report.failures), report.results()
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
     results = [result for result in found if result.cell.row not in broken]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.evaluation.schema import plain
 from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.store import Store
@@ -25,7 +26,8 @@ AUDIT_NOTE = (
 
 def audit_key(agent: AgentRun, kind: str) -> str:
     """Names what one audit speaks of: an agent with its parameters on a problem kind."""
-    return json.dumps([agent.name, agent.identity["params"], kind], sort_keys=True)
+    params = plain(agent.params, f"parameters of agent {agent.label!r}")
+    return json.dumps([agent.name, params, kind], sort_keys=True)
 
 
 def audit_series(

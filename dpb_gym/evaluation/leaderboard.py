@@ -144,7 +144,7 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
         trust=series.trust,
         accounting=(series.guarantee or {}).get("basis", "computed"),
         tuning=effort(series.cell.agent.name, series.cell.agent.params, task.track or ""),
-        source=series.cell.agent.source,
+        source=series.cell.agent.code,
     )
 
 

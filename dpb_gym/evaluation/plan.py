@@ -124,21 +124,19 @@ def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
         BudgetError: If a budget is not one.
     """
     if isinstance(agents, Mapping):
-        named = [(label, value) for label, value in agents.items()]
-    elif isinstance(agents, Sequence) and not isinstance(agents, str):
-        named = [(None, value) for value in agents]
+        named = list(agents.items())
     else:
-        named = [(None, agents)]
+        several = isinstance(agents, Sequence) and not isinstance(agents, str)
+        named = [(None, value) for value in (agents if several else [agents])]
     if not named:
         raise ParameterError("agents must name at least one agent, got none")
     listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
     grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
     runs: list[AgentRun] = []
     for label, value in named:
-        agent, budget, params = _parts(value)
         if not isinstance(label, (str, type(None))):
             raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
-        spec, maker = _known(label, agent, kind)
+        spec, maker, budget, params = _read_agent(label, value, kind)
         private = spec.protects is not None or getattr(maker, "protects", None) is not None
         each = [budget]
         if budget is None and grid is not None and private:
@@ -148,38 +146,31 @@ def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
     return runs
 
 
-def _parts(value: Any) -> tuple[Any, Any, Any]:
-    """Agent, budget and parameters of what `read_agents` takes for one agent."""
-    if not isinstance(value, tuple):
-        return value, None, None
-    if not 1 <= len(value) <= 3:
-        raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(value)}")
-    agent, budget, params = [*value, None, None][:3]
-    if not (params is None or isinstance(params, Mapping)) or not all(
-        isinstance(key, str) for key in params or ()
-    ):
+def _read_agent(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any, Any, Any]:
+    """What is known of an agent, what makes it (None: the spec's class), budget and parameters."""
+    agent, budget, params = value, None, None
+    if isinstance(value, tuple) and 1 <= len(value) <= 3:
+        agent, budget, params = (*value, None, None)[:3]
+    named = isinstance(params, Mapping) and all(isinstance(key, str) for key in params)
+    if params is not None and not named:
         raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
-    return agent, budget, params
-
-
-def _known(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any]:
-    """What is known of an agent, and what makes it (None: the spec's class)."""
-    if isinstance(value, str):
-        return agent_spec(value), None
-    if isinstance(value, AgentSpec):
-        return value, None
-    if inspect.isclass(value) and issubclass(value, (Agent, SingleAgent)):
-        return _spec_of(value, kind), value
-    if callable(value) and not inspect.isclass(value):
-        origin = f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', '?')}"
-        name = slug(label or str(getattr(value, "__name__", "agent")))
-        return AgentSpec(name, FACTORY + origin, (kind,), budget="optional"), value
-    if isinstance(value, (Agent, SingleAgent)):
+    if isinstance(agent, str):
+        return agent_spec(agent), None, budget, params
+    if isinstance(agent, AgentSpec):
+        return agent, None, budget, params
+    if inspect.isclass(agent) and issubclass(agent, (Agent, SingleAgent)):
+        return _spec_of(agent, kind), agent, budget, params
+    if callable(agent) and not inspect.isclass(agent):
+        origin = f"{getattr(agent, '__module__', '?')}:{getattr(agent, '__qualname__', '?')}"
+        name = slug(label or str(getattr(agent, "__name__", "agent")))
+        spec = AgentSpec(name, FACTORY + origin, (kind,), budget="optional")
+        return spec, agent, budget, params
+    if isinstance(agent, (Agent, SingleAgent)):
         raise ParameterError(
-            f"give the class {type(value).__name__} or a function that makes the agent, "
+            f"give the class {type(agent).__name__} or a function that makes the agent, "
             "not an agent that exists already: every block of replicates needs a fresh one"
         )
-    raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(value)}")
+    raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(agent)}")
 
 
 def _spec_of(cls: type, kind: str) -> AgentSpec:
@@ -235,11 +226,13 @@ def plan_suite(
         runs: list[AgentRun] = []
         skipped: dict[str, str] = {}
         for agent, spec in chosen:
-            reason = agent.left_out(task) or _unsupported(task, agent, spec)
-            if reason is None:
-                runs += _at_budgets(suite, agent, spec, task)
-            else:
+            reason = agent.left_out(task) or shortcoming(spec, task_info(task))
+            if not reason and agent.needs is not None and find_spec(agent.needs) is None:
+                reason = f"needs the module {agent.needs}, which is not installed"
+            if reason:
                 skipped[agent.label] = reason
+            else:
+                runs += _at_budgets(suite, agent, spec, task)
         try:
             plans.append(TaskPlan(task, () if missing else runs, skipped, missing))
         except DPBError as error:
@@ -320,28 +313,16 @@ def task_info(task: Task) -> ProblemInfo:
     )
 
 
-def _unsupported(task: Task, agent: Participant, spec: AgentSpec) -> str | None:
-    if reason := shortcoming(spec, task_info(task)):
-        return reason
-    if agent.needs is not None and not _importable(agent.needs):
-        return f"needs the module {agent.needs}, which is not installed"
-    return None
-
-
-def _importable(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ImportError:
-        return False
-
-
-def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None) -> list[Job]:
+def make_jobs(
+    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, *, stored: bool = True
+) -> list[Job]:
     """Cuts the plan into jobs.
 
     Args:
         suite: The suite.
         plans: Its plan.
         replicates: Instead of the suite's and of the tasks' own.
+        stored: Whether cells are to be stored, and must say what they are: protocol, data, code.
 
     Raises:
         ParameterError: If a parameter is invalid or cannot be stored.
@@ -349,23 +330,23 @@ def make_jobs(suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = 
     """
     if replicates is not None:
         validation.integer("replicates", replicates, 1, SEED_SPAN)
-    protocol = suite.protocol
+    protocol = suite.protocol if stored else ""
     jobs: list[tuple[int, Job]] = []
     for plan in plans:
         if not plan.runs:
             continue
-        task = plan.task
+        task, runs = plan.task, [run.sealed() for run in plan.runs] if stored else plan.runs
         shared: dict[str, Any] = {
             "suite": suite.name,
             "protocol": protocol,
             "task": task,
-            "data": task.data_digest(),
+            "data": task.data_digest() if stored else None,
             "checkpoints": resolve_checkpoints(suite.checkpoints, task.horizon),
             "seed": suite.seed,
         }
         for number, block in enumerate(blocks(suite, task, replicates)):
             shared |= {"start": block.start, "stop": block.stop}
-            cells = tuple(Cell(**shared, agent=run) for run in plan.runs)
+            cells = tuple(Cell(**shared, agent=run) for run in runs)
             jobs.append((number, Job(cells, plan.problem)))
     # Block by block, so that workers start on different tasks and do not all compile the same.
     return [job for _, job in sorted(jobs, key=lambda item: item[0])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -340,9 +341,19 @@ class Result:
             "computed": len(self.cells),
             "failures": [str(failure) for failure in self.failures],
         }
+        protocol, digests = self.suite.protocol, dict[str, str | None]()
+        results = []
+        for result in self.cells:
+            cell, task = result.cell, result.cell.task
+            if not cell.protocol:  # it was computed to be looked at, and never named
+                if task.name not in digests:
+                    digests[task.name] = task.data_digest()
+                named = {"protocol": protocol, "data": digests[task.name]}
+                cell = cell.model_copy(update={**named, "agent": cell.agent.sealed()})
+            results.append(replace(result, cell=cell))
         with Store.writing(path, self.suite, self.suite.to_yaml(), run) as store:
-            missing = {cell.key for cell in store.prepare([r.cell for r in self.cells])}
-            store.add([result for result in self.cells if result.cell.key in missing])
+            missing = {cell.key for cell in store.prepare([r.cell for r in results])}
+            store.add([result for result in results if result.cell.key in missing])
         return store.path
 
     @classmethod

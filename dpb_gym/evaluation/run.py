@@ -63,7 +63,7 @@ class RunReport:
 
     Attributes:
         path: The result directory, or its address.
-        cells: Cells of the plan.
+        keys: Keys of the plan's cells.
         computed: Cells computed in this run.
         failures: The cells that failed.
         rounds: Agent rounds played in this run.
@@ -71,16 +71,30 @@ class RunReport:
     """
 
     path: Path | str
-    cells: int
+    keys: tuple[str, ...]
     computed: int
     failures: tuple[Failure, ...]
     rounds: int
     seconds: float
 
     @property
+    def cells(self) -> int:
+        """Cells of the plan."""
+        return len(self.keys)
+
+    @property
     def skipped(self) -> int:
         """Cells that had been computed before."""
         return self.cells - self.computed - len(self.failures)
+
+    def results(self) -> list[CellResult]:
+        """The plan's results, in its order, read from the directory.
+
+        Raises:
+            ResultError: If something in it is damaged.
+        """
+        stored = {result.cell.key: result for result in Store.open(self.path).results()}
+        return [stored[key] for key in self.keys if key in stored]
 
 
 def run_plan(
@@ -143,7 +157,7 @@ def run_plan(
         failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
         report = RunReport(
             store.path,
-            len(cells),
+            tuple(cell.key for cell in cells),
             sum(outcome.cells for outcome in outcomes),
             failures,
             sum(job.rounds for job in todo),
@@ -195,7 +209,7 @@ def execute(
     watching = board(jobs, show, remote=elsewhere, delay=delay) if show else nullcontext()
     with (
         watching as watched,
-        listening(callbacks) as tell,
+        listening(callbacks) if callbacks else nullcontext() as tell,
         remembered_interrupt() as check_interrupt,
     ):
         beats = [None if watched is None else watched.heartbeat(i) for i in range(len(jobs))]

@@ -16,41 +16,85 @@ from pathlib import Path
 
 import numpy as np
 
-from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, Checkpoint
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem
 from dpb_gym.problems.delay import Post
-from dpb_gym.registry import check_supported
+from dpb_gym.registry import agent_streams, check_supported
 
 PROGRESS_SECONDS = 0.2
 
 
 class _Runner:
-    """One cell in the middle of a run."""
+    """One cell in the middle of a run; `failure` says why it is not in it any more."""
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
-        self.agent: Agent = cell.agent.make()
+    def __init__(self, cell: Cell, number: int) -> None:
+        self.cell, self.number = cell, number
+        self.agent = cell.agent.make()
         self.instance: Instance
-        replicates, checkpoints = len(cell.seeds), len(cell.checkpoints)
-        self.regret = np.zeros(replicates)
-        self.reward = np.zeros(replicates)
-        self.regrets = np.empty((checkpoints, replicates))
-        self.rewards = np.empty((checkpoints, replicates))
-        self.agent_seconds = 0.0
-        self.response_seconds = 0.0
+        self.failure: Failure | None = None
+        shape = len(cell.checkpoints), len(cell.seeds)
+        self.regret, self.reward = np.zeros((2, shape[1]))
+        self.regrets, self.rewards = np.empty((2, *shape))
+        self.agent_seconds = self.response_seconds = 0.0
         self.stage = "begin"
+
+    def begin(self, instance: Instance) -> None:
+        """Makes the agent ready for the instance's replicates."""
+        run, info = self.cell.agent, instance.problem.info
+        check_supported(run.spec, info, run.budget)
+        self.instance = instance.fork()
+        if run.spec.uses_oracle:
+            self.agent.attach(self.instance)
+        streams = agent_streams(run.name, run.maker, run.params, run.budget, instance.seeds)
+        self.agent.set_up(info, streams, run.budget)
+
+    def play(self, context: Context, shared: Instance, post: Post | None) -> None:
+        """Plays one round."""
+        clock, self.stage = time.perf_counter, "act"
+        if self.instance is not shared:  # what is left is the agent's own doing
+            context = _read_only(self.instance.context())
+            if post is not None:
+                post.open(context)
+        t0 = clock()
+        action = self.agent.act(context)
+        t1 = clock()
+        self.stage = "action"
+        outcome = self.instance.respond(action)
+        self.regret += outcome.regret
+        self.reward += outcome.feedback.reward
+        self.stage = "observe"
+        t2 = clock()
+        told = context, action, outcome.feedback
+        if post is not None:
+            told = post.deliver(action, outcome.feedback, self.number)
+        self.agent.observe(*told)
+        self.agent_seconds += clock() - t2 + t1 - t0
+        self.response_seconds += t2 - t1
 
     def note(self, at: int, t: int, tell: Callback | None) -> None:
         """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""
-        self.regrets[at] = self.regret
-        self.rewards[at] = self.reward
+        self.regrets[at], self.rewards[at] = self.regret, self.reward
         if tell is not None:
             guarantee = self.agent.curator.guarantee
             tell(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
+
+    def result(self, shared: float, companions: int) -> CellResult:
+        """The numbers of the whole run, and what the agent's curator promises."""
+        self.stage, problem = "end", self.instance.problem
+        guarantee, info = self.agent.curator.guarantee, problem.info
+        if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
+            guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
+        timed = (problem.horizon - 1) * len(self.cell.replicates)
+        return CellResult(
+            self.cell,
+            np.ascontiguousarray(self.regrets.T),
+            np.ascontiguousarray(self.rewards.T),
+            guarantee.to_dict() if guarantee is not None and guarantee.private else None,
+            Timing(timed, self.agent_seconds, self.response_seconds, shared, companions),
+        )
 
 
 def run_block(
@@ -88,51 +132,38 @@ def run_block(
             f"checkpoints must increase within 1..{problem.horizon} and end there, got {rounds}"
         )
     instance = problem.instance(seeds)
-    results: list[CellResult | Failure | None] = [None] * len(cells)
-    live = []
-    for i, runner in enumerate([_Runner(cell) for cell in cells]):
+    runners = [_Runner(cell, number) for number, cell in enumerate(cells)]
+    for runner in runners:
         try:
-            _begin(runner, problem, instance)
-            live.append((i, runner))
+            runner.begin(instance)
         except Exception as error:
-            results[i] = _failure(runner, error, 0)
-    environment_seconds = _rounds(instance, live, results, rounds, len(cells), progress, tell)
-    for i, runner in live:
+            runner.failure = _failure(runner, error, 0)
+    shared = _rounds(instance, runners, rounds, progress, tell)
+    found: list[CellResult | Failure] = []
+    for runner in runners:
         try:
-            results[i] = _finish(runner, problem, environment_seconds, len(cells))
+            found.append(runner.failure or runner.result(shared, len(cells)))
         except Exception as error:
-            results[i] = _failure(runner, error, problem.horizon)
+            found.append(_failure(runner, error, problem.horizon))
     if progress is not None:
         progress(len(cells) * problem.horizon * len(seeds))
-    return [result for result in results if result is not None]
-
-
-def _begin(runner: _Runner, problem: Problem, instance: Instance) -> None:
-    run = runner.cell.agent
-    check_supported(run.spec, problem.info, run.budget)
-    runner.instance = instance.fork()
-    if run.spec.uses_oracle:
-        runner.agent.attach(runner.instance)
-    runner.agent.set_up(problem.info, run.streams(instance.seeds), run.budget)
+    return found
 
 
 def _rounds(
     instance: Instance,
-    live: list[tuple[int, _Runner]],
-    results: list[CellResult | Failure | None],
-    checkpoints: list[int],
-    companions: int,
+    runners: Sequence[_Runner],
+    checkpoints: Sequence[int],
     progress: Callable[[int], None] | None,
     tell: Callback | None,
 ) -> float:
-    """Plays all rounds; removes cells that fail from `live`. Returns the shared seconds."""
-    clock = time.perf_counter
-    horizon = instance.problem.horizon
-    post = Post(instance.problem, instance.seeds)
-    shared = 0.0
+    """Plays all rounds with those that do not fail. Returns the shared seconds."""
+    clock, shared, at = time.perf_counter, 0.0, 0
     last_report = clock()
-    at = 0
-    for t in range(1, horizon + 1):
+    late = instance.problem.info.delay is not None
+    post = Post(instance.problem, instance.seeds) if late else None
+    for t in range(1, instance.problem.horizon + 1):
+        live = [runner for runner in runners if runner.failure is None]
         if not live:
             break
         start = clock()
@@ -141,70 +172,34 @@ def _rounds(
         context = _read_only(instance.context())
         if instance.left is None:
             instance.oracle()
-        post.open(context)
+        if post is not None:
+            post.open(context)
         shared += clock() - start
-        failed = []
-        for i, runner in live:
+        for runner in live:
             try:
-                runner.stage = "act"
-                agent = runner.agent
-                own = context
-                if runner.instance is not instance:  # what is left is the agent's own doing
-                    own = _read_only(runner.instance.context())
-                    post.open(own)
-                t0 = clock()
-                action = agent.act(own)
-                t1 = clock()
-                runner.stage = "action"
-                outcome = runner.instance.respond(action)
-                runner.regret += outcome.regret
-                runner.reward += outcome.feedback.reward
-                runner.stage = "observe"
-                t2 = clock()
-                agent.observe(*post.deliver(action, outcome.feedback, i))
-                runner.agent_seconds += clock() - t2 + t1 - t0
-                runner.response_seconds += t2 - t1
+                runner.play(context, instance, post)
             except Exception as error:
-                results[i] = _failure(runner, error, t)
-                failed.append(i)
-        if failed:
-            live[:] = [(i, runner) for i, runner in live if i not in failed]
+                runner.failure = _failure(runner, error, t)
         if t == 1:
             shared = 0.0
-            for _, runner in live:
+            for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
         if t == checkpoints[at]:
-            for _, runner in live:
-                runner.note(at, t, tell)
+            for runner in live:
+                if runner.failure is None:
+                    runner.note(at, t, tell)
             at += 1
         if progress is not None and start - last_report > PROGRESS_SECONDS:
             last_report = start
-            progress(t * instance.replicates * companions)
+            progress(t * instance.replicates * len(runners))
     return shared
 
 
 def _read_only(context: Context) -> Context:
-    context.features.flags.writeable = False
-    for array in context[2:]:
+    for array in context[1:]:
         if array is not None:
             array.flags.writeable = False
     return context
-
-
-def _finish(runner: _Runner, problem: Problem, shared: float, companions: int) -> CellResult:
-    runner.stage, info = "end", problem.info
-    guarantee = runner.agent.curator.guarantee
-    promised = guarantee is not None and guarantee.private
-    if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
-        guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
-    timed = (problem.horizon - 1) * len(runner.cell.replicates)
-    return CellResult(
-        runner.cell,
-        np.ascontiguousarray(runner.regrets.T),
-        np.ascontiguousarray(runner.rewards.T),
-        guarantee.to_dict() if promised and guarantee is not None else None,
-        Timing(timed, runner.agent_seconds, runner.response_seconds, shared, companions),
-    )
 
 
 def _failure(runner: _Runner, error: Exception, t: int) -> Failure:

@@ -8,7 +8,7 @@ numbers, bit for bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,8 +34,7 @@ from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_mem
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
-from dpb_gym.registry import AgentSpec, agent_spec, agent_streams, build_agent
-from dpb_gym.streams import AgentStreams
+from dpb_gym.registry import AgentSpec, agent_spec, build_agent
 
 ALGORITHM_VERSION = 3
 """Raised whenever a change of the package changes any stored number."""
@@ -143,23 +142,23 @@ class Task(Spec):
 
     def data_digest(self) -> str | None:
         """Identifies the data that a task stands on; None for synthetic tasks."""
-        source = self.parameters.get("data")
-        if source is None:
-            texts = [v for v in self.parameters.values() if isinstance(v, str)]
-            files = [text for text in texts if text.endswith(".npy")]
-            try:
-                contents = [Path(file).read_bytes() for file in files]
-            except OSError as error:
-                raise DataError(f"{self.name}: {error}") from None
-            return hashlib.sha256(b"".join(contents)).hexdigest()[:32] if files else None
-        if in_memory(source):
+        parameters = self.parameters
+        source = parameters.get("data")
+        if source is not None and in_memory(source):
             return str(source.digest())
-        import dpb_data
+        if source is not None:
+            import dpb_data
 
-        if self.kind == "assortment":
-            repair = self.parameters.get("repair")
-            return str(dpb_data.load_searches(str(source), repair=repair).digest())
-        return str(dpb_data.ratings(source).digest())
+            if self.kind == "assortment":
+                source = dpb_data.load_searches(str(source), repair=parameters.get("repair"))
+                return str(source.digest())
+            return str(dpb_data.ratings(source).digest())
+        files = [v for v in parameters.values() if isinstance(v, str) and v.endswith(".npy")]
+        try:
+            contents = [Path(file).read_bytes() for file in files]
+        except OSError as error:
+            raise DataError(f"{self.name}: {error}") from None
+        return hashlib.sha256(b"".join(contents)).hexdigest()[:32] if files else None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -181,7 +180,7 @@ class AgentRun(Spec):
         entry_point: ``"module:Class"``; ``"factory:module:function"`` for a function.
         params: Keyword arguments of the class.
         budget: Privacy budget, None for a non-private run.
-        source: Hash of the code that it is made from, see `code_hash`.
+        source: Hash of the code that it was made from, empty for code that is here: see `code`.
         spec: What the registry knows of the agent; None if it was read from a file.
         maker: The class, or a function that makes an agent; None if it was read from a file.
     """
@@ -217,7 +216,6 @@ class AgentRun(Spec):
             ParameterError: If a value is invalid or cannot be stored.
             BudgetError: If the budget is invalid.
         """
-        maker = spec.load() if maker is None else maker
         try:
             return cls(
                 label=spec.name if label is None else label,
@@ -225,9 +223,8 @@ class AgentRun(Spec):
                 entry_point=spec.entry_point,
                 params={**spec.params, **(params or {})},
                 budget=budget,  # type: ignore[arg-type]
-                source=code_hash(maker),  # type: ignore[arg-type]
                 spec=spec,
-                maker=maker,
+                maker=spec.load() if maker is None else maker,
             )
         except ValidationError as error:
             raise raised(error) from None
@@ -238,11 +235,21 @@ class AgentRun(Spec):
         return self.label if self.budget is None else f"{self.label} ({self.budget})"
 
     @property
+    def code(self) -> str:
+        """Hash of the code that it is made from, see `code_hash`."""
+        return self.source or ("" if self.maker is None else code_hash(self.maker))
+
+    def sealed(self) -> AgentRun:
+        """The same run with the hash of its code, as it is stored and sent to other processes."""
+        return self.model_copy(update={"source": self.code})
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What determines the numbers, and the label, as plain JSON values."""
-        fields = {k: getattr(self, k) for k in ("label", "name", "entry_point", "source")}
+        fields = {k: getattr(self, k) for k in ("label", "name", "entry_point")}
         params = plain(self.params, f"parameters of agent {self.label!r}")
-        return {**fields, "params": params, "budget": Budget.text(self.budget)}
+        budget = Budget.text(self.budget)
+        return {**fields, "source": self.code, "params": params, "budget": budget}
 
     def here(self) -> AgentRun:
         """The same run with the code that is installed here, for one read from a file.
@@ -272,10 +279,6 @@ class AgentRun(Spec):
         protects = None if self.spec is None else self.spec.protects
         return build_agent(self.label, self.maker, self.params, protects)
 
-    def streams(self, seeds: Sequence[int]) -> AgentStreams:
-        """The random streams of the agent on these replicates."""
-        return agent_streams(self.name, self.maker, self.params, self.budget, seeds)
-
 
 class Cell(Spec):
     """One agent on one block of replicates of one task: all that decides its numbers.
@@ -283,9 +286,9 @@ class Cell(Spec):
     Attributes:
         algorithm: `ALGORITHM_VERSION` of the code.
         suite: Name of the suite.
-        protocol: Its `Suite.protocol`.
+        protocol: Its `Suite.protocol`; empty until the cell is to be stored.
         task: The task.
-        data: Digest of its data, None for synthetic tasks.
+        data: Digest of its data, None for synthetic tasks and until the cell is to be stored.
         agent: The agent at its budget.
         checkpoints: Recorded rounds, increasing, the last one the horizon.
         seed: Replicate i has seed ``seed + i``.
@@ -295,7 +298,7 @@ class Cell(Spec):
 
     algorithm: int = Field(default_factory=lambda: ALGORITHM_VERSION)
     suite: str = Field(max_length=200)
-    protocol: str = Field(max_length=200)
+    protocol: str = Field(default="", max_length=200)
     task: Task
     data: str | None = None
     agent: AgentRun

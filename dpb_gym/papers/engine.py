@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import DataError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.filesystem import write_file
-from dpb_gym.evaluation.plan import make_jobs, plan_suite
+from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import plain
 from dpb_gym.evaluation.series import collect
-from dpb_gym.evaluation.store import Store
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
@@ -160,9 +159,7 @@ def run_figure(
         seconds, rounds = found.seconds, found.rounds
     else:
         report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
-        wanted = {cell.key for job in make_jobs(suite, plans, replicates) for cell in job.cells}
-        stored = Store.open(results).results()
-        curves = figure.place(collect(r for r in stored if r.cell.key in wanted))
+        curves = figure.place(collect(report.results()))
         failures = tuple(str(failure) for failure in report.failures)
         seconds, rounds = report.seconds, report.rounds
     count = suite.replicates if replicates is None else replicates

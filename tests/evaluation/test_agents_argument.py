@@ -144,7 +144,7 @@ def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
         sys.modules.pop("own_agent", None)
         importlib.invalidate_caches()
         (run,) = read_agents(importlib.import_module("own_agent").Own, KIND)
-        found.append(run.source)
+        found.append(run.code)
     assert found[0] == found[1] != found[2]
     sys.modules.pop("own_agent")
 

@@ -20,7 +20,8 @@ from dpb_gym.errors import (
     ResultError,
     UnknownNameError,
 )
-from dpb_gym.evaluation import metrics
+from dpb_gym.evaluation import metrics, spec
+from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 
 ENV = "DPB/Recommendation-v0"
@@ -180,6 +181,21 @@ def test_defaults_and_checkpoints() -> None:
     assert dpb_gym.evaluate("DPB/Pricing-v0", "random", 30, 1, checkpoints=[10, 20]).series[
         0
     ].rounds.tolist() == [10, 20, 30]
+
+
+def test_cells_are_named_when_they_are_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    agents = {"Random": "random", "UCB": "lin-ucb"}
+    asked: dict[str, Any] = {"horizon": 30, "replicates": 2, "env_kwargs": SMALL}
+    with monkeypatch.context() as patched:
+        for owner, name in ((spec, "code_hash"), (spec.Task, "data_digest"), (spec, "canonical")):
+            patched.setattr(owner, name, None)
+        patched.setattr(Suite, "protocol", None)
+        looked_at = dpb_gym.evaluate(ENV, agents, **asked)
+        assert looked_at.final_regret("Random").shape == (2,)
+    kept = dpb_gym.evaluate(ENV, agents, out=tmp_path / "kept", **asked)
+    saved = dpb_gym.Result.load(looked_at.save(tmp_path / "saved"))
+    assert [c.cell.key for c in saved.cells] == [c.cell.key for c in kept.cells]
+    assert all(c.cell.protocol == kept.suite.protocol for c in saved.cells)
 
 
 def test_progress_may_be_a_function() -> None:

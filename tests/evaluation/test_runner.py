@@ -19,7 +19,7 @@ from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Context, Feedback, Problem
-from dpb_gym.registry import agent_spec
+from dpb_gym.registry import agent_spec, agent_streams
 
 HORIZON = 45
 SEEDS = range(100, 108)
@@ -105,7 +105,8 @@ def test_a_lane_equals_stepping_the_gymnasium_environment_by_hand(env_id: str) -
         env = gym.make(env_id, horizon=HORIZON, obs_mode="dict", **PROBLEMS[env_id])
         shape = env.unwrapped.problem.info  # type: ignore[attr-defined]
         agent = entry.make()
-        agent.set_up(shape, entry.streams([seed]), entry.budget)
+        streams = agent_streams(entry.name, entry.maker, entry.params, entry.budget, [seed])
+        agent.set_up(shape, streams, entry.budget)
         observation, _ = env.reset(seed=seed)
         regret = reward = 0.0
         for t in range(1, HORIZON + 1):

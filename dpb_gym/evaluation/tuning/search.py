@@ -17,14 +17,13 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
-from dpb_gym.evaluation.plan import TaskPlan, make_jobs
+from dpb_gym.evaluation.plan import TaskPlan
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.series import Series, collect
 from dpb_gym.evaluation.spec import AgentRun
-from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import SEED_SPAN
 from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
@@ -112,9 +111,7 @@ def tune(
     plans = [TaskPlan(task, [run for search in searches for run in search.runs()])]
     folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
     report = run_plan(suite, plans, folder, workers=workers, show=show_by_default(progress))
-    wanted = {cell.key for job in make_jobs(suite, plans) for cell in job.cells}
-    stored = [r for r in Store.open(folder).results() if r.cell.key in wanted]
-    series = {(s.agent, s.budget): s for s in collect(stored)}
+    series = {(s.agent, s.budget): s for s in collect(report.results())}
     home = folder / "recipes" if recipes is None else Path(recipes)
     options = {"horizon": task.horizon, **task.env_kwargs}
     seeds = (seed, seed + replicates - 1)
