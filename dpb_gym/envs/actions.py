@@ -122,6 +122,9 @@ class ByIndex(ActionMode):
         self.space = gymnasium.spaces.Discrete(len(table))
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
+        # what a `Discrete` space samples, without the detour
+        if replicates is None and isinstance(actions, np.int64) and 0 <= actions < len(self.table):
+            return self.table[actions : actions + 1]
         index = self.batch(actions, replicates, (), True, self._what)
         bad = _outside(index, 0, len(self.table) - 1)
         if bad is not None:
@@ -136,11 +139,12 @@ class Price(ActionMode):
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        prices = self.batch(actions, replicates, (1,), False, "price")[:, 0]
+        shape = (1,) if replicates is None else (replicates, 1)
+        prices = action_array(actions, shape, False, "price").reshape(-1)
         bad = _outside(prices, 0.0, 1.0)
         if bad is not None:
             raise ActionError(f"price must be in [0, 1], got {bad}")
-        return np.ascontiguousarray(prices)
+        return prices
 
 
 def _outside(values: Array, low: float, high: float) -> Any:

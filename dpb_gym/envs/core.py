@@ -36,7 +36,9 @@ class Core:
         self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
         self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
         self.instance: Instance | None = None
-        self.partial = self.problem.info.partial_feedback
+        info = self.problem.info
+        self.partial = info.partial_feedback
+        self.limited = bool(info.masked) or info.stock is not None
         self.mailbox: Mailbox | None = None
         self._tray = Tray()
         self.response = kind_of(self.problem.kind).response

@@ -59,8 +59,6 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self._done = True
         self._t = 0
         self._ahead: Ahead | None = None
-        info = self.core.problem.info
-        self._limited = bool(info.masked) or info.stock is not None
         self._observations: Any = None
 
     @property
@@ -82,17 +80,17 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         self._episode = 0 if seed is not None else self._episode + 1
         self.core.start([0], [int(self.np_random_seed)], [self._episode])
-        self._done, self._t = False, 1
+        self._done, self._t, self._ahead = False, 1, None
         observation = self._observe(self.core.instance)  # type: ignore[arg-type]
         return observation, self._with_mask({"t": 0})
 
     def _observe(self, instance: Instance) -> Any:
         """The current customer, encoded together with those prepared ahead."""
-        if instance.left is not None:
-            return lane(self.core.observe(), 0)
-        ahead = instance.ahead(self._t)
-        if ahead is not self._ahead:
-            self._ahead = ahead
+        ahead = self._ahead
+        if ahead is None or self._t >= ahead.end:
+            if instance.left is not None:
+                return lane(self.core.observe(), 0)
+            ahead = self._ahead = instance.ahead(self._t)
             self._observations = self.core.observations.encode(ahead.context)
         return lane(self._observations, self._t - ahead.first)
 
@@ -117,17 +115,17 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         if self._done or instance is None:
             raise HorizonExceeded("the episode is over: call reset() before step()")
         decoded = core.actions.decode(action)
-        round_, t = instance.round(), self._t
-        if instance.left is None:
-            feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
-            mean = expected.item()
-            ahead = instance.ahead(t)
-            best = ahead.values[t - ahead.first]
-            regret = best - mean if best > mean else 0.0
-        else:
+        ahead, t = self._ahead, self._t
+        if ahead is None:
+            round_ = instance.round()
             feedback, expected, lost = instance.respond(decoded)
             mean, regret = expected.item(), lost.item()
             best = mean + regret
+        else:
+            round_ = ahead.round(t)
+            feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
+            mean, best = expected.item(), ahead.values[t - ahead.first]
+            regret = best - mean if best > mean else 0.0
         info: dict[str, Any] = {"t": t}
         if feedback.observed is not None and not feedback.observed[0]:
             regret = 0.0
@@ -150,7 +148,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         else:
             self._done = True
         seen = self._observe(instance)
-        if self._limited:
+        if core.limited:
             info = self._with_mask(info)
         return seen, feedback.reward.item(), False, self._done, info
 
@@ -270,7 +268,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
 
     def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Adds what the customers of the last observations can be offered."""
-        for name, value in self.core.coming().items():
+        for name, value in self.core.coming().items() if self.core.limited else ():
             infos[name] = value
             infos[f"_{name}"] = np.ones(self.num_envs, bool)
         return infos
@@ -288,31 +286,30 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         core = self.core
         if core.instance is None:
             raise HorizonExceeded("call reset() before step()")
-        resetting = self._done.copy()
-        if resetting.any() and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+        resetting = self._done
+        waiting = bool(resetting.any())
+        if waiting and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise HorizonExceeded(
                 f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
             )
-        decoded = self.decode_actions(actions, resetting)
-        outcome = core.respond(decoded, resetting)
+        outcome = core.respond(self.decode_actions(actions, resetting), resetting)
         playing = ~resetting
-        outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
-        values = core.infos(outcome)
-        reward = np.where(resetting, 0.0, outcome.feedback.reward)
+        if core.mailbox is not None:
+            outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
+        values, reward = core.infos(outcome), outcome.feedback.reward
         ended = playing & (core.instance.t >= core.problem.horizon)
-        moving = playing & ~ended
-        if moving.all():
-            core.instance.advance()
-        elif moving.any():
-            core.instance.advance(moving)
-        infos: dict[str, Any] = {}
         self._done = ended.copy()
-        if playing.all() and not ended.any():
+        infos: dict[str, Any] = {}
+        if not (waiting or ended.any()):
+            core.instance.advance()
             for key, array in values.items():
-                infos[key] = array
-                infos[f"_{key}"] = np.ones(self.num_envs, bool)
+                infos[key], infos[f"_{key}"] = array, playing.copy()
             seen = core.observe()
-            return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
+            return seen, reward, ~playing, ended, self._with_mask(infos)
+        moving = playing & ~ended
+        if moving.any():
+            core.instance.advance(moving)
+        reward = np.where(resetting, 0.0, reward)
         last_offer = self.core.coming()
         final: Any = core.observe() if ended.any() else None
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP

@@ -155,11 +155,11 @@ def _share_nests(u, items, n, nests, dissimilarity):
     for a in range(n):
         top = u[a]
         for c in range(n):
-            if nests[items[c]] == nests[items[a]]:
+            if items[c] % nests == items[a] % nests:
                 top = max(top, u[c])
         total = 0.0
         for c in range(n):
-            if nests[items[c]] == nests[items[a]]:
+            if items[c] % nests == items[a] % nests:
                 total += exp(u[c] - top)
         shift[a] = (dissimilarity - 1.0) * (top + log(total))
     for a in range(n):
@@ -190,7 +190,7 @@ def outcome(
         theta: ``(B, d)``.
         revenues: ``(B, N)``.
         slates: ``(B, K)`` items; -1 and repeats count for nothing.
-        nests: ``(N,)`` nest of each item, read if dissimilarity is below 1.
+        nests: Number of nests, item i in nest i mod nests; read if dissimilarity is below 1.
         dissimilarity: In (0, 1]; 1 is the multinomial logit.
         uniform: ``(B,)`` on [0, 1).
         choice: Output ``(B,)``: position in the slate of the bought item, or -1.

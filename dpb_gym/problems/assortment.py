@@ -135,8 +135,7 @@ class AssortmentProblem(Problem):
 
     def _read_choice(self, choice: Any) -> None:
         _, nested = validation.variant("choice", choice, CHOICES)
-        nests = validation.integer("choice: nests", nested.get("nests", 1), 1, self.n_items)
-        self._nests = np.arange(self.n_items) % nests
+        self._nests = validation.integer("choice: nests", nested.get("nests", 1), 1, self.n_items)
         self._dissimilarity = validation.real(
             "choice: dissimilarity", nested.get("dissimilarity", 1.0), 0.0, 1.0, open_low=True
         )

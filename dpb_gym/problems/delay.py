@@ -66,21 +66,21 @@ class Delay:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        validation.choice("the law of a delay", self.law, LAWS)
+        validation.choice("delay: law", self.law, LAWS)
         if self.law == "fixed":
             validation.integer("delay", self.rounds, 0, LONGEST)
         else:
-            validation.real("the rounds of a delay", self.rounds, 0.0, LONGEST, open_low=True)
+            validation.real("delay: rounds", self.rounds, 0.0, LONGEST, open_low=True)
         if (self.cap is not None) != (self.law == "pareto"):
             raise ParameterError(f"pareto delays, and no others, have a cap; got {self}")
         if self.cap is not None:
-            validation.integer("the cap of a delay", self.cap, 1, LONGEST)
-        validation.real("the shape of a delay", self.shape, 0.0, open_low=True)
+            validation.integer("delay: cap", self.cap, 1, LONGEST)
+        validation.real("delay: shape", self.shape, 0.0, open_low=True)
         if self.law != "pareto" and self.shape != 1.5:
             raise ParameterError(f"only pareto delays have a shape; got {self}")
-        validation.real("lost", self.lost, 0.0, 1.0, open_high=True)
+        validation.real("delay: lost", self.lost, 0.0, 1.0, open_high=True)
         if self.window is not None:
-            validation.integer("window", self.window, 0)
+            validation.integer("delay: window", self.window, 0)
 
     @classmethod
     def parse(cls, value: Any) -> Delay | None:

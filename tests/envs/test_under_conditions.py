@@ -37,6 +37,7 @@ IDS = sorted(e for e in ENVIRONMENTS if e.startswith("DPB/"))
 PAIRS = {
     "DPB/Assortment-v0": [("one-pass-mnl", "rho=1"), ("ucb-mnl", None)],
     "DPB/Pricing-v0": [("one-pass-pricing", "rho=1"), ("glm-ucb-pricing", None)],
+    "DPB/Recommendation-v0": [("one-pass-linear", "rho=1"), ("lin-ucb", None)],
 }
 
 
@@ -93,10 +94,9 @@ def test_the_checker_passes_on_every_id(condition):
 
 @pytest.mark.parametrize("env_id", PAIRS)
 def test_a_private_and_a_free_agent_play_everywhere(env_id):
-    for condition in CONDITIONS:
-        kwargs = given(env_id, condition)
-        if kwargs is None:
-            continue
+    played = [(c, kwargs) for c in CONDITIONS if (kwargs := given(env_id, c)) is not None]
+    assert len(played) >= 13
+    for condition, kwargs in played:
         T = kwargs.pop("horizon")
         agents = {f"{name} {budget}": (name, budget) for name, budget in PAIRS[env_id]}
         result = dpb_gym.evaluate(

@@ -132,7 +132,7 @@ def test_choice_frequencies_are_the_probabilities():
         np.repeat(theta, grid, 0),
         np.ones((grid, 6), np.float32),
         np.repeat(slate, grid, 0),
-        np.zeros(6, np.int64),
+        1,
         1.0,
         uniform,
         choice,

@@ -41,9 +41,7 @@ def test_mnl(seed):
     kernels.mnl.utilities(features, theta, utility)
     np.testing.assert_allclose(utility, np.einsum("bnd,bd->bn", features, theta), atol=1e-12)
     choice, reward, expected = out = np.empty(B, np.int64), np.empty(B), np.empty(B)
-    assert (
-        kernels.mnl.outcome(features, theta, revenues, slates, slates[0], 1.0, uniform, *out) == 0
-    )
+    assert kernels.mnl.outcome(features, theta, revenues, slates, 1, 1.0, uniform, *out) == 0
     best, value = np.empty((B, K), np.int64), np.empty(B)
     kernels.mnl.best_slates(utility, revenues, K, False, best, value)
     for b in range(B):

@@ -95,6 +95,10 @@ class Conditioned(Problem):
                 self.info = self.conditions[-1].info(self.info)
         self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
         self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.worth`
+        self._checking, self._moving, self._answering = (
+            [c for c in self.conditions if getattr(type(c), of) is not getattr(Condition, of)]
+            for of in ("check", "truth", "customer")
+        )
         self.draw_hidden(generator(0, Stream.HIDDEN))  # a rehearsal: tells what does not fit
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
@@ -120,7 +124,7 @@ class Conditioned(Problem):
         return made
 
     def _truth(self, hidden: Hidden, round_: Round) -> Hidden:
-        for condition in self.conditions:
+        for condition in self._moving:
             hidden = condition.truth(hidden, round_)
         return hidden
 
@@ -129,11 +133,11 @@ class Conditioned(Problem):
         return found or [truth]
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        for condition in self.conditions:
+        for condition in self._checking:
             condition.check(round_, action)
-        round_ = _real(round_)
-        customer = truth = self._truth(hidden, round_)
-        for condition in self.conditions:
+        round_ = _real(round_) if round_.secret else round_
+        customer = truth = self._truth(hidden, round_) if self._moving else hidden
+        for condition in self._answering:
             customer = condition.customer(customer, round_)
         feedback, expected = self.inner.respond(customer, round_, action)
         if customer is not truth:
