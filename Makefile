@@ -41,7 +41,7 @@ $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 
 $(VENV)/.test: $(BIN)/dpb
 	@echo "Installing what the tests need (PyTorch for CPU among it) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,loggers,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
@@ -79,10 +79,10 @@ FAST := $(filter-out tests/agents tests/audit tests/bits tests/docs tests/exampl
 test-fast: $(VENV)/.test
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not process and not browser" $(FAST)
 
-# Without Stable-Baselines3: its oldest PyTorch wants other versions of everything.
+# Without Stable-Baselines3 and the loggers: their oldest versions want other ones of everything.
 test-lowest: $(LOWEST)/.test
 	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile \
-	  -m "not sb3" --ignore tests/sb3 --ignore tests/docs --ignore tests/release
+	  -m "not sb3 and not loggers" --ignore tests/sb3 --ignore tests/docs --ignore tests/release
 
 docs: $(VENV)/.docs
 	@$(BIN)/sphinx-build -W --keep-going -q -E -b html docs $(DOCS)

@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 
-from dpb_gym.errors import MissingExtraError, ParameterError, unknown_name
+from dpb_gym.errors import DPBError, MissingExtraError, ParameterError, unknown_name
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.privacy import Guarantee
@@ -82,7 +83,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str = "runs") -> None:
-        self._writer = _import("tensorboard.summary").Writer
+        self._writer = _extra("log", "tensorboard.summary").Writer
         self.folder = folder
         self._open: dict[str, Any] = {}
 
@@ -100,7 +101,7 @@ class TensorBoard:
 
 
 class WandB:
-    """Logs to one run of Weights & Biases, with the round as the axis (needs ``wandb``).
+    """Logs to one run of Weights & Biases, with the round as the axis (needs ``[wandb]``).
 
     Args:
         project: Its project.
@@ -108,7 +109,7 @@ class WandB:
     """
 
     def __init__(self, project: str = "dpb-gym", **options: Any) -> None:
-        self.run = _import("wandb").init(project=project, **options)
+        self.run = _extra("wandb", "wandb").init(project=project, **options)
         self.run.define_metric("round")
         self.run.define_metric("*", step_metric="round")
 
@@ -122,15 +123,16 @@ class WandB:
 
 
 class MLflow:
-    """Logs to MLflow, one run per agent, budget and block (needs ``mlflow`` or ``mlflow-skinny``).
+    """Logs to MLflow, one run per agent, budget and block (needs ``[mlflow]``).
 
     Args:
-        uri: Tracking server or store; MLflow's own by default.
+        uri: Tracking server or store; MLflow's own by default. Recent versions take a folder as
+            store only where ``MLFLOW_ALLOW_FILE_STORE=true`` is set.
         experiment: Name of the experiment, made if there is none.
     """
 
     def __init__(self, uri: str | None = None, experiment: str = "dpb-gym") -> None:
-        self.client = _import("mlflow.tracking").MlflowClient(uri)
+        self.client = _extra("mlflow", "mlflow.tracking").MlflowClient(uri)
         found = self.client.get_experiment_by_name(experiment)
         self._id = found.experiment_id if found else self.client.create_experiment(experiment)
         self._open: dict[str, str] = {}
@@ -162,13 +164,20 @@ def logger(text: str) -> Callback:
     Raises:
         UnknownNameError: If there is no such logger.
         MissingExtraError: If its package is not installed.
+        ParameterError: If it does not take the place.
     """
     name, _, place = text.partition("=")
     if name not in LOGGERS:
         raise unknown_name("logger", name, LOGGERS)
     if not place:
         raise ParameterError(f"say where to log to: {name}=PLACE")
-    made: Callback = LOGGERS[name](place)
+    try:
+        made: Callback = LOGGERS[name](place)
+    except DPBError:
+        raise
+    except Exception as error:
+        what = f"{name} cannot log to {place!r}: {type(error).__name__}: {error}"
+        raise ParameterError(what) from error
     return made
 
 
@@ -205,11 +214,10 @@ def replay(results: Sequence[CellResult], tell: Callback) -> None:
             tell(Checkpoint.of(found.cell, t, found.regret[:, c], found.reward[:, c], guarantee))
 
 
-def _import(name: str) -> Any:
-    from importlib import import_module
-
-    package = name.partition(".")[0]
+def _extra(extra: str, name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise MissingExtraError(f"this logger needs {package}: pip install {package}") from None
+        raise MissingExtraError(
+            f"this logger needs {name.partition('.')[0]}: pip install 'dpb-gym[{extra}]'"
+        ) from None

@@ -77,6 +77,16 @@ def test_the_readme_is_short_and_shows_pictures_that_exist():
     assert table.count("\n| ") == 4 and table.count("±") == 28
 
 
+def test_the_environment_of_the_tests_has_every_extra():
+    """A test whose extra is missing is skipped: `make test` must not skip any."""
+    (said,) = re.findall(r"-e '\.\[(test,.*docs)\]'", (ROOT / "Makefile").read_text())
+    extras = PROJECT["optional-dependencies"]
+    chosen = {Requirement(r).name for extra in said.split(",") for r in extras[extra]}
+    for extra in extras.keys() - {"lint"}:
+        assert {Requirement(r).name for r in extras[extra]} <= chosen, extra
+    assert f"'.[{said}]'" in README
+
+
 def test_badges_say_what_the_project_says(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     script = importlib.import_module("published")
