@@ -155,7 +155,7 @@ class LoggedData(Log):
 
         Args:
             source: A frame, a mapping of arrays, or the path of a CSV or Parquet file, as
-                `dpb_data.frames.take_columns` takes them.
+                `dpb_data.reading.take_columns` takes them.
             reward_range: Lowest and highest possible reward.
             name: For titles and messages; the file's by default.
             **options: ``minimum_propensity``.

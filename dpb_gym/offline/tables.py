@@ -51,13 +51,12 @@ def from_columns(
     **options: Any,
 ) -> LoggedData:
     """See `LoggedData.from_columns`."""
-    from dpb_data.frames import open_table, take_columns
-    from dpb_data.reading import Column
+    from dpb_data.reading import Column, open_table
 
     opened = open_table(source)
     lines = isinstance(source, (str, os.PathLike))
     m, d = _layout(opened.columns, f"{opened.where}: line 1" if lines else opened.where)
-    label, columns = take_columns(opened, [Column(key) for key in opened.columns])
+    columns = opened.take([Column(key) for key in opened.columns])
     n = len(columns["action"])
     if n < 2:
         raise DataError(f"{opened.where}: expected at least 2 rounds, found {n}")
@@ -82,7 +81,7 @@ def from_columns(
             expected=extras["expected"],
             behaviour=extras["behaviour"],
             users=columns.get("user"),
-            name=name or label,
+            name=name or opened.name,
             **options,
         )
     except ParameterError as error:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data import synthetic
-from dpb_data.frames import encode_features, take_columns
-from dpb_data.places import Source, existing_path, of_kind
-from dpb_data.reading import Column, first_line
-from dpb_data.table import digest_of, renumber
+from dpb_data.places import of_kind
+from dpb_data.reading import Column, Opened, open_table, take_columns
+from dpb_data.table import digest_of, encode_features, first_duplicate, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 Array = NDArray[Any]
@@ -144,25 +143,22 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
     if known is not None and known.generate is not None:
         made: ChoiceTable = known.generate()
         return made
-    place = existing_path(source)
     if layout is not None and layout not in LAYOUTS:
         raise unknown_name("layout of choices", layout, LAYOUTS)
-    name = layout or _layout_of(Source(place))
-    found = LAYOUTS[name]
-    if found.case:
-        return choices(
-            place, case=found.case, item=found.item, chosen=found.chosen, features=found.features,
-            person=found.person or None,
-        )  # fmt: skip
-    return _wide(place, found)
+    opened = open_table(source)
+    name = layout or _layout_of(opened)
+    return (_long if LAYOUTS[name].case else _wide)(opened, LAYOUTS[name])
 
 
 def synthetic_choices() -> ChoiceTable:
     """The generated data set ``"synthetic-mode-canada"``."""
-    long = LAYOUTS["mode-canada"]
+    return _long(synthetic.mode_canada(), LAYOUTS["mode-canada"], "synthetic-mode-canada")
+
+
+def _long(source: Any, layout: Layout, name: str | None = None) -> ChoiceTable:
     return choices(
-        synthetic.mode_canada(), case=long.case, item=long.item, chosen=long.chosen,
-        features=long.features, name="synthetic-mode-canada",
+        source, case=layout.case, item=layout.item, chosen=layout.chosen, features=layout.features,
+        person=layout.person or None, name=name,
     )  # fmt: skip
 
 
@@ -180,7 +176,7 @@ def choices(
 
     Args:
         source: Frame, mapping of arrays, or path of a CSV or Parquet file, see
-            `dpb_data.frames.take_columns`.
+            `dpb_data.reading.take_columns`.
         case: Column that tells the choice sets apart.
         item: Column of the alternatives' names.
         chosen: Column that is 1 (or true) in the row that was taken; a set may have none.
@@ -194,121 +190,102 @@ def choices(
             alternative twice; or no attribute varies within a set.
     """
     ids = [Column(column, kind="id") for column in (case, item, *([person] if person else []))]
-    label, read = take_columns(source, [*ids, Column(chosen, kind="flag"), *_attributes(features)])
-    label = name or label
-    cases, case_ids = renumber(case, read[case])
+    opened, read = take_columns(source, [*ids, Column(chosen, kind="flag"), *_attributes(features)])
+    sets, set_ids = renumber(case, read[case])
     items, item_ids = renumber(item, read[item])
-    order = np.argsort(cases, kind="stable")
-    starts = np.append(0, np.cumsum(np.bincount(cases))).astype(np.int64)
-    _refuse_twins(cases, items, case_ids, item_ids, label)
-    took = read[chosen][order]
-    counts = np.add.reduceat(took, starts[:-1])
-    if (counts > 1).any():
-        bad = int((counts > 1).argmax())
-        raise DataError(f"{label}: {case} {case_ids[bad]}: expected at most one choice, found two")
-    place = np.arange(len(took)) - starts[cases[order]]
-    position = np.full(len(starts) - 1, -1, np.int64)
-    position[cases[order][took == 1]] = place[took == 1]
-    people = None
-    if person is not None:
-        people = renumber(person, read[person][order][starts[:-1]])[0]
-    matrix, names = encode_features({name: read[name][order] for name in features}, label)
-    return _checked(
-        ChoiceTable(label, starts, items[order], item_ids, matrix, names, position, people)
-    )
-
-
-def _wide(place: Any, layout: Layout) -> ChoiceTable:
-    """Reads a file with one line per choice set."""
-    alternatives = dict(layout.alternatives or {})
-    wanted = {
-        (feature, alternative): feature.format(alternative)
-        for feature in layout.features
-        for alternative in alternatives.values()
-    }
-    columns = [Column(layout.chosen, kind="text"), *_attributes(wanted.values(), required=False)]
-    for template in (layout.person, *(layout.free or {})):
-        columns += [Column(template, kind="id")] if template else []
-    if layout.available:
-        flags = [layout.available.format(a) for a in alternatives.values()]
-        columns += [Column(flag, kind="flag") for flag in flags]
-    label, read = take_columns(place, columns)
-    n, m = len(read[layout.chosen]), len(alternatives)
-    offered = np.ones((n, m), np.bool_)
-    if layout.available:
-        offered = np.column_stack([read[flag] == 1 for flag in flags])
-    for column, freed in (layout.free or {}).items():
-        for name in freed:
-            read[name] = np.where(read[column].astype(str) == "0", read[name], 0.0)
-    by_feature = {}
-    for feature in layout.features:
-        found = [read.get(wanted[feature, a], np.zeros(n)) for a in alternatives.values()]
-        by_feature[feature.replace("{}", "").strip("_")] = np.column_stack(found)[offered]
-    matrix, names = encode_features(by_feature, label)
-    took = np.array([[str(c) == key for key in alternatives] for c in read[layout.chosen]])
-    usable = (took & offered).any(axis=1)
-    notes: tuple[str, ...] = ()
-    if not usable.all():
-        notes = (f"{label}: left out {int((~usable).sum()):,} sets without a known choice",)
-    kept = np.repeat(usable, offered.sum(axis=1))
-    position = (np.cumsum(offered, axis=1) - 1)[np.arange(n), took.argmax(axis=1)][usable]
-    starts = np.append(0, np.cumsum(offered[usable].sum(axis=1))).astype(np.int64)
-    people = renumber(layout.person, read[layout.person][usable])[0] if layout.person else None
-    item_ids = np.array(list(alternatives.values()))
-    items = np.broadcast_to(np.arange(m), (n, m))[offered][kept]
-    return _checked(
-        ChoiceTable(
-            label, starts, items, item_ids, matrix[kept], names, position, people, notes
+    twins = first_duplicate(sets, items, len(item_ids))
+    if twins is not None:
+        raise DataError(
+            f"{opened.at(twins[1])}: expected each alternative of a set once, found "
+            f"{read[item][twins[1]]} twice in {case} {read[case][twins[1]]}"
         )
+    several = np.bincount(sets, weights=read[chosen]) > 1
+    if several.any():
+        bad = set_ids[int(several.argmax())]
+        raise DataError(f"{opened.where}: {case} {bad}: expected at most one choice, found two")
+    return _grouped(
+        name or opened.name, sets, items, item_ids, {key: read[key] for key in features},
+        read[chosen] == 1, read[person] if person else None,
     )  # fmt: skip
 
 
-def _attributes(names: Any, required: bool = True) -> list[Column]:
+def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
+    """Reads a file with one line per choice set."""
+    alternatives = dict(layout.alternatives or {})
+    names = list(alternatives.values())
+    columns = [Column(layout.chosen, kind="text")]
+    columns += [Column(c, kind="id") for c in (layout.person, *(layout.free or {})) if c]
+    offers = [layout.available.format(a) for a in names] if layout.available else []
+    columns += [Column(offer, kind="flag") for offer in offers]
+    wanted = [feature.format(a) for feature in layout.features for a in names]
+    read = opened.take([*columns, *_attributes(wanted, required=False)])
+    n, m = len(read[layout.chosen]), len(names)
+    offered = np.ones((n, m), np.bool_)
+    if offers:
+        offered = np.column_stack([read[offer] == 1 for offer in offers])
+    for column, freed in (layout.free or {}).items():
+        for name in freed:
+            read[name] = np.where(read[column].astype(str) == "0", read[name], 0.0)
+    took = np.array([[str(c) == key for key in alternatives] for c in read[layout.chosen]])
+    usable = (took & offered).any(axis=1)
+    left_out = f"{opened.name}: left out {int((~usable).sum()):,} sets without a known choice"
+    offered &= usable[:, None]
+    sets, items = np.nonzero(offered)
+    features = {}
+    for feature in layout.features:
+        found = [read.get(feature.format(a), np.zeros(n)) for a in names]
+        features[feature.replace("{}", "").strip("_")] = np.column_stack(found)[offered]
+    return _grouped(
+        opened.name, renumber("set", sets)[0], items, np.array(names), features, took[offered],
+        read[layout.person][sets] if layout.person else None, () if usable.all() else (left_out,),
+    )  # fmt: skip
+
+
+def _attributes(names: Sequence[str], required: bool = True) -> list[Column]:
     return [Column(name, kind="any", required=required) for name in names]
 
 
-def _layout_of(source: Source) -> str:
-    if source.main is None:
-        raise DataError(f"{source.path}: expected the path of a CSV file")
-    where = source.where(source.main)
-    line = first_line(source.read(source.main, 1 << 16), where)
-    names = {name.strip().strip('"') for name in line.split(",")}
+def _layout_of(opened: Opened) -> str:
     for key, layout in LAYOUTS.items():
         first = next(iter((layout.alternatives or {"": ""}).values()))
         wanted = {layout.chosen, layout.features[0].format(first), layout.case or layout.chosen}
-        if wanted <= names:
+        if wanted <= set(opened.columns):
             return key
     raise DataError(
-        f"{where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "
-        f"{', '.join(sorted(names))[:200]}. Choices of your own load with "
+        f"{opened.where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "
+        f"{', '.join(sorted(opened.columns))[:200]}. Choices of your own load with "
         "dpb_data.choices(file, case=, item=, chosen=, features=[...])"
     )
 
 
-def _refuse_twins(cases: Array, items: Array, case_ids: Array, item_ids: Array, label: str) -> None:
-    pairs = np.sort(cases * len(item_ids) + items)
-    twins = pairs[1:][pairs[1:] == pairs[:-1]]
-    if len(twins):
-        case, item = divmod(int(twins[0]), len(item_ids))
-        raise DataError(
-            f"{label}: set {case_ids[case]}: expected each alternative once, found "
-            f"{item_ids[item]} twice"
-        )
-
-
-def _checked(table: ChoiceTable) -> ChoiceTable:
-    """Refuses tables from which no choice model can be learned."""
-    if table.n_sets == 0 or not (table.chosen >= 0).any():
-        raise DataError(f"{table.name}: expected choice sets of which some have a choice")
-    within = np.repeat(np.arange(table.n_sets), np.diff(table.starts))
-    mean = np.add.reduceat(table.features, table.starts[:-1]) / np.diff(table.starts)[:, None]
-    varies = np.abs(table.features - mean[within]).max(axis=0) > 1e-9
-    if not varies.any():
+def _grouped(
+    name: str,
+    sets: Array,
+    items: Array,
+    item_ids: Array,
+    attributes: Mapping[str, Array],
+    took: Array,
+    people: Array | None,
+    notes: tuple[str, ...] = (),
+) -> ChoiceTable:
+    """Groups rows by set; refuses tables from which no choice model can be learned."""
+    if not took.any():
+        raise DataError(f"{name}: expected choice sets of which some have a choice")
+    order = np.argsort(sets, kind="stable")
+    sets, sizes = sets[order], np.bincount(sets)
+    starts = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    features, names = encode_features({key: v[order] for key, v in attributes.items()}, name)
+    mean = np.add.reduceat(features, starts[:-1]) / sizes[:, None]
+    if not (np.abs(features - mean[sets]).max(axis=0) > 1e-9).any():
         raise ParameterError(
-            f"{table.name}: no attribute varies within a choice set: nothing tells alternatives "
-            "apart"
+            f"{name}: no attribute varies within a choice set: nothing tells alternatives apart"
         )
-    for values in (table.starts, table.items, table.features, table.chosen, table.people):
+    rows = np.flatnonzero(took[order])
+    chosen = np.full(len(sizes), -1, np.int64)
+    chosen[sets[rows]] = rows - starts[sets[rows]]
+    who = None if people is None else renumber("person", people[order][starts[:-1]])[0]
+    table = ChoiceTable(name, starts, items[order], item_ids, features, names, chosen, who, notes)
+    for values in (starts, table.items, features, chosen, who):
         if values is not None:
             values.flags.writeable = False
     return table

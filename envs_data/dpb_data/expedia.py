@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.places import path as locate
-from dpb_data.reading import Column, header_of, read_columns, shorten
+from dpb_data.reading import Column, Opened, open_csv
 from dpb_data.registry import Counts
+from dpb_data.text import shorten
 from dpb_gym.errors import DataError, ParameterError
 
 Array = NDArray[Any]
@@ -34,6 +35,7 @@ PER_SEARCH = (
     "srch_room_count", "srch_saturday_night_bool",
 )  # fmt: skip
 _NULLS = ("", "NULL")
+_HINT = " (is this the training file of Expedia's searches? The test file has no responses)"
 
 
 def _id(name: str, required: bool = True) -> Column:
@@ -215,8 +217,7 @@ def _member(source: Source) -> str:
             return name
     raise DataError(
         f"{source.path}: expected {' or '.join(TRAIN_FILES)}, or one single .csv file; found "
-        f"{', '.join(names[:8]) or 'nothing'}{' ...' if len(names) > 8 else ''}. Give the path of "
-        "the file itself"
+        f"{source.listing()}. Give the path of the file itself"
     )
 
 
@@ -237,62 +238,40 @@ def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = Non
         name: Name of the log.
         repair: See `load_searches`.
     """
-    header = _header(raw, where)
-    tail = b"" if raw.endswith(b"\n") else raw[raw.rfind(b"\n") + 1 :]
+    tail = raw[raw.rfind(b"\n") + 1 :]
+    opened = open_csv(raw, where, delimiter=",", nulls=_NULLS, quoted=False, strict=False)
+    fields = tail.decode("utf-8", errors="replace").split(",")
     # Whoever cuts a file leaves no newline, and at most as many fields as there were.
-    cut = 0 < tail.count(b",") + 1 <= len(header) and bool(tail) and b"\n" in raw
-    notes: tuple[str, ...] = ()
+    cut = bool(tail) and len(fields) <= len(opened.columns)
+    at = f"{where}: line {raw.count(bytes([10])) + 1}"
     if cut and repair != DROP_LAST:
         raise DataError(
-            f"{where}: line {raw.count(bytes([10])) + 1}: expected {len(header)} fields, found "
-            f"{tail.count(b',') + 1} and no newline: {shorten(tail)}; the file was cut off. "
-            "repair='drop-last-search' loads the complete searches before this line"
+            f"{at}: expected {len(opened.columns)} fields, found {len(fields)} and no newline: "
+            f"{shorten(tail)}; the file was cut off. repair='drop-last-search' loads the complete "
+            "searches before this line"
         )
-    taken = [column for column in COLUMNS if column.name in header]
-    names = [field or f"unnamed {i}" for i, field in enumerate(header)]
-    rows = read_columns(raw[: len(raw) - len(tail)] if cut else raw, where, taken, names,
-                        nulls=_NULLS)  # fmt: skip
+    notes: tuple[str, ...] = ()
     if cut:
-        line = raw.count(b"\n") + 1
-        fields = tail.decode("utf-8", errors="replace").split(",")
-        rows, note = _without_last(rows, fields, header, f"{where}: line {line}")
+        whole = raw[: len(raw) - len(tail)]
+        opened = open_csv(whole, where, delimiter=",", nulls=_NULLS, quoted=False)
+    rows = opened.take(COLUMNS, hint=_HINT)
+    if cut:
+        rows, note = _without_last(rows, fields, opened.columns, at)
         notes = (note,)
         warnings.warn(note, UserWarning, stacklevel=3)
     search = rows["srch_id"]
-    lines = np.arange(2, len(search) + 2)
-    if bool(np.any(search[1:] < search[:-1])):
-        order = np.argsort(search, kind="stable")
-        rows = {key: values[order] for key, values in rows.items()}
-        search, lines = rows["srch_id"], lines[order]
-    first = np.flatnonzero(np.concatenate([[True], search[1:] != search[:-1]]))
-    starts = np.concatenate([first, [len(search)]]).astype(np.int64)
-    _check_searches(rows, starts, lines, where)
-    for column in taken:
-        if column.zero_is_unknown:
+    order = np.argsort(search, kind="stable")
+    rows = {key: values[order] for key, values in rows.items()}
+    search = rows["srch_id"]
+    starts = np.flatnonzero(np.concatenate([[True], search[1:] != search[:-1], [True]]))
+    _check_searches(rows, starts, order, opened)
+    for column in COLUMNS:
+        if column.zero_is_unknown and column.name in rows:
             values = rows[column.name]
             rows[column.name] = np.where(values == 0.0, np.nan, values)
     columns = {key: _frozen(values) for key, values in rows.items()}
     absent = tuple(c.name for c in COLUMNS if c.name not in rows)
     return SearchLog(name, MappingProxyType(columns), _frozen(starts), absent, notes)
-
-
-def _header(raw: bytes, where: str) -> list[str]:
-    names = header_of(raw, where)
-    missing = [c.name for c in COLUMNS if c.required and c.name not in names]
-    if missing:
-        hint = ""
-        if missing == ["booking_bool"]:
-            hint = " (the contest's test file has no responses; use the training file)"
-        elif len(missing) > 8:
-            hint = " (is this a file of Expedia's hotel searches?)"
-        raise DataError(
-            f"{where}: line 1: expected the columns {', '.join(missing)}, found "
-            f"{shorten(','.join(names))}{hint}"
-        )
-    twice = [c.name for c in COLUMNS if names.count(c.name) > 1]
-    if twice:
-        raise DataError(f"{where}: line 1: expected each column once, found {twice[0]} twice")
-    return names
 
 
 def _without_last(
@@ -315,45 +294,39 @@ def _without_last(
     return kept, f"{where} is cut off; dropped {what}, kept {len(kept['srch_id']):,} rows"
 
 
-def _check_searches(rows: dict[str, Array], starts: Array, lines: Array, where: str) -> None:
-    """Checks what no single line can show."""
+def _check_searches(rows: dict[str, Array], starts: Array, order: Array, opened: Opened) -> None:
+    """Checks what no single line can show; `order` are the rows' places in the file."""
 
-    def refuse(row: int, problem: str) -> DataError:
-        search = int(rows["srch_id"][row])
-        return DataError(f"{where}: line {lines[row]}: {problem} (search {search})")
+    def refuse(bad: Array, problem: str) -> None:
+        if bad.any():
+            row = int(bad.argmax())
+            values = {name: float(column[row]) for name, column in rows.items()}
+            said = problem.format(**values)
+            raise DataError(f"{opened.at(order[row])}: {said} (search {search[row]})")
 
-    lengths = np.diff(starts)
-    index = np.repeat(np.arange(len(lengths)), lengths)
-    order = np.lexsort((rows["prop_id"], index))
-    same = (np.diff(index[order]) == 0) & (np.diff(rows["prop_id"][order]) == 0)
-    if same.any():
-        row = int(order[1:][same].min())
-        hotel = int(rows["prop_id"][row])
-        raise refuse(
-            row, f"expected each hotel once in a search, found hotel {hotel} again (were two "
-            "files joined?)"
-        )  # fmt: skip
+    search, hotel = rows["srch_id"], rows["prop_id"]
+    index = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    again = np.zeros(len(search), np.bool_)
+    by_hotel = np.lexsort((hotel, index))
+    again[by_hotel[1:]] = (np.diff(search[by_hotel]) == 0) & (np.diff(hotel[by_hotel]) == 0)
+    refuse(
+        again,
+        "expected each hotel once in a search, found hotel {prop_id:.0f} again (were two files "
+        "joined?)",
+    )
     for column in PER_SEARCH:
-        if column not in rows:
-            continue
-        values = rows[column]
-        expected = values[starts[:-1]][index]
-        differs = (values != expected) & ~(np.isnan(values) & np.isnan(expected))
-        if differs.any():
-            row = int(differs.argmax())
-            raise refuse(
-                row, f"expected {column} to be the same throughout a search ("
-                f"{expected[row]:g}), found {values[row]:g}"
-            )  # fmt: skip
+        if column in rows:
+            values = rows[column]
+            first = values[starts[:-1]][index]
+            differs = (values != first) & ~(np.isnan(values) & np.isnan(first))
+            what = f"expected {column} to be the same throughout a search, found {{{column}:g}}"
+            refuse(differs, what)
     booked = rows["booking_bool"] == 1.0
-    if "click_bool" in rows and bool((booked & (rows["click_bool"] != 1.0)).any()):
-        row = int((booked & (rows["click_bool"] != 1.0)).argmax())
-        raise refuse(row, "expected a booked hotel to be clicked, found click_bool 0")
-    bookings = np.add.reduceat(booked.astype(np.int64), starts[:-1])
-    if (bookings > 1).any():
-        search = int((bookings > 1).argmax())
-        row = int(starts[search] + np.flatnonzero(booked[starts[search] : starts[search + 1]])[1])
-        raise refuse(row, f"expected at most one booking in a search, found {bookings[search]}")
+    clicked = rows.get("click_bool", booked) == 1.0
+    refuse(booked & ~clicked, "expected a booked hotel to be clicked, found click_bool 0")
+    so_far = np.cumsum(booked)
+    before = (so_far - booked)[starts[:-1]][index]
+    refuse(booked & (so_far - before > 1), "expected at most one booking in a search, found two")
 
 
 def _frozen(values: Array) -> Array:

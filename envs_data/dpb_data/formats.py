@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from dpb_data.places import Source
-from dpb_data.reading import Column, header_of, shorten
+from dpb_data.reading import Column
+from dpb_data.text import first_line, require_newline, shorten
 from dpb_gym.errors import DataError, unknown_name
 
-_FIRST_LINE = 100_000
+# MovieLens went on line in 1995. A ten-digit timestamp that lost its last digit falls before 1976,
+# so this bound also catches a file cut inside its last timestamp.
+_STAMPS = (788_918_400, 4_102_444_800)  # 1995 to 2100
+_LARGEST_ID = 2**31 - 1
+# Layout of a line of titles, by the ending of the file, in a pattern and in words. Only the outer
+# separators of .dat count: a title may hold "::" itself.
+_TITLES = {
+    "csv": (
+        r'([0-9]+),("(?:[^"]|"")*"|[^",]*),("(?:[^"]|"")*"|[^",]*)',
+        "3 comma-separated fields (movieId,title,genres; commas in double quotes)",
+    ),
+    "dat": (r"([0-9]+)::(.*)::(.*?)", "'movieId::title::genres'"),
+    "item": (r"([0-9]+)\|([^|]*)((?:\|[^|]*){22})", "24 fields separated by '|'"),
+}
 
 
 @dataclass(frozen=True)
@@ -22,12 +38,14 @@ class RatingFormat:
         description: One line for people.
         file: Name of the ratings member in the official archives.
         delimiter: Field separator; may be longer than one character.
-        header: First line, or None.
+        header: First line; empty where any will do that names the columns; None for none.
         step: Ratings are multiples of it; None for any number.
         rating_range: Lowest and highest rating.
         titles: Member with the titles: ``.csv`` (movieId,title,genres with quoting), ``.dat``
             (id::title::genres) or ``.item`` (24 fields between bars); empty for none.
         encoding: Encoding of the titles.
+        names: Columns of user, item, rating and, where there is one, timestamp.
+        cut: Whether higher ratings than the highest are cut at it.
     """
 
     name: str
@@ -39,6 +57,8 @@ class RatingFormat:
     rating_range: tuple[float, float]
     titles: str = ""
     encoding: str = "utf-8"
+    names: tuple[str, ...] = ("userId", "movieId", "rating", "timestamp")
+    cut: bool = False
 
     @property
     def is_jester(self) -> bool:
@@ -49,7 +69,20 @@ class RatingFormat:
     def rating(self) -> Column:
         """What a rating may be."""
         low, high = self.rating_range
-        return Column("rating", low, high, self.step, also=99.0 if self.is_jester else None)
+        name, high = self.names[2], math.inf if self.cut else high
+        return Column(name, low, high, self.step, also=99.0 if self.is_jester else None)
+
+    def columns(self, strict: bool) -> tuple[Column, ...]:
+        """What the columns `names` may hold; `strict` bounds the timestamps."""
+        first, last = _STAMPS if strict else (-(2.0**62), 2.0**62)
+        hint = " (Unix seconds between 1995 and 2100; cut off?)"
+        least = 0 if self.cut else 1
+        return (
+            Column(self.names[0], least, _LARGEST_ID, kind="integer"),
+            Column(self.names[1], least, _LARGEST_ID, kind="integer"),
+            self.rating,
+            *(Column(name, first, last, kind="integer", hint=hint) for name in self.names[3:]),
+        )
 
 
 FORMATS: dict[str, RatingFormat] = {
@@ -81,7 +114,8 @@ FORMATS: dict[str, RatingFormat] = {
         ),
         RatingFormat(
             "kuairec-csv", "KuaiRec: small_matrix.csv, header, watch ratios cut at 2",
-            "small_matrix.csv", ",", "user_id,video_id,play_duration", None, (0.0, 2.0),
+            "small_matrix.csv", ",", "", None, (0.0, 2.0),
+            names=("user_id", "video_id", "watch_ratio"), cut=True,
         ),
     )
 }  # fmt: skip
@@ -118,24 +152,24 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
         UnknownNameError: There is no such format.
     """
     wanted = None if format is None else rating_format(format)
-    if source.main is not None:
-        return source, wanted or _sniff(source, source.main), source.main
     names = source.names()
+    member = source.main
     for fmt in FORMATS.values() if wanted is None else (wanted,):
-        # KuaiRec's archive keeps its tables one folder deeper.
-        member = next((n for n in names if n in (fmt.file, f"data/{fmt.file}")), None)
-        if member is not None and not fmt.is_jester:
-            return source, fmt if fmt is wanted else _sniff(source, member), member
+        if member is None and not fmt.is_jester:
+            # KuaiRec's archive keeps its tables one folder deeper.
+            member = next((n for n in names if n in (fmt.file, f"data/{fmt.file}")), None)
     matrices = [n for n in names if n.lower().endswith((".xls", ".csv", ".dat", ".data"))]
-    if len(matrices) == 1:
-        return source, wanted or _sniff(source, matrices[0]), matrices[0]
+    if member is None and len(matrices) == 1:
+        member = matrices[0]
+    if member is not None:
+        return source, wanted or _sniff(source, member), member
     archives = [n for n in names if n.lower().endswith(".zip")]
     if len(archives) == 1 and not source.is_archive:
         return detect(Source(source.path / archives[0]), format)
     files = wanted.file if wanted else "u.data, ratings.dat, ratings.csv"
     raise DataError(
-        f"{source.path}: expected {files}, or one single .csv, .xls or .zip file; "
-        f"found {', '.join(names[:8]) or 'nothing'}{' ...' if len(names) > 8 else ''}"
+        f"{source.path}: expected {files}, or one single .csv, .xls or .zip file; found "
+        f"{source.listing()}"
     )
 
 
@@ -150,30 +184,25 @@ def holds_ratings(place: str | os.PathLike[str]) -> bool:
 
 def _sniff(source: Source, member: str) -> RatingFormat:
     """Tells the format of a ratings member from its name and first line."""
-    where = source.where(member)
-    first = source.read(member, _FIRST_LINE)
+    first = source.read(member, 1 << 16)
     if member.lower().endswith(".xls") or first.startswith(b"\xd0\xcf\x11\xe0"):
         return FORMATS["jester-xls"]
-    fields = header_of(first, where)
-    line = ",".join(fields)
-    if fields[0] == "userId":
-        return FORMATS["ml-csv"]
+    line = first_line(first, source.where(member))
+    fields = [name.strip().strip('"') for name in line.split(",")]
     if fields[:2] == ["user_id", "video_id"]:
         return FORMATS["kuairec-csv"]
-    if "::" in line:
+    if "::" in line or (member == "ratings.dat" and line.count("\t") != 3):
         return _whole_or_half_stars(source)
     if line.count("\t") == 3 or member == "u.data":
         return FORMATS["ml-100k"]
-    if member == "ratings.dat":
-        return _whole_or_half_stars(source)
-    if member == "ratings.csv":
+    if fields[0] == "userId" or member == "ratings.csv":
         return FORMATS["ml-csv"]
     if _matrix_row(fields):
         return FORMATS["jester-csv"]
     raise DataError(
-        f"{where}: line 1: expected the first line of one of the formats {', '.join(FORMATS)}; "
-        f"found {shorten(line)}. If it is one of them, name it (format=); a table of your own "
-        "loads with dpb_data.ratings(file, user=, item=, rating=, rating_range=)"
+        f"{source.where(member)}: line 1: expected the first line of one of the formats "
+        f"{', '.join(FORMATS)}; found {shorten(line)}. If it is one of them, name it (format=); a "
+        "table of your own loads with dpb_data.ratings(file, user=, item=, rating=, rating_range=)"
     )
 
 
@@ -198,3 +227,55 @@ def _whole_or_half_stars(source: Source) -> RatingFormat:
         "(half stars, 0.5 to 5), and nothing here tells which it is: pass format='ml-1m' or "
         "format='ml-10m'"
     )
+
+
+def read_titles(source: Source, fmt: RatingFormat, *, strict: bool) -> dict[int, str]:
+    """Reads the title of every item of the catalogue, by item id.
+
+    Lines are split on the newline byte alone, before decoding: in Latin-1 text, `str.splitlines`
+    would also split at the byte 0x85.
+
+    Args:
+        source: Where the file is.
+        fmt: Its layout and encoding.
+        strict: Whether a Latin-1 file that was re-encoded as UTF-8 is an error; otherwise it is
+            read as UTF-8.
+
+    Raises:
+        DataError: Names the file, the line, what was expected and what was found.
+    """
+    where, raw = source.where(fmt.titles), source.read(fmt.titles)
+    if not raw:
+        raise DataError(f"{where}: line 1: expected item titles, found an empty file")
+    if strict:
+        require_newline(raw, where)
+    odd = re.search(rb"[\x80-\xff]", raw) if fmt.encoding == "latin-1" else None
+    reencoded = odd is not None and "\ufffd" not in raw.decode("utf-8", errors="replace")
+    if odd is not None and reencoded and strict:
+        raise DataError(
+            f"{where}: line {raw.count(bytes([10]), 0, odd.start()) + 1}: expected Latin-1 as in "
+            "the original file, found UTF-8 (the file was re-encoded; it loads with strict=False)"
+        )
+    encoding = "utf-8" if reencoded else fmt.encoding
+    ending = fmt.titles.rpartition(".")[2]
+    pattern, layout = _TITLES[ending]
+    titles: dict[int, str] = {}
+    for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n"), 1):
+        at = f"{where}: line {number}"
+        try:
+            text = line.removesuffix(b"\r").decode(encoding)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{at}: expected {encoding} text ({error})") from error
+        if number == 1 and ending == "csv":
+            if text.removeprefix("\ufeff") != "movieId,title,genres":
+                raise DataError(f"{at}: expected the header 'movieId,title,genres'")
+            continue
+        fits = re.fullmatch(pattern, text)
+        if fits is None or int(fits[1]) in titles:
+            raise DataError(
+                f"{at}: expected {layout}, movieId a whole number that comes once, found "
+                f"{shorten(text)}"
+            )
+        quoted = ending == "csv" and fits[2].startswith('"')
+        titles[int(fits[1])] = fits[2][1:-1].replace('""', '"') if quoted else fits[2]
+    return titles

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpb_data.formats import RatingFormat, detect
-from dpb_data.frames import open_csv, take_columns
-from dpb_data.jester import read_jester
+from dpb_data.formats import RatingFormat, detect, read_titles
 from dpb_data.places import Source, existing_path, of_kind
 from dpb_data.places import path as locate
-from dpb_data.reading import Column, first_line, read_columns, shorten
+from dpb_data.reading import Array, Column, Opened, arrays, open_csv, take_columns
 from dpb_data.registry import Counts, DataSet, find_dataset
-from dpb_data.table import IntArray, RatingTable, first_duplicate, renumber
-from dpb_data.titles import read_titles
-from dpb_gym.errors import DataError, ParameterError
+from dpb_data.table import RatingTable, first_duplicate, renumber
+from dpb_data.text import first_line, shorten
+from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 
-# MovieLens went on line in 1995. A ten-digit timestamp that lost its last digit falls before 1976,
-# so this bound also catches a file cut inside its last timestamp.
-_STAMPS = (788_918_400, 4_102_444_800)  # 1995 to 2100
-_STAMP_HINT = " (Unix seconds between 1995 and 2100; cut off?)"
-_LARGEST_ID = 2**31 - 1
-_COLUMNS = ("userId", "movieId", "rating", "timestamp")
+_MISSING = 99.0
+_FEWEST_JOKES = 10
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def ratings(
     Args:
         source: What `load_ratings` takes, if no column is named. Else a frame (pandas, polars,
             pyarrow), a mapping of arrays, or the path of a CSV or Parquet file, see
-            `dpb_data.frames.take_columns`. A `RatingTable` comes back as it is; a mapping with the
+            `dpb_data.reading.take_columns`. A `RatingTable` comes back as it is; a mapping with the
             key ``"source"`` gives all arguments at once, as in a suite file.
         user: Column of user ids, integers or text.
         item: Column of item ids, integers or text.
@@ -142,30 +140,13 @@ def ratings(
             "columns and declares the scale"
         )
     low, high = (float(bound) for bound in rating_range)
-    columns = [
-        Column(user, kind="id"),
-        Column(item, kind="id"),
-        Column(rating, low, high),
-        *([Column(time, kind="integer")] if time is not None else []),
-        *([Column(title, kind="text", nullable=True)] if title is not None else []),
-    ]
-    label, read = take_columns(source, columns)
-    items, item_ids = renumber(item, read[item])
-    users, user_ids = renumber(user, read[user])
-    twice = first_duplicate(users, items, len(item_ids))
-    if twice is not None:
-        raise DataError(
-            f"{label}: rows {twice[0]} and {twice[1]}: expected each user to rate an item once, "
-            f"found {user} {user_ids[users[twice[0]]]} rating {item} {item_ids[items[twice[0]]]} "
-            "twice: keep one of them"
-        )
-    titles = None
-    if title is not None:
-        titles = [str(t or "") for t in read[title][np.unique(items, return_index=True)[1]]]
-    return RatingTable(
-        name or label, users, items, read[rating], read.get(time or ""), (low, high), user_ids,
-        item_ids, titles,
-    )  # fmt: skip
+    columns = [Column(user, kind="id"), Column(item, kind="id"), Column(rating, low, high)]
+    columns += [Column(time, kind="integer")] if time is not None else []
+    columns += [Column(title, kind="text", nullable=True)] if title is not None else []
+    opened, read = take_columns(source, columns)
+    names = (user, item, rating, *([time] if time is not None else []))
+    titles = None if title is None else dict(zip(read[item][::-1], read[title][::-1]))
+    return _table(opened, read, name or opened.name, names, (low, high), titles)
 
 
 def _from_mapping(arguments: Mapping[str, Any]) -> RatingTable:
@@ -178,6 +159,37 @@ def _from_mapping(arguments: Mapping[str, Any]) -> RatingTable:
         return ratings(**arguments)
     except TypeError as error:
         raise ParameterError(f"data: {error}") from None
+
+
+def _table(
+    opened: Opened,
+    read: Mapping[str, Array],
+    name: str,
+    names: Sequence[str],
+    rating_range: tuple[float, float],
+    titles: Mapping[Any, Any] | None,
+) -> RatingTable:
+    """The table of what was read; `names` are its user, item, rating and perhaps time.
+
+    Raises:
+        DataError: A user rates an item twice.
+    """
+    user, item, rating, *time = names
+    users, user_ids = renumber(user, read[user])
+    items, item_ids = renumber(item, read[item])
+    twice = first_duplicate(users, items, len(item_ids))
+    if twice is not None:
+        first, again = twice
+        raise DataError(
+            f"{opened.at(again)}: expected each user to rate an item once, found user "
+            f"{read[user][again]} rating item {read[item][again]} already in {opened.unit} "
+            f"{first + opened.first} (were two files joined?)"
+        )
+    listing = None if titles is None else [str(titles.get(i) or "") for i in item_ids.tolist()]
+    stamps = read[time[0]] if time else None
+    return RatingTable(
+        name, users, items, read[rating], stamps, rating_range, user_ids, item_ids, listing
+    )
 
 
 def load_with_counts(
@@ -202,13 +214,9 @@ def load_with_counts(
     opened, fmt, member = detect(Source(location), format)
     place = location.absolute()
     name = known.name if known else place.name if place.is_dir() else place.stem
-    if fmt.name == "kuairec-csv":
-        table, titles = _read_kuairec(opened, fmt, member, name), None
-    elif fmt.is_jester:
-        table, titles = read_jester(opened, fmt, member, name, strict=strict), None
-    else:
-        table, titles = _read_movielens(opened, fmt, member, name, strict)
-    counts = Counts(len(table), table.n_users, table.n_items, titles)
+    read = _read_matrix if fmt.is_jester else _read_lines
+    table, catalogue = read(opened, fmt, member, name, strict)
+    counts = Counts(len(table), table.n_users, table.n_items, catalogue)
     if strict and member == "u.data" and "u.info" in opened.names():
         _check_u_info(opened, counts)
     return Loaded(table, counts, opened, fmt), known
@@ -228,100 +236,120 @@ def claimed_dataset(location: Path) -> DataSet | None:
 
 def _check_u_info(source: Source, found: Counts) -> None:
     """Compares with the counts that an ml-100k folder declares about itself."""
-    where = source.where("u.info")
-    lines = source.read("u.info").decode("ascii", errors="replace").splitlines()
     actual = {"users": found.users, "items": found.catalogue, "ratings": found.ratings}
-    for number, line in enumerate(lines, 1):
-        count, _, what = line.strip().partition(" ")
-        if not count.isascii() or not count.isdigit() or what not in actual:
+    for number, line in enumerate(source.read("u.info").splitlines(), 1):
+        fits = re.fullmatch(rb"\s*(\d+) (users|items|ratings)\s*", line)
+        at = f"{source.where('u.info')}: line {number}"
+        if fits is None:
+            raise DataError(f"{at}: expected '<number> users|items|ratings', found {shorten(line)}")
+        declared, what = int(fits[1]), fits[2].decode()
+        if actual[what] not in (None, declared):
             raise DataError(
-                f"{where}: line {number}: expected '<number> users|items|ratings', found {line!r}"
-            )
-        if actual[what] is not None and actual[what] != int(count):
-            raise DataError(
-                f"{where}: line {number}: it declares {int(count):,} {what}, found "
-                f"{actual[what]:,} (truncated?); a sample loads with strict=False"
+                f"{at}: it declares {declared:,} {what}, found {actual[what]:,} (truncated?); a "
+                "sample loads with strict=False"
             )
 
 
-def _read_kuairec(source: Source, fmt: RatingFormat, member: str, name: str) -> RatingTable:
-    """Reads KuaiRec's matrix; a rating is the watched share of a video, at most 2."""
-    where = source.where(member)
-    columns = [
-        Column("user_id", 0.0, _LARGEST_ID, kind="integer"),
-        Column("video_id", 0.0, _LARGEST_ID, kind="integer"),
-        Column("watch_ratio", 0.0),
-    ]
-    _, read = take_columns(open_csv(source, member), columns)
-    users, user_ids = renumber("user_id", read["user_id"])
-    items, item_ids = renumber("video_id", read["video_id"])
-    _require_once(users, items, read["user_id"], read["video_id"], where, 1)
-    ratings = np.minimum(read["watch_ratio"], fmt.rating_range[1])
-    return RatingTable(name, users, items, ratings, None, fmt.rating_range, user_ids, item_ids)
-
-
-def _require_once(
-    users: IntArray,
-    items: IntArray,
-    user_ids: IntArray,
-    item_ids: IntArray,
-    where: str,
-    header: int,
-) -> None:
-    twice = first_duplicate(users, items, int(items.max()) + 1)
-    if twice is not None:
-        a, b = (row + 1 + header for row in twice)
-        raise DataError(
-            f"{where}: line {b}: expected each user to rate an item once, found user "
-            f"{user_ids[twice[0]]} rating item {item_ids[twice[0]]} "
-            f"already in line {a} (were two files joined?)"
-        )
-
-
-def _read_movielens(
+def _read_lines(
     source: Source, fmt: RatingFormat, member: str, name: str, strict: bool
 ) -> tuple[RatingTable, int | None]:
-    """Reads a MovieLens ratings member and, where they stand beside it, its titles.
+    """Reads a member with one rating per line and, where they stand beside it, its titles.
 
     Returns:
         The table and the number of items in the titles file (None without one).
     """
-    where = source.where(member)
-    raw = source.read(member)
-    if fmt.header is not None:
-        found = first_line(raw, where)
-        if found != fmt.header:
-            raise DataError(
-                f"{where}: line 1: expected the header {fmt.header!r}, found {shorten(found)}"
-            )
-    first, last = _STAMPS if strict else (-(2.0**62), 2.0**62)
-    columns = (
-        Column("userId", 1, _LARGEST_ID, kind="integer"),
-        Column("movieId", 1, _LARGEST_ID, kind="integer"),
-        fmt.rating,
-        Column("timestamp", first, last, kind="integer", hint=_STAMP_HINT),
-    )
-    header = 0 if fmt.header is None else 1
-    read = read_columns(
-        raw, where, columns, _COLUMNS, delimiter=fmt.delimiter, header=header, strict=strict
-    )
-    del raw
-    users, user_ids = renumber("userId", read["userId"])
-    items, item_ids = renumber("movieId", read["movieId"])
-    _require_once(users, items, read["userId"], read["movieId"], where, header)
-    titles, catalogue = None, None
-    if fmt.titles in source.names():
-        known = read_titles(source, fmt, strict=strict)
-        catalogue = len(known)
-        absent = [int(item) for item in item_ids if int(item) not in known]
-        if absent and strict:
-            raise DataError(
-                f"{source.where(fmt.titles)}: expected a title for every rated item, "
-                f"found none for item {absent[0]} ({len(absent)} missing)"
-            )
-        titles = [known.get(int(item), "") for item in item_ids]
-    table = RatingTable(
-        name, users, items, read["rating"], read["timestamp"], fmt.rating_range, user_ids,
-        item_ids, titles,
+    where, raw = source.where(member), source.read(member)
+    if fmt.header and (found := first_line(raw, where)) != fmt.header:
+        raise DataError(
+            f"{where}: line 1: expected the header {fmt.header!r}, found {shorten(found)}"
+        )
+    opened = open_csv(
+        raw, where, names=() if fmt.header is not None else fmt.names, delimiter=fmt.delimiter,
+        nulls=(), quoted=False, strict=strict,
     )  # fmt: skip
-    return table, catalogue
+    read = opened.take(fmt.columns(strict))
+    if fmt.cut:
+        read[fmt.names[2]] = np.minimum(read[fmt.names[2]], fmt.rating_range[1])
+    titles = read_titles(source, fmt, strict=strict) if fmt.titles in source.names() else None
+    table = _table(opened, read, name, fmt.names, fmt.rating_range, titles)
+    if titles is None:
+        return table, None
+    absent = [item for item in table.item_ids.tolist() if item not in titles]
+    if absent and strict:
+        raise DataError(
+            f"{source.where(fmt.titles)}: expected a title for every rated item, "
+            f"found none for item {absent[0]} ({len(absent)} missing)"
+        )
+    return table, len(titles)
+
+
+def _read_matrix(
+    source: Source, fmt: RatingFormat, member: str, name: str, strict: bool
+) -> tuple[RatingTable, None]:
+    """Reads a Jester matrix: a count, then one column per joke, one row per user.
+
+    Original user ids are row numbers, item ids joke numbers, from 1. The count is checked against
+    the row: it is a check sum that the data set brings along.
+    """
+    where, raw = source.where(member), source.read(member)
+    rows = _sheet(raw, where) if fmt.name == "jester-xls" else [first_line(raw, where).split(",")]
+    width = len(rows[0]) if rows else 0
+    if width <= _FEWEST_JOKES:
+        raise DataError(
+            f"{where}: line 1: expected a count and at least {_FEWEST_JOKES} ratings in each row, "
+            f"found {width} fields"
+        )
+    names = ["the count", *(f"joke {joke}" for joke in range(1, width))]
+    low, high = fmt.rating_range
+    columns = [Column(names[0])]
+    columns += [Column(joke, low, high, also=_MISSING, hint=" for none") for joke in names[1:]]
+    if fmt.name == "jester-xls":
+        cells = dict(zip(names, map(list, zip(*rows))))
+        opened = Opened(name, where, names, partial(arrays, cells), "row", 1)
+    else:
+        opened = open_csv(
+            raw, where, names=names, delimiter=",", nulls=(), quoted=False, strict=strict
+        )
+    matrix = np.column_stack(list(opened.take(columns).values()))
+    rated = matrix[:, 1:] != _MISSING
+    miscounted = matrix[:, 0] != rated.sum(axis=1)
+    if miscounted.any():
+        row = int(miscounted.argmax())
+        raise DataError(
+            f"{opened.at(row)}: expected the first column to count the row's ratings "
+            f"({int(rated[row].sum())}), found {matrix[row, 0]:g}"
+        )
+    users, jokes = np.nonzero(rated)
+    if users.size == 0:
+        raise DataError(f"{where}: expected ratings, found only missing ones (99)")
+    found = matrix[users, jokes + 1]
+    if strict and found.min() >= 0.0 and users.size > 1:
+        raise DataError(
+            f"{where}: expected ratings from -10 to 10, found none below 0 (from "
+            f"{found.min():g} to {found.max():g}): rewards would be wrong. "
+            "If the scale is Jester's, pass strict=False; a table on a scale of its own loads "
+            "with dpb_data.ratings(..., rating_range=(lowest, highest))"
+        )
+    table = RatingTable.from_columns(
+        name, users + 1, jokes + 1, found, rating_range=fmt.rating_range
+    )
+    return table, None
+
+
+def _sheet(raw: bytes, where: str) -> list[list[Any]]:
+    """The rows of the first sheet of an Excel 97 workbook."""
+    try:
+        xlrd = importlib.import_module("xlrd")  # by name: it ships no type information
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{where}: the official Jester files are Excel 97 workbooks, and reading them needs "
+            "xlrd: pip install 'dpb-gym[data]' (or use a CSV export of the same matrix)"
+        ) from error
+    try:
+        book = xlrd.open_workbook(file_contents=raw, logfile=io.StringIO())
+        sheet = book.sheet_by_index(0)
+        return [sheet.row_values(index) for index in range(sheet.nrows)]
+    except Exception as error:  # xlrd lets struct, index and assertion errors of bad files through
+        raise DataError(
+            f"{where}: expected a complete Excel 97 (.xls) workbook, found a damaged one ({error})"
+        ) from error

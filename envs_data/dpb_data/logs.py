@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data import synthetic
-from dpb_data.frames import encode_features, take_columns
 from dpb_data.places import existing_path, of_kind
-from dpb_data.reading import POSITIVE, Column
-from dpb_data.table import digest_of, renumber
+from dpb_data.reading import POSITIVE, Column, take_columns
+from dpb_data.table import digest_of, encode_features, renumber
 from dpb_gym.errors import DataError
 
 Array = NDArray[Any]
@@ -138,7 +137,7 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
     order = np.argsort(about["item_id"])
     features, names = encode_features({f: about[f][order] for f in _ITEM_FEATURES}, where)
     affinities = [f"user-item_affinity_{k}" for k in range(n_items)]
-    label, read = take_columns(
+    opened, read = take_columns(
         log,
         [Column("timestamp", kind="text"),
          Column("item_id", 0.0, n_items - 1.0, kind="integer"),
@@ -150,14 +149,14 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
     )  # fmt: skip
     missing = [a for a in affinities if a not in read]
     if missing and len(missing) < n_items:
-        raise DataError(f"{label}: expected the column {missing[0]} as for the other items")
+        raise DataError(f"{opened.where}: expected the column {missing[0]} as for the other items")
     return BanditLog(
-        name or label,
+        name or opened.name,
         read["item_id"],
         read["position"] - 1,
         read["click"].astype(np.float64),
         read["propensity_score"],
-        _seconds(read["timestamp"], label),
+        _seconds(read["timestamp"], opened.where),
         np.column_stack([renumber(f, read[f])[0] for f in _USER_FEATURES]),
         features,
         names,
@@ -254,7 +253,7 @@ def prices(
     """Makes a table of quoted prices, such as auto loans or groceries, by its columns' names.
 
     Args:
-        source: A generated data set of prices, or what `dpb_data.frames.take_columns` takes.
+        source: A generated data set of prices, or what `dpb_data.reading.take_columns` takes.
         price: Column of prices, positive.
         bought: Column of purchases: 0 or 1, true or false.
         features: Columns of what was known of the customer or product.
@@ -290,7 +289,7 @@ def clicks(
     """Makes a table of a recommender's log, one row per round, by its columns' names.
 
     Args:
-        source: What `dpb_data.frames.take_columns` takes.
+        source: What `dpb_data.reading.take_columns` takes.
         item: Column of the item that was shown.
         reward: Column of the response: 0 or 1, true or false.
         propensity: Column of the probability with which the item was chosen, in (0, 1].
@@ -321,10 +320,11 @@ def _answers(
     """Reads columns of a table's own, and the fields of `_Answers`."""
     about = [Column(feature, kind="any") for feature in features]
     about += [Column(person, kind="id")] if person else []
-    label, read = take_columns(source, [*own, *about])
+    opened, read = take_columns(source, [*own, *about])
+    name = name or opened.name
     matrix, names = np.empty((len(read[own[0].name]), 0)), ()
     if features:
-        matrix, names = encode_features({f: read[f] for f in features}, name or label)
+        matrix, names = encode_features({f: read[f] for f in features}, name)
     people = renumber(person, read[person])[0] if person else None
     shared = {"features": matrix, "feature_names": names, "people": people}
-    return read, {"name": name or label, **shared}
+    return read, {"name": name, **shared}

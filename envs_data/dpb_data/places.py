@@ -64,6 +64,11 @@ class Source:
             return sorted(self._members)
         return sorted(entry.name for entry in self.folder.iterdir() if entry.is_file())
 
+    def listing(self) -> str:
+        """Some of the names, for messages."""
+        names = self.names()
+        return (", ".join(names[:8]) or "nothing") + (" ..." if len(names) > 8 else "")
+
     def size(self, name: str) -> int:
         """Size of a member in bytes."""
         return self._members[name].file_size if self.is_archive else self._file(name).stat().st_size

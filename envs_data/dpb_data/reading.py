@@ -1,27 +1,36 @@
-"""Reading delimited text with Arrow, every value checked, the first bad line named."""
+"""Named columns out of anything that holds a table, every value checked."""
 
 from __future__ import annotations
 
 import csv
 import math
+import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data.places import Source, existing_path
+from dpb_data.text import first_line, refuse_foreign, require_newline, shorten
 from dpb_gym.errors import DataError
 
 Array = NDArray[Any]
 
 BLOCK = 1 << 24
+NULLS = ("", "NULL", "NA")
 POSITIVE = math.nextafter(0.0, 1.0)
 """The least value of a column of positive numbers."""
-UNIT = b"\x1f"  # stands for a separator of several characters inside the reader
-_INTEGER = r"^[ \t]*-?[0-9]{1,18}[ \t]*$"
-_NUMBER = r"^[ \t]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t]*$"
+_UNIT = "\x1f"  # stands for a separator of several characters inside the reader
+_FLAGS = ("0", "false", "0.0", "1", "true", "1.0")
+_ARROW = re.compile(
+    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<line>\d+): )?"
+    r"(?P<what>.*)", re.DOTALL,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,11 +42,11 @@ class Column:
         low: Least value.
         high: Largest value; with a limit of infinity, infinity itself is refused.
         step: Values are multiples of it; None for any number.
-        kind: ``"integer"`` (int64), ``"number"`` (float64) or ``"text"`` (objects). Only
-            `dpb_data.frames` knows ``"id"`` (int64 where all are whole numbers, else text),
-            ``"flag"`` (0 or 1, true or false) and ``"any"`` (numbers, else text).
-        required: Whether every file must have it.
-        nullable: Whether single values may be missing (NaN).
+        kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"id"`` (int64
+            where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false) or
+            ``"any"`` (numbers, else text).
+        required: Whether every table must have it.
+        nullable: Whether single values may be missing (NaN, None).
         also: One value outside the range that is allowed.
         zero_is_unknown: Whether 0 means that the value is not known.
         hint: What to add when a value is not allowed.
@@ -70,250 +79,295 @@ class Column:
         return text + (" or NULL" if self.nullable else "") + self.hint
 
     def wrong(self, values: Array) -> Array:
-        """Which values are not allowed, a mask; missing ones are."""
-        if self.kind not in ("integer", "number"):
-            return np.zeros(len(values), np.bool_)
-        good = (values >= self.low) & (values <= self.high)  # NaN fails both
-        if self.kind == "number":
-            good &= np.isfinite(values)
-            if self.step is not None:
-                with np.errstate(invalid="ignore"):
-                    steps = values / self.step
-                    good &= steps == np.rint(steps)
+        """Which numbers are not allowed, a mask; NaN and infinity are not."""
+        good = (values >= self.low) & (values <= self.high) & np.isfinite(values)
+        if self.step is not None:
+            with np.errstate(invalid="ignore"):
+                steps = values / self.step
+                good &= steps == np.rint(steps)
         if self.also is not None:
             good |= values == self.also
         return ~good
 
 
-def read_columns(
+@dataclass(frozen=True)
+class Opened:
+    """A table that was found and not read yet.
+
+    Attributes:
+        name: Of the file without its endings, ``"frame"`` for anything else.
+        where: How messages name it.
+        columns: Names of its columns.
+        fetch: From some of its columns to Arrow arrays by name.
+        unit: What messages count, ``"line"`` or ``"row"``.
+        first: The number of its first row.
+    """
+
+    name: str
+    where: str
+    columns: list[str]
+    fetch: Callable[[Sequence[Column]], Any]
+    unit: str = "row"
+    first: int = 0
+
+    def at(self, row: int) -> str:
+        """How messages name a row, counted from 0."""
+        return f"{self.where}: {self.unit} {row + self.first}"
+
+    def take(self, columns: Sequence[Column], hint: str = "") -> dict[str, Array]:
+        """Reads and checks columns; see `take_columns`. `hint` ends the word on missing ones."""
+        missing = [c.name for c in columns if c.required and c.name not in self.columns]
+        head = f"{self.where}: line 1" if self.unit == "line" else self.where
+        if missing:
+            some = ", ".join(self.columns[:30]) + (" ..." if len(self.columns) > 30 else "")
+            raise DataError(
+                f"{head}: expected the columns {', '.join(missing)}, found {some}{hint}"
+            )
+        twice = [c.name for c in columns if self.columns.count(c.name) > 1]
+        if twice:
+            raise DataError(f"{head}: expected each column once, found {twice[0]} twice")
+        wanted = [c for c in columns if c.name in self.columns]
+        fetched = self.fetch(wanted)
+        found = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
+        lengths = {name: len(values) for name, values in found.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"{self.where}: expected columns of one length, found {lengths}")
+        return found
+
+    def _checked(self, column: Column, values: Any) -> Array:
+        import pyarrow as pa
+
+        if not len(values):
+            raise DataError(f"{self.where}: expected a column {column.name} with rows")
+        missing = values.is_null().to_numpy()
+        if missing.any() and not column.nullable:
+            raise self._refusal(column, int(missing.argmax()), None)
+        try:
+            read: Array = _converted(values, column.kind).to_numpy()
+        except (pa.ArrowException, NotImplementedError) as error:
+            raise DataError(
+                f"{self.where}: expected {column.name} to be {column.allowed} "
+                f"({shorten(str(error), 300)})"
+            ) from error
+        if read.dtype.kind in "iuf":
+            wrong = column.wrong(read) & ~missing
+            if column.kind == "flag":
+                wrong, read = read < 0, read // 3
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise self._refusal(column, row, values[row].as_py())
+        return read
+
+    def _refusal(self, column: Column, row: int, value: Any) -> DataError:
+        found = f"{value:.16g}" if isinstance(value, (int, float)) else str(value)
+        return DataError(
+            f"{self.at(row)}: expected {column.name} to be {column.allowed}, found "
+            f"{'none' if value is None else shorten(found)}"
+        )
+
+
+def _converted(values: Any, kind: str) -> Any:
+    """Arrow values as what their column's kind makes of them; flags as places in `_FLAGS`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole, number, text = pa.int64(), pa.float64(), pa.string()
+    if kind in ("integer", "number"):
+        if pa.types.is_temporal(values.type):
+            values = values.cast(pa.timestamp("s"), safe=False).cast(whole)
+        return values.cast(whole if kind == "integer" else number)
+    if kind == "flag":
+        plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
+        return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1)
+    ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": ()}[kind]
+    for way in () if pa.types.is_temporal(values.type) else ways:
+        found = values
+        try:
+            for target in way:
+                found = found.cast(target)
+        except (pa.ArrowException, NotImplementedError):
+            continue
+        return found
+    return values.cast(text)
+
+
+def take_columns(
+    source: Any, columns: Sequence[Column], *, nulls: Sequence[str] = NULLS
+) -> tuple[Opened, dict[str, Array]]:
+    """Takes and checks columns by their names.
+
+    Args:
+        source: A path to a ``.csv`` (commas, semicolons or tabs, header, quotes, also packed as
+            ``.csv.gz``) or ``.parquet`` file, here or below ``$DPB_DATA``; or a frame of pandas,
+            polars or pyarrow, anything else with the Arrow stream or data-frame protocol, or a
+            mapping of arrays.
+        columns: What to take, by the names in the source. Optional ones that it lacks are left
+            out of the answer.
+        nulls: What stands for a missing value in a CSV file.
+
+    Returns:
+        The table that was opened, and values by column name: int64, float64 with NaN for missing,
+        or text as objects with None for missing.
+
+    Raises:
+        DataError: A column is missing, or a value is not allowed; names the line or row, what was
+            expected and what was found.
+        UnknownNameError: No file of this name is here.
+    """
+    opened = open_table(source, nulls)
+    return opened, opened.take(columns)
+
+
+def open_table(source: Any, nulls: Sequence[str] = NULLS) -> Opened:
+    """Finds a table and the names of its columns; see `take_columns`."""
+    if isinstance(source, Opened):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        place = existing_path(source)
+        if place.suffix.lower() == ".parquet":
+            return _open_parquet(place)
+        found = Source(place)
+        if found.main is None:
+            raise DataError(f"{place}: expected the path of a CSV or Parquet file")
+        return open_csv(found.read(found.main), found.where(found.main), nulls=nulls)
+    frame = source
+    if not hasattr(frame, "__getitem__"):
+        import pyarrow as pa
+        import pyarrow.interchange
+
+        if hasattr(frame, "__arrow_c_stream__"):
+            frame = pa.table(frame)
+        elif hasattr(frame, "__dataframe__"):
+            frame = pyarrow.interchange.from_dataframe(frame)
+    names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
+    names = frame if names is None and isinstance(frame, Mapping) else names
+    if names is None or callable(names):
+        raise DataError(
+            "expected a frame (pandas, polars, pyarrow), a mapping of arrays or the path of a "
+            f"CSV or Parquet file, got a {type(frame).__name__}"
+        )
+    return Opened("frame", "frame", [str(n) for n in names], partial(arrays, frame))
+
+
+def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
+    """Columns of a frame or a mapping as Arrow arrays by name."""
+    import pyarrow as pa
+
+    found = {}
+    for column in columns:
+        values = frame[column.name]
+        try:
+            if not isinstance(values, pa.ChunkedArray):
+                values = pa.chunked_array([pa.array(np.asarray(values), from_pandas=True)])
+        except (pa.ArrowException, NotImplementedError) as error:
+            raise DataError(
+                f"frame: expected {column.name} to be {column.allowed} ({error})"
+            ) from error
+        found[column.name] = values
+    return found
+
+
+def _open_parquet(place: Path) -> Opened:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def read(columns: Sequence[Column] | None) -> Any:
+        try:
+            if columns is None:
+                return pq.read_schema(place).names
+            return pq.read_table(place, columns=[column.name for column in columns])
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{place}: expected a Parquet file ({error})") from error
+
+    return Opened(place.name.split(".")[0], str(place), read(None), read)
+
+
+def open_csv(
     raw: bytes,
     where: str,
-    columns: Sequence[Column],
-    names: Sequence[str],
     *,
-    delimiter: str = ",",
-    header: int = 1,
-    nulls: Sequence[str] = (),
+    names: Sequence[str] = (),
+    delimiter: str = "",
+    nulls: Sequence[str] = NULLS,
+    quoted: bool = True,
     strict: bool = True,
-    quoted: bool = False,
-) -> dict[str, Array]:
-    """Reads and checks columns of a delimited file that is wholly in memory.
+) -> Opened:
+    """Finds the columns of a delimited file that is wholly in memory.
 
     Args:
         raw: The file.
         where: How messages name it.
-        columns: The columns to take.
-        names: Names of all columns of the file, in order.
-        delimiter: Separator; may be longer than one character.
-        header: Number of header lines.
+        names: Names of all its columns, in order; those of its first line if empty.
+        delimiter: Separator, may be longer than one character; found if empty.
         nulls: What stands for a missing value.
-        strict: Whether a missing final newline, the mark of a file that was cut, is an error.
         quoted: Whether fields may stand in double quotes.
-
-    Returns:
-        Values by column name, in file order.
+        strict: Whether a missing final newline, the mark of a file that was cut, is an error.
 
     Raises:
-        DataError: Names the file, the line, what was expected and what was found.
+        DataError: It is no text, empty, or was cut.
     """
-    import pyarrow as pa
-
-    _check_bytes(raw, where)
-    if raw.startswith(b"\xef\xbb\xbf"):
-        raw = raw[3:]
-    if not raw or (header and raw.find(b"\n") in (-1, len(raw) - 1)):
-        found = "nothing after the header" if raw else "an empty file"
-        raise DataError(
-            f"{where}: line {header + 1 if raw else 1}: expected {delimiter.join(names)!r}, "
-            f"found {found}"
-        )
+    refuse_foreign(raw, where)
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    first = first_line(raw, where)
+    delimiter = delimiter or max(",;\t", key=first.count)
+    header = 0 if names else 1
+    found = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:
-        if UNIT in raw:
-            raise DataError(f"{where}: line {line_of(raw, UNIT)}: found a control character (0x1f)")
-        raw = raw.replace(delimiter.encode(), UNIT)
-    reader = _Reader(raw, tuple(names), delimiter, header, tuple(nulls), quoted)
-    types = {"integer": pa.int64(), "number": pa.float64(), "text": pa.string()}
-    try:
-        table = reader.read({c.name: types.get(c.kind) for c in columns}, threads=True)
-    except pa.ArrowInvalid as error:
-        problem = reader.problem(columns) or f"not readable ({shorten(str(error), 300)})"
-        raise DataError(f"{where}: {problem}") from error
-    read: dict[str, Array] = {}
-    for column in columns:
-        chunked = table.column(column.name)
-        if pa.types.is_binary(chunked.type):
-            raise DataError(f"{where}: {reader.problem(columns)}")
-        missing = chunked.is_null().to_numpy() if chunked.null_count else None
-        values = chunked.to_numpy()
-        if missing is not None and column.kind == "integer":
-            values = np.where(missing, 0, values).astype(np.int64)
-        wrong = column.wrong(values)
-        if missing is not None:
-            wrong = wrong & ~missing if column.nullable else wrong | missing
-        if wrong.any():
-            raise DataError(f"{where}: {reader.bad_value(column, int(wrong.argmax()))}")
-        read[column.name] = values
-    if strict:
-        require_newline(raw, where)
-    return read
+        if _UNIT.encode() in raw:
+            line = raw.count(b"\n", 0, raw.index(_UNIT.encode())) + 1
+            raise DataError(f"{where}: line {line}: found a control character (0x1f)")
+        raw = raw.replace(delimiter.encode(), _UNIT.encode())
+    unique = [name or f"unnamed {i}" for i, name in enumerate(found)]
 
-
-def _check_bytes(raw: bytes, where: str) -> None:
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{where}: line 1: expected ASCII or UTF-8 text, found UTF-16")
-    if raw.startswith(b"\x1f\x8b"):
-        raise DataError(f"{where}: line 1: expected plain text, found gzip data: unpack it first")
-    if b"\0" in raw:
-        line = line_of(raw, b"\0")
-        raise DataError(f"{where}: line {line}: expected plain text, found NUL bytes")
-    stray = re.search(rb"\r(?!\n)", raw) if b"\r" in raw else None
-    if stray is not None:
-        line = raw.count(b"\n", 0, stray.start()) + 1
-        raise DataError(
-            f"{where}: line {line}: expected a carriage return only before a newline, found one "
-            f"inside: {shorten(raw[max(0, stray.start() - 20) : stray.start() + 20])}"
-        )
-
-
-def require_newline(raw: bytes, where: str) -> None:
-    """Refuses a file whose last line has no end: it was probably cut."""
-    if raw and not raw.endswith(b"\n"):
-        raise DataError(
-            f"{where}: line {raw.count(bytes([10])) + 1}: expected a newline at the end of the "
-            f"file, found the end after {shorten(raw[-200:].rsplit(bytes([10]), 1)[-1])}: the file "
-            "was probably cut off (an intact file without a final newline loads with strict=False)"
-        )
-
-
-@dataclass(frozen=True)
-class _Reader:
-    raw: bytes
-    names: tuple[str, ...]
-    delimiter: str
-    header: int
-    nulls: tuple[str, ...]
-    quoted: bool
-
-    def read(self, types: dict[str, Any], *, threads: bool, odd: Any = None) -> Any:
+    def read(columns: Sequence[Column]) -> Any:
         import pyarrow as pa
         import pyarrow.csv as pa_csv
 
-        return pa_csv.read_csv(
-            pa.BufferReader(self.raw),
-            read_options=pa_csv.ReadOptions(
-                column_names=list(self.names), skip_rows=self.header, block_size=BLOCK,
-                use_threads=threads,
-            ),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=UNIT.decode() if len(self.delimiter) > 1 else self.delimiter,
-                quote_char='"' if self.quoted else False, newlines_in_values=False,
-                ignore_empty_lines=False, invalid_row_handler=odd,
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                column_types={name: kind for name, kind in types.items() if kind is not None},
-                include_columns=list(types), null_values=list(self.nulls),
-                strings_can_be_null=True,
-            ),
-        )  # fmt: skip
+        if header and raw.find(b"\n") in (-1, len(raw) - 1):
+            raise DataError(f"{where}: line 2: expected rows, found nothing after the header")
+        types = {"integer": pa.int64(), "number": pa.float64()}
+        for threads in (True, False):  # only one thread says in which row an error is
+            try:
+                table = pa_csv.read_csv(
+                    pa.BufferReader(raw),
+                    pa_csv.ReadOptions(
+                        column_names=unique, skip_rows=header, block_size=BLOCK,
+                        use_threads=threads,
+                    ),
+                    pa_csv.ParseOptions(
+                        delimiter=_UNIT if len(delimiter) > 1 else delimiter,
+                        quote_char='"' if quoted else False, ignore_empty_lines=False,
+                    ),
+                    pa_csv.ConvertOptions(
+                        column_types={c.name: types.get(c.kind, pa.string()) for c in columns},
+                        include_columns=[c.name for c in columns], null_values=list(nulls),
+                        strings_can_be_null=True,
+                    ),
+                )  # fmt: skip
+                break
+            except pa.ArrowInvalid as error:
+                if not threads:
+                    known = {unique.index(c.name): c for c in columns}
+                    text = _explained(str(error), known, delimiter)
+                    raise DataError(f"{where}: {text}") from error
+        if strict:
+            require_newline(raw, where)
+        return table
 
-    def problem(self, columns: Sequence[Column]) -> str | None:
-        """Says what is wrong with the first line that Arrow refuses."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        odd: list[Any] = []
-
-        def note(row: Any) -> str:
-            odd.append(row)
-            return "skip"
-
-        # Arrow hands odd rows over as UTF-8; what is shown comes from the file itself.
-        plain = self.raw if self.raw.isascii() else self.raw.decode("latin-1").encode()
-        reader = replace(self, raw=plain)
-        try:
-            self.raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = self.raw.count(b"\n", 0, error.start) + 1
-            if any(column.kind not in ("integer", "number") for column in columns):
-                return f"line {line}: expected UTF-8 text, found {shorten(self._line(line))}"
-        try:
-            table = reader.read({c.name: pa.binary() for c in columns}, threads=False, odd=note)
-        except pa.ArrowInvalid:
-            return None
-        found: list[tuple[int, str]] = []
-        for column in columns:
-            pattern = _INTEGER if column.kind == "integer" else _NUMBER
-            if column.kind not in ("integer", "number"):
-                continue
-            fits = pc.match_substring_regex(table.column(column.name), pattern)
-            good = pc.fill_null(fits, column.nullable).to_numpy()
-            if not good.all():
-                row = int(good.argmin())
-                found.append((row + 1 + self.header, self.bad_value(column, row)))
-        if odd and (not found or odd[0].number <= min(found)[0]):
-            line = odd[0].number
-            shown = self._line(line).replace(UNIT, self.delimiter.encode()).rstrip()
-            problem = self._odd_line(line) or (
-                f"line {line}: expected {len(self.names)} fields separated by {self.delimiter!r}, "
-                f"found {odd[0].actual_columns}: {shorten(shown)}"
-            )
-            found.append((line, problem))
-        return min(found)[1] if found else None
-
-    def bad_value(self, column: Column, row: int) -> str:
-        """Says what is wrong with one column's value in a row of the file (from 0)."""
-        line = row + 1 + self.header
-        text = self._line(line).decode("utf-8", errors="backslashreplace")
-        mark = UNIT.decode() if len(self.delimiter) > 1 else self.delimiter
-        fields = next(csv.reader([text], delimiter=mark)) if self.quoted else text.split(mark)
-        at = self.names.index(column.name)
-        value = shorten(fields[at].strip()) if at < len(fields) else "a short line"
-        if value.strip("'") in self.nulls:
-            value = "none"
-        return self._odd_line(line) or (
-            f"line {line}: expected {column.name} to be {column.allowed}, found {value}"
-        )
-
-    def _odd_line(self, line: int) -> str | None:
-        text = self._line(line)
-        if not text.strip():
-            return f"line {line}: expected {len(self.names)} fields, found an empty line"
-        if self.header and text.strip() == self._line(1).strip():
-            return (
-                f"line {line}: expected a row of values, found the header again (were two files "
-                "joined?)"
-            )
-        return None
-
-    def _line(self, line: int) -> bytes:
-        return self.raw.split(b"\n", line)[line - 1]
+    name = where.replace("!", "/").replace(os.sep, "/").rsplit("/", 1)[-1].split(".")[0]
+    return Opened(name, where, found, read, "line", 1 + header)
 
 
-def first_line(raw: bytes, where: str) -> str:
-    """The first line of a file, which must be plain text, without byte order mark and line end.
-
-    Raises:
-        DataError: The file is empty or no text.
-    """
-    if not raw:
-        raise DataError(f"{where}: line 1: expected text, found an empty file")
-    first = raw[: 1 << 16].split(b"\n", 1)[0].removesuffix(b"\r")
-    _check_bytes(first, where)
-    return first.decode("utf-8", errors="replace").removeprefix("\ufeff")
-
-
-def header_of(raw: bytes, where: str) -> list[str]:
-    """The names in the first line of a comma-separated file; raises as `first_line`."""
-    return [name.strip().strip('"') for name in first_line(raw, where).split(",")]
-
-
-def line_of(raw: bytes, mark: bytes) -> int:
-    """The line (from 1) in which some bytes first stand."""
-    return raw.count(b"\n", 0, raw.index(mark)) + 1
-
-
-def shorten(text: str | bytes, limit: int = 80) -> str:
-    """Quotes a piece of a file for a message."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", errors="backslashreplace")
-    return repr(text if len(text) <= limit else text[:limit] + "...")
+def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str:
+    """What Arrow refuses, in our words: the line, what was expected and what was found."""
+    said = _ARROW.fullmatch(error)
+    assert said is not None  # every part but the last is optional
+    line = f"line {said['line']}: " if said["line"] else ""
+    value = re.search("invalid value '(.*)'", said["what"], re.DOTALL)
+    if said["column"] is None:
+        fields = rf"expected \1 fields separated by {delimiter!r}, found \2"
+        what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, said["what"])
+        return line + what[:200].replace(_UNIT, delimiter)
+    column = columns[int(said["column"])]
+    found = shorten(value[1]) if value else said["what"]
+    return f"{line}expected {column.name} to be {column.allowed}, found {found}"

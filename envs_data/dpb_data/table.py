@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import DataError, ParameterError
 
+MAX_LEVELS = 50
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -222,6 +223,41 @@ def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int
         return None
     rows = np.flatnonzero(pairs == ordered[repeated[0]])
     return int(rows[0]), int(rows[1])
+
+
+def encode_features(
+    columns: Mapping[str, NDArray[Any]], label: str
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Numbers as they are, text as one 0/1 feature per level but the first.
+
+    Args:
+        columns: Finite numbers or text ``(n,)`` by name, at least one.
+        label: How messages name the table.
+
+    Returns:
+        Features ``(n, d)`` and their names, ``"fuel=gasoline"`` for a level.
+
+    Raises:
+        DataError: Text has one level, or more than 50.
+    """
+    features: list[NDArray[Any]] = []
+    names: list[str] = []
+    for name, values in columns.items():
+        if values.dtype.kind in "iuf":
+            features.append(values.astype(np.float64))
+            names.append(name)
+            continue
+        levels = sorted({str(value) for value in values})
+        if len(levels) == 1:
+            raise DataError(f"{label}: {name} is {levels[0]!r} in every row: leave it out")
+        if len(levels) > MAX_LEVELS:
+            raise DataError(
+                f"{label}: {name} is text with {len(levels)} values, more than {MAX_LEVELS}: leave "
+                "it out, or group them"
+            )
+        features += [(values == level).astype(np.float64) for level in levels[1:]]
+        names += [f"{name}={level}" for level in levels[1:]]
+    return np.ascontiguousarray(np.column_stack(features)), tuple(names)
 
 
 def _column(field: str, value: NDArray[Any] | Sequence[Any], kind: str) -> NDArray[Any]:

@@ -48,7 +48,10 @@ def test_rows_are_grouped_by_set_and_text_becomes_levels() -> None:
     ("columns", "message"),
     [
         ({"took": [1, 1, 1, 0, 0, 0, 0]}, "trip 7: expected at most one choice, found two"),
-        ({"mode": ["car", "car", "car", "air", "air", "bus", "car"]}, "set 7: .* found car twice"),
+        (
+            {"mode": ["car", "car", "car", "air", "air", "bus", "car"]},
+            "row 2: .* found car twice in trip 7",
+        ),
         ({"took": [0] * 7}, "of which some have a choice"),
         ({"took": [0, 1, 2, 0, 0, 0, 0]}, "row 2: expected took to be .* found '2'"),
         (

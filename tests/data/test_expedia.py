@@ -146,15 +146,13 @@ def test_a_missing_column(column: str) -> None:
         assert log.absent == (column,) and column not in log.columns
         return
     message = refusal(unparse(rows))
-    assert f"line 1: expected the columns {column}, found 'srch_id" in message or (
-        column == "srch_id" and "line 1: expected the columns srch_id, found" in message
-    )
-    assert ("test file has no responses" in message) == (column == "booking_bool")
+    assert f"line 1: expected the columns {column}, found " in message
+    assert "The test file has no responses" in message
 
 
 def test_other_files() -> None:
     assert "expected text, found an empty file" in refusal(b"")
-    assert "is this a file of Expedia's hotel searches?" in refusal(b"a,b,c\n1,2,3\n")
+    assert "is this the training file of Expedia's searches?" in refusal(b"a,b,c\n1,2,3\n")
     assert "nothing after the header" in refusal(CONTENT.splitlines(keepends=True)[0])
     assert "expected each column once, found prop_id twice" in refusal(
         CONTENT.replace(b"site_id", b"prop_id", 1)
@@ -181,7 +179,8 @@ def test_bad_values_are_named_with_their_line(column: str, text: str) -> None:
     assert "line 9: expected " in message
     if "," not in text:
         assert f"expected {column} to be " in message
-        assert (repr(text) if text not in ("", "NULL") else "found none") in message
+        shown = {"": "none", "NULL": "none", "1e400": "'inf'"}.get(text, repr(text))
+        assert f"found {shown}" in message
 
 
 def test_what_only_whole_searches_show() -> None:
@@ -203,11 +202,11 @@ def test_what_only_whole_searches_show() -> None:
 
 
 def test_joined_files_are_refused() -> None:
-    assert "found the header again" in refusal(CONTENT + CONTENT)
+    assert "expected srch_id to be a whole number" in refusal(CONTENT + CONTENT)
     body = CONTENT[CONTENT.index(b"\n") + 1 :]
     assert "expected each hotel once" in refusal(CONTENT + body)
-    assert "fields" in refusal(CONTENT + b"\n")
-    assert "fields" in refusal(CONTENT.replace(b"\n", b"\n\n", 5))
+    assert "expected srch_id to be a whole number" in refusal(CONTENT + b"\n")
+    assert "expected srch_id to be a whole number" in refusal(CONTENT.replace(b"\n", b"\n\n", 5))
 
 
 def complete_before(cut: int) -> int:

@@ -68,10 +68,10 @@ def test_a_log_feeds_off_policy_evaluation(tmp_path: Path) -> None:
         ("propensity_score", 0.0, "line 4: expected propensity_score"),
         ("propensity_score", 1.5, "line 4: expected propensity_score .* found '1.5'"),
         ("item_id", 6, "line 4: expected item_id to be a whole number from 0 to 5, found '6'"),
-        ("click", 2, "row 2: expected click to be .* found '2'"),
+        ("click", 2, "line 4: expected click to be .* found '2'"),
         ("position", 0, "line 4: expected position"),
         ("timestamp", "yesterday", "expected dates as timestamps"),
-        ("user_feature_1", "", "line 4: expected user_feature_1 to be some text, found none"),
+        ("user_feature_1", "", "line 4: expected user_feature_1 to be some id, found none"),
     ],
 )
 def test_bad_logs(tmp_path: Path, column: str, value: Any, message: str) -> None:

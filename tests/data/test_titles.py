@@ -74,7 +74,7 @@ def test_reencoded_latin1_is_refused_or_read_right(tmp_path: Path) -> None:
     [
         (
             b"movieId,title,genres\n10,Ten,D\n20,Caf\xe9,D\n",
-            "line 3: expected utf-8.*0xe9 at col.* 7",
+            "line 3: expected utf-8.*0xe9 in position 6",
         ),
         (b"id,name\n10,Ten\n", "line 1: expected the header 'movieId,title,genres'"),
         (
@@ -86,7 +86,10 @@ def test_reencoded_latin1_is_refused_or_read_right(tmp_path: Path) -> None:
             b'movieId,title,genres\n10,Ten,D\n20,"Twenty\n',
             "line 3: .*3 .*'20,\"Twenty'",
         ),
-        (b"movieId,title,genres\nx,Ten,D\n", "line 2: expected movieId .* 'x'"),
+        (
+            b"movieId,title,genres\nx,Ten,D\n",
+            "line 2: expected .* movieId a whole number .*'x,Ten,D'",
+        ),
         (
             b"movieId,title,genres\n10,Ten,D\n10,Ten,D\n",
             "line 3: .*movieId .*that comes once",
