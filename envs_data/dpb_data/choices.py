@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data import synthetic
-from dpb_data.places import of_kind
 from dpb_data.reading import Column, Opened, open_table, take_columns
+from dpb_data.registry import generated
 from dpb_data.table import digest_of, encode_features, first_duplicate, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
@@ -139,9 +139,8 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
         >>> dpb_data.load_choices("synthetic-mode-canada")
         ChoiceTable('synthetic-mode-canada': 600 sets of 2 to 4, 4 alternatives, 4 features)
     """
-    known = of_kind(source, "choices")
-    if known is not None and known.generate is not None:
-        made: ChoiceTable = known.generate()
+    made: ChoiceTable | None = generated(source, "choices")
+    if made is not None:
         return made
     if layout is not None and layout not in LAYOUTS:
         raise unknown_name("layout of choices", layout, LAYOUTS)

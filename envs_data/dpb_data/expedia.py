@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.places import Source, existing_path, of_kind
-from dpb_data.places import path as locate
+from dpb_data.places import Source, locate
 from dpb_data.reading import Column, Opened, open_csv
-from dpb_data.registry import Counts
+from dpb_data.registry import Counts, find_dataset, generated
 from dpb_data.text import shorten
 from dpb_gym.errors import DataError, ParameterError
 
@@ -188,21 +187,16 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
     """
     if repair not in (None, DROP_LAST):
         raise ParameterError(f"repair must be None or {DROP_LAST!r}, got {repair!r}")
-    known = of_kind(source, "searches")
-    if known is not None and known.generate is not None:
-        generated: SearchLog = known.generate()
-        return generated
-    location = existing_path(source) if known is None else locate(known.name)
+    made: SearchLog | None = generated(source, "searches")
+    if made is not None:
+        return made
+    known, location = find_dataset(source), locate(source)
     opened = Source(location)
     member = _member(opened)
     name = known.name if known is not None else location.absolute().stem
     log = read_searches(opened.read(member), opened.where(member), name, repair=repair)
-    problems = known.counts.differences(Counts(searches=log.n_searches)) if known else []
-    if known is not None and problems:
-        raise DataError(
-            f"{location}: {'; '.join(problems)}: this is not the complete {known.name}. A sample "
-            "of your own loads by its path"
-        )
+    if known is not None:
+        known.require(Counts(searches=log.n_searches), location)
     return log
 
 

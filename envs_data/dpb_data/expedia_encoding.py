@@ -18,39 +18,41 @@ CHOICES = ("booking", "click")
 
 
 @dataclass(frozen=True)
-class Levels:
-    """How a number becomes a level: the lowest level ends below `cuts[0]`, and so on."""
+class Feature:
+    """A feature of Table 1: a number, or one that becomes a level if there are `labels`.
 
-    feature: str
+    The lowest level ends below `cuts[0]`, and so on. The paper gives the numbers of levels, not
+    their limits.
+    """
+
+    name: str
     column: str
-    cuts: tuple[float, ...]
-    labels: tuple[str, ...]
+    cuts: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
-# The paper gives the numbers of levels, not their limits.
-HOTEL_LEVELS = (
-    Levels("star", "prop_starrating", (2.5, 3.5, 4.5), ("1-2", "3", "4", "5")),
-    Levels("review", "prop_review_score", (3.75, 4.25), ("<4", "4", "4.5+")),
+HOTEL = (
+    Feature("star", "prop_starrating", (2.5, 3.5, 4.5), ("1-2", "3", "4", "5")),
+    Feature("review", "prop_review_score", (3.75, 4.25), ("<4", "4", "4.5+")),
+    Feature("brand", "prop_brand_bool"),
+    Feature("location", "prop_location_score1"),
+    Feature("log_hist_price", "prop_log_historical_price"),
+    Feature("price", "price_usd"),
+    Feature("promotion", "promotion_flag"),
 )
-HOTEL_NUMBERS = (
-    ("brand", "prop_brand_bool"),
-    ("location", "prop_location_score1"),
-    ("log_hist_price", "prop_log_historical_price"),
-    ("price", "price_usd"),
-    ("promotion", "promotion_flag"),
-)
-USER_LEVELS = (
-    Levels("length_of_stay", "srch_length_of_stay", (1.5, 2.5, 3.5), ("1", "2", "3", "4+")),
-    Levels(
+USER = (
+    Feature("length_of_stay", "srch_length_of_stay", (1.5, 2.5, 3.5), ("1", "2", "3", "4+")),
+    Feature(
         "booking_window", "srch_booking_window", (1.5, 7.5, 30.5), ("0-1", "2-7", "8-30", "31+"),
     ),
-    Levels("adults", "srch_adults_count", (1.5, 2.5), ("1", "2", "3+")),
-    Levels("children", "srch_children_count", (0.5, 1.5), ("0", "1", "2+")),
-    Levels("rooms", "srch_room_count", (1.5,), ("1", "2+")),
+    Feature("adults", "srch_adults_count", (1.5, 2.5), ("1", "2", "3+")),
+    Feature("children", "srch_children_count", (0.5, 1.5), ("0", "1", "2+")),
+    Feature("rooms", "srch_room_count", (1.5,), ("1", "2+")),
+    Feature("saturday", "srch_saturday_night_bool"),
 )  # fmt: skip
-HISTORY_LEVELS = (
-    Levels("hist_star", "visitor_hist_starrating", (3.0, 4.0), ("<3", "3-4", "4+")),
-    Levels(
+HISTORY = (
+    Feature("hist_star", "visitor_hist_starrating", (3.0, 4.0), ("<3", "3-4", "4+")),
+    Feature(
         "hist_price", "visitor_hist_adr_usd", (100.0, 150.0, 200.0),
         ("<100", "100-150", "150-200", "200+"),
     ),
@@ -124,13 +126,15 @@ def encode_searches(
     chosen = next(iter(log.destinations)) if destination is None else destination
     log = log if isinstance(chosen, str) else log.select(chosen)
     hotel_ids, shown = np.unique(log.columns["prop_id"], return_inverse=True)
-    hotels = _Encoder(log, max_missing)
-    means = _hotel_means(log, shown, len(hotel_ids), hotels)
-    for levels in HOTEL_LEVELS:
-        hotels.add_levels(levels, means.get(levels.column))
-    for feature, column in HOTEL_NUMBERS:
-        hotels.add(feature, column, means.get(column))
-    users = _Encoder(log, max_missing)
+    hotels, users = _Encoder(log, max_missing), _Encoder(log, max_missing)
+    means = {}
+    for feature in HOTEL:
+        if hotels.usable(feature):
+            values = log.columns[feature.column]
+            # Prices span five orders of magnitude (per night, per stay, typing errors).
+            values = np.log(values) if feature.column == "price_usd" else values
+            means[feature.column] = _means(values, shown, len(hotel_ids))
+            hotels.add(feature, means[feature.column])
     _add_users(users, log)
     if not hotels.names:
         raise DataError(f"{log.name}: no feature tells the {len(hotel_ids)} hotels apart")
@@ -164,99 +168,75 @@ class _Encoder:
         self.dropped: dict[str, str] = {}
         self._features: list[Array] = []
 
-    def usable(self, feature: str, column: str) -> bool:
-        """Whether a column is there and known in enough searches; else notes why not."""
-        if column not in self._log.columns:
-            self.dropped[feature] = f"the file has no column {column}"
+    def usable(self, feature: Feature) -> bool:
+        """Whether its column is there and known in enough searches; else notes why not."""
+        if feature.column not in self._log.columns:
+            self.dropped[feature.name] = f"the file has no column {feature.column}"
             return False
-        missing = np.isnan(self._log.columns[column])
+        missing = np.isnan(self._log.columns[feature.column])
         share = float(np.mean(np.logical_and.reduceat(missing, self._log.starts[:-1])))
         if share > self._max_missing or missing.all():
-            self.dropped[feature] = f"{column} is missing in {share:.1%} of the searches"
+            self.dropped[feature.name] = (
+                f"{feature.column} is missing in {share:.1%} of the searches"
+            )
             return False
         return True
 
-    def add(self, feature: str, column: str, values: Array | None) -> None:
-        """Adds a number; NaN becomes the mean. `values` None: the column was not usable."""
-        if values is None:
-            return
+    def add(self, feature: Feature, values: Array) -> None:
+        """Adds a number (NaN becomes the mean), or dummies of all its levels but the first."""
         known = np.isfinite(values)
+        if feature.labels:
+            level = np.searchsorted(feature.cuts, values, side="right")
+            present = np.unique(level[known])
+            for k, label in enumerate(feature.labels):
+                dummy = Feature(f"{feature.name}={label}", feature.column)
+                if k not in present:
+                    self.dropped[dummy.name] = f"no {feature.column} has this level"
+                elif k != present[0]:
+                    self.add(dummy, np.where(known, level == k, np.nan))
+            return
         filled = np.where(known, values, np.mean(values[known]) if known.any() else 0.0)
         centred = filled - np.mean(filled)
         spread = float(np.sqrt(np.mean(centred * centred)))
         # A constant column leaves rounding errors, not zeros.
         if spread <= 1e-9 * max(1.0, float(np.abs(filled).max())):
-            self.dropped[feature] = f"{column} never varies"
+            self.dropped[feature.name] = f"{feature.column} never varies"
             return
-        self.names.append(feature)
+        self.names.append(feature.name)
         self._features.append(centred / spread)
-
-    def add_levels(self, levels: Levels, values: Array | None) -> None:
-        """Adds the dummies of all levels that occur but the first of them."""
-        if values is None:
-            return
-        known = np.isfinite(values)
-        level = np.searchsorted(levels.cuts, values, side="right")
-        present = [k for k in range(len(levels.labels)) if bool((level[known] == k).any())]
-        for k, label in enumerate(levels.labels):
-            name = f"{levels.feature}={label}"
-            if k not in present:
-                self.dropped[name] = f"no {levels.column} has this level"
-            elif k != present[0]:
-                self.add(name, levels.column, np.where(known, level == k, np.nan))
 
     def matrix(self, rows: int) -> Array:
         """The features collected, ``(rows, d)``."""
         return np.column_stack(self._features) if self._features else np.empty((rows, 0))
 
 
-def _hotel_means(log: SearchLog, shown: Array, n: int, encoder: _Encoder) -> dict[str, Array]:
-    """Mean of each usable hotel column over the searches that know it, NaN where none does."""
-    means = {}
-    columns = [(levels.feature, levels.column) for levels in HOTEL_LEVELS]
-    for feature, column in (*columns, *HOTEL_NUMBERS):
-        if not encoder.usable(feature, column):
-            continue
-        values = log.columns[column]
-        # Prices span five orders of magnitude (per night, per stay, typing errors).
-        values = np.log(values) if column == "price_usd" else values
-        known = np.isfinite(values)
-        counts = np.bincount(shown[known], minlength=n)
-        sums = np.bincount(shown[known], weights=values[known], minlength=n)
-        means[column] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return means
+def _means(values: Array, groups: Array, n: int) -> Array:
+    """Mean of each of n groups over the rows that are known, NaN where none is."""
+    known = np.isfinite(values)
+    counts = np.bincount(groups[known], minlength=n)
+    sums = np.bincount(groups[known], weights=values[known], minlength=n)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _add_users(users: _Encoder, log: SearchLog) -> None:
-    for levels in USER_LEVELS:
-        usable = users.usable(levels.feature, levels.column)
-        users.add_levels(levels, log.per_search(levels.column) if usable else None)
-    saturday = "srch_saturday_night_bool"
-    usable = users.usable("saturday", saturday)
-    users.add("saturday", saturday, log.per_search(saturday) if usable else None)
-    predictors = [log.per_search(levels.column) for levels in USER_LEVELS]
-    predictors.append(log.per_search(saturday))
-    if users.usable("website", "site_id"):
+    for feature in USER:
+        if users.usable(feature):
+            users.add(feature, log.per_search(feature.column))
+    predictors = [log.per_search(feature.column) for feature in USER]
+    website = Feature("website", "site_id")
+    if users.usable(website):
         sites = log.per_search("site_id")
         ids, counts = np.unique(sites[np.isfinite(sites)], return_counts=True)
         main = np.where(np.isfinite(sites), sites == ids[counts.argmax()], np.nan)
-        users.add("website", "site_id", main)
+        users.add(website, main)
         predictors.append(main)
+    search = np.repeat(np.arange(log.n_searches), np.diff(log.starts))
     for column in ("price_usd", "prop_starrating"):
-        predictors.append(_search_means(log, column))
-    for levels in HISTORY_LEVELS:
-        if users.usable(levels.feature, levels.column):
-            known = log.per_search(levels.column)
-            users.add_levels(levels, impute(known, np.column_stack(predictors)))
-
-
-def _search_means(log: SearchLog, column: str) -> Array:
-    """Mean of a column over the hotels shown in each search, NaN where none is known."""
-    values = log.columns[column]
-    known = np.isfinite(values)
-    sums = np.add.reduceat(np.where(known, values, 0.0), log.starts[:-1])
-    counts = np.add.reduceat(known.astype(np.float64), log.starts[:-1])
-    return np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan)
+        predictors.append(_means(log.columns[column], search, log.n_searches))
+    for feature in HISTORY:
+        if users.usable(feature):
+            known = log.per_search(feature.column)
+            users.add(feature, impute(known, np.column_stack(predictors)))
 
 
 def _choices(log: SearchLog, clicks: bool) -> Array:

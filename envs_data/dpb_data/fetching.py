@@ -166,33 +166,36 @@ def _download(
 ) -> Path:  # fmt: skip
     """Downloads one file; `expected` is ``"algorithm:digest"`` or None."""
     pooch = _pooch()
+    watch = _Watch(_file_name(url), size_limit or MAX_DOWNLOAD, progress)
+    downloader = pooch.HTTPDownloader(progressbar=watch, timeout=_SILENCE)
     failures: list[BaseException] = []
-    with _Watch(_file_name(url), size_limit or MAX_DOWNLOAD, progress) as watch:
-        downloader = pooch.HTTPDownloader(progressbar=watch, timeout=_SILENCE)
 
-        def go() -> None:
-            try:
-                pooch.retrieve(url, expected, _file_name(url), staging, downloader=downloader)
-            except BaseException as error:
-                failures.append(error)
+    def go() -> None:
+        try:
+            pooch.retrieve(url, expected, _file_name(url), staging, downloader=downloader)
+        except BaseException as error:
+            failures.append(error)
 
-        # A server that trickles bytes keeps a read busy for ever: the clock runs outside of it.
-        worker = threading.Thread(target=go, daemon=True)
+    # A server that trickles bytes keeps a read busy for ever: the clock runs outside of it.
+    worker = threading.Thread(target=go, daemon=True)
+    with watch.bar:
         worker.start()
         worker.join(time_limit)
-        watch.stopped = True
+    watch.stopped = True
     if worker.is_alive():
         raise DataError(f"{url}: download failed (not done after {time_limit:g} seconds)")
     for error in failures:
-        if isinstance(error, DataError):
-            raise DataError(f"{url}: download failed ({error})") from error
-        if isinstance(error, ValueError):  # pooch's word for a wrong hash or a malformed address
-            raise DataError(f"{url}: {error}") from error
         status = getattr(getattr(error, "response", None), "status_code", None)
-        if status is None and not type(error).__module__.startswith("requests"):
+        if isinstance(error, DataError):
+            reason = f"download failed ({error})"
+        elif isinstance(error, ValueError) and status is None:  # a wrong hash or address
+            reason = str(error)
+        elif status or type(error).__module__.startswith("requests"):
+            said = f"HTTP status {status}" if status else f"{type(error).__name__}: {error}"
+            reason = f"download failed ({said})"
+        else:
             raise error
-        reason = f"HTTP status {status}" if status else f"{type(error).__name__}: {error}"
-        raise DataError(f"{url}: download failed ({reason})") from error
+        raise DataError(f"{url}: {reason}") from error
     return staging / _file_name(url)
 
 
@@ -220,35 +223,28 @@ class _Watch:
     Attributes:
         total: Announced size in bytes, set by pooch.
         stopped: Ends the download at its next chunk.
+        bar: Draws while it is entered.
     """
 
-    def __init__(self, label: str, size_limit: int, shown: bool) -> None:
+    def __init__(self, label: str, limit: int, shown: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-        self._progress = Progress(
+        self.bar = Progress(
             "{task.description}", BarColumn(), DownloadColumn(), TimeRemainingColumn(),
             console=Console(stderr=True), transient=not os.isatty(2), disable=not shown,
         )  # fmt: skip
-        self._task = self._progress.add_task(label, total=None)
-        self._limit = size_limit
-        self._done = 0
-        self.total = 0
+        self._task = self.bar.add_task(label, total=None)
+        self._limit = limit
+        self._done = self.total = 0
         self.stopped = False
-
-    def __enter__(self) -> _Watch:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def update(self, amount: int) -> None:
         """Counts so many more bytes."""
         self._done += amount
         if self.stopped or max(self.total, self._done - amount) > self._limit:
             raise DataError(f"more than the {self._limit:,} bytes that any known data set needs")
-        self._progress.update(self._task, total=self.total or None, completed=self._done)
+        self.bar.update(self._task, total=self.total or None, completed=self._done)
 
     def reset(self) -> None:
         """Starts over; pooch calls it once at the end to show the exact total."""

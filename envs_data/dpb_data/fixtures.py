@@ -12,7 +12,7 @@ import io
 import os
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,26 +55,28 @@ def write_fixture(
         UnknownNameError: There is no such format.
     """
     fmt = rating_format(format)
-    _require_scale(table, fmt)
-    newline = "\r\n" if format == "ml-latest-small" else "\n"
-    if fmt.name == "kuairec-csv":
-        files = _kuairec_files(table, fmt)
-    else:
-        files = (
-            _jester_files(table, fmt) if fmt.is_jester else _movielens_files(table, fmt, newline)
+    if "U" in (table.user_ids.dtype.kind, table.item_ids.dtype.kind):
+        raise ParameterError(f"format {fmt.name!r} wants whole numbers as ids; this table has text")
+    if fmt.rating.wrong(table.ratings).any():
+        raise ParameterError(
+            f"format {fmt.name!r} wants every rating to be {fmt.rating.allowed}; this table has "
+            f"{table.ratings.min():g} to {table.ratings.max():g} (for whole stars: "
+            "synthetic.movielens(step=1.0))"
         )
+    files = (_jester_files if fmt.is_jester else _line_files)(table, fmt)
+    if format == "ml-latest-small":
+        files = {name: content.replace(b"\n", b"\r\n") for name, content in files.items()}
     place = Path(folder)
-    if zipped:
-        archive = place.with_name(place.name + ".zip")
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-            for name, content in files.items():
-                packed.writestr(f"{place.name}/{name}", content)
-        return archive
-    place.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (place / name).write_bytes(content)
-    return place
+    archive = place.with_name(place.name + ".zip")
+    (place.parent if zipped else place).mkdir(parents=True, exist_ok=True)
+    if not zipped:
+        for name, content in files.items():
+            (place / name).write_bytes(content)
+        return place
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files.items():
+            packed.writestr(f"{place.name}/{name}", content)
+    return archive
 
 
 def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
@@ -111,78 +113,54 @@ def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def _require_scale(table: RatingTable, fmt: RatingFormat) -> None:
-    if "U" in (table.user_ids.dtype.kind, table.item_ids.dtype.kind):
-        raise ParameterError(f"format {fmt.name!r} wants whole numbers as ids; this table has text")
-    if fmt.rating.wrong(table.ratings).any():
-        raise ParameterError(
-            f"format {fmt.name!r} wants every rating to be {fmt.rating.allowed}; this table has "
-            f"{table.ratings.min():g} to {table.ratings.max():g} (for whole stars: "
-            "synthetic.movielens(step=1.0))"
-        )
-
-
-def _movielens_files(table: RatingTable, fmt: RatingFormat, newline: str) -> dict[str, bytes]:
-    whole = fmt.step == 1.0
+def _line_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
+    """One rating per line, and what the MovieLens releases keep beside it."""
     stamps = table.timestamps
     if stamps is None:
         stamps = np.full(len(table), _NO_TIMESTAMP, dtype=np.int64)
-    columns = zip(
-        table.user_ids[table.users].tolist(),
-        table.item_ids[table.items].tolist(),
-        table.ratings.tolist(),
-        stamps.tolist(),
-    )
-    rows = [
-        fmt.delimiter.join((str(user), str(item), _stars(rating, fmt, whole), str(stamp)))
-        for user, item, rating, stamp in columns
-    ]
-    if fmt.header is not None:
-        rows.insert(0, fmt.header)
-    files = {fmt.file: _text(rows, newline, "ascii")}
+    users, items = table.user_ids[table.users].tolist(), table.item_ids[table.items].tolist()
+    if fmt.name == "kuairec-csv":
+        header = "user_id,video_id,play_duration,video_duration,time,date,timestamp,watch_ratio"
+        lines = [
+            f"{user},{item},{round(ratio * 10_000)},10000,,,,{ratio!r}"
+            for user, item, ratio in zip(users, items, table.ratings.tolist())
+        ]
+        return {fmt.file: _text([header, *lines])}
+    stars = (_stars(rating, fmt) for rating in table.ratings.tolist())
+    rows = zip(map(str, users), map(str, items), stars, map(str, stamps.tolist()))
+    header_line = [fmt.header] if fmt.header is not None else []
+    files = {fmt.file: _text([*header_line, *map(fmt.delimiter.join, rows)])}
     if table.titles is not None:
-        titles = dict(zip(table.item_ids.tolist(), table.titles))
-        files[fmt.titles] = _text(_title_lines(titles, fmt.titles), newline, fmt.encoding)
-    users = [str(user) for user in table.user_ids.tolist()]
+        titles = zip(table.item_ids.tolist(), table.titles)
+        files[fmt.titles] = _text(_title_lines(titles, fmt.titles), fmt.encoding)
+    people = table.user_ids.tolist()
     if fmt.name == "ml-100k":
         info = [f"{table.n_users} users", f"{table.n_items} items", f"{len(table)} ratings"]
-        files["u.info"] = _text(info, newline, "ascii")
-        files["u.user"] = _text([f"{user}|30|F|other|00000" for user in users], newline, "ascii")
+        files["u.info"] = _text(info)
+        files["u.user"] = _text(f"{user}|30|F|other|00000" for user in people)
     elif fmt.name == "ml-1m":
-        files["users.dat"] = _text([f"{user}::F::25::0::00000" for user in users], newline, "ascii")
+        files["users.dat"] = _text(f"{user}::F::25::0::00000" for user in people)
     elif fmt.name == "ml-10m":
-        first = f"{users[0]}::{int(table.item_ids[0])}::tag::{_NO_TIMESTAMP}"
-        files["tags.dat"] = _text([first], newline, "ascii")
+        files["tags.dat"] = _text([f"{people[0]}::{table.item_ids[0]}::tag::{_NO_TIMESTAMP}"])
     return files
 
 
-def _stars(rating: float, fmt: RatingFormat, whole: bool) -> str:
+def _stars(rating: float, fmt: RatingFormat) -> str:
     """As the originals write it: 4, or 4.0 in the CSV releases, or 4 and 3.5 in 10M."""
-    if whole or (fmt.name == "ml-10m" and rating.is_integer()):
-        return str(int(rating))
-    return f"{rating:.1f}"
+    whole = fmt.step == 1.0 or (fmt.name == "ml-10m" and rating.is_integer())
+    return str(int(rating)) if whole else f"{rating:.1f}"
 
 
-def _title_lines(titles: dict[int, str], file: str) -> list[str]:
+def _title_lines(titles: Iterable[tuple[int, str]], file: str) -> Iterable[str]:
     if file.endswith(".item"):
-        return [f"{item}|{title}|{_PIPE_TAIL}" for item, title in titles.items()]
+        return (f"{item}|{title}|{_PIPE_TAIL}" for item, title in titles)
     if file.endswith(".dat"):
-        return [f"{item}::{title}::Drama" for item, title in titles.items()]
+        return (f"{item}::{title}::Drama" for item, title in titles)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["movieId", "title", "genres"])
-    writer.writerows([item, title, "Drama"] for item, title in titles.items())
+    writer.writerows([item, title, "Drama"] for item, title in titles)
     return buffer.getvalue().splitlines()
-
-
-def _kuairec_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
-    header = "user_id,video_id,play_duration,video_duration,time,date,timestamp,watch_ratio"
-    users, items = table.user_ids[table.users].tolist(), table.item_ids[table.items].tolist()
-    rows = [
-        f"{user},{item},{round(ratio * 10_000)},10000,,,,{ratio!r}"
-        for user, item, ratio in zip(users, items, table.ratings.tolist())
-    ]
-    return {fmt.file: _text([header, *rows], "\n", "ascii")}
 
 
 def _jester_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
@@ -192,12 +170,11 @@ def _jester_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
     full = np.column_stack([(matrix != 99.0).sum(axis=1), matrix])
     if fmt.name == "jester-xls":
         return {fmt.file: _biff_sheet(full)}
-    rows = [",".join(format(value, ".15g") for value in row) for row in full.tolist()]
-    return {fmt.file: _text(rows, "\n", "ascii")}
+    return {fmt.file: _text(",".join(f"{value:.15g}" for value in row) for row in full.tolist())}
 
 
-def _text(lines: list[str], newline: str, encoding: str) -> bytes:
-    return (newline.join(lines) + newline).encode(encoding)
+def _text(lines: Iterable[str], encoding: str = "ascii") -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode(encoding)
 
 
 def _biff_sheet(matrix: NDArray[np.float64]) -> bytes:

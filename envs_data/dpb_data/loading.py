@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from dpb_data.formats import RatingFormat, detect, read_titles
-from dpb_data.places import Source, existing_path, of_kind
-from dpb_data.places import path as locate
+from dpb_data.places import Source, locate
 from dpb_data.reading import Array, Column, Opened, arrays, open_csv, take_columns
-from dpb_data.registry import Counts, DataSet, find_dataset
+from dpb_data.registry import Counts, DataSet, find_dataset, generated
 from dpb_data.table import RatingTable, first_duplicate, renumber
 from dpb_data.text import first_line, shorten
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError
@@ -78,13 +77,8 @@ def load_ratings(
         RatingTable('synthetic-movielens': 12,000 ratings in [0.5, 5], 300 users, 200 items)
     """
     loaded, known = load_with_counts(source, format=format, strict=strict)
-    problems = known.counts.differences(loaded.counts) if strict and known is not None else []
-    if known is not None and problems:
-        place = known.name if loaded.source is None else str(loaded.source.path)
-        raise DataError(
-            f"{place}: {'; '.join(problems)}: this is not the complete {known.name}. A sample "
-            "of your own loads with strict=False, or from a folder of another name"
-        )
+    if strict and known is not None:
+        known.require(loaded.counts, loaded.source.path if loaded.source else known.name)
     return loaded.table
 
 
@@ -200,17 +194,13 @@ def load_with_counts(
     Returns:
         What was loaded, and the registered data set that it claims to be (None for any other).
     """
-    known = of_kind(source, "ratings")
-    if known is not None and known.generate is not None:
+    table, known = generated(source, "ratings"), find_dataset(source)
+    if table is not None:
         if format is not None:
-            raise ParameterError(f"{known.name} is generated and has no format; leave format out")
-        table = known.generate()
+            raise ParameterError(f"{source} is generated and has no format; leave format out")
         return Loaded(table, Counts(len(table), table.n_users, table.n_items)), known
-    if known is not None:
-        location = locate(known.name)
-    else:
-        location = existing_path(source)
-        known = claimed_dataset(location)
+    location = locate(source)
+    known = known or claimed_dataset(location)
     opened, fmt, member = detect(Source(location), format)
     place = location.absolute()
     name = known.name if known else place.name if place.is_dir() else place.stem

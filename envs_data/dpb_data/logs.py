@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data import synthetic
-from dpb_data.places import existing_path, of_kind
+from dpb_data.places import existing_path, locate
 from dpb_data.reading import POSITIVE, Column, take_columns
+from dpb_data.registry import generated
 from dpb_data.table import digest_of, encode_features, renumber
 from dpb_gym.errors import DataError
 
@@ -109,11 +110,10 @@ def load_open_bandit(
         >>> dpb_data.load_open_bandit("synthetic-open-bandit")
         BanditLog('synthetic-open-bandit': 3,000 rounds, 12 items, 240 clicks)
     """
-    known = of_kind(source, "logs")
-    if known is not None and known.generate is not None:
-        made: BanditLog = known.generate()
+    made: BanditLog | None = generated(source, "logs")
+    if made is not None:
         return made
-    place = existing_path(source)
+    place = locate(source)
     beside = place.parent / "item_context.csv" if items is None else existing_path(items)
     return read_open_bandit(place, beside)
 
@@ -268,9 +268,9 @@ def prices(
         >>> dpb_data.prices("synthetic-loans", features=["term", "score"])
         PriceTable('synthetic-loans': 4,000 quotes from 2.5 to 12, 1,092 bought, 2 features)
     """
-    known = of_kind(source, "prices")
-    if known is not None and known.generate is not None:
-        source, name = known.generate(), name or known.name
+    made = generated(source, "prices")
+    if made is not None:
+        source, name = made, name or str(source)
     own = [Column(price, POSITIVE), Column(bought, kind="flag")]
     read, shared = _answers(source, own, features, person, name)
     return PriceTable(price=read[price], bought=read[bought], **shared)

@@ -30,6 +30,7 @@ class Source:
 
     Attributes:
         path: The place.
+        folder: The place itself, or the lone file's folder.
         main: The member that was pointed at, if the place is a lone file.
         is_archive: Whether the place is a zip archive.
 
@@ -39,24 +40,24 @@ class Source:
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
-        self.path = Path(place)
+        self.path = self.folder = Path(place)
         self.main: str | None = None
         self.is_archive = False
         self._members: dict[str, zipfile.ZipInfo] = {}
+        if self.path.is_dir():
+            return
         try:
-            if not self.path.is_dir():
-                if not self.path.is_file():
-                    raise DataError(f"{self.path}: no such file or folder")
-                with self.path.open("rb") as stream:
-                    magic = stream.read(4)
-                self.is_archive = self.path.suffix.lower() == ".zip" or magic == b"PK\x03\x04"
-                if self.is_archive:
-                    self._members = _listed(self.path)
-                else:
-                    self.main = self.path.name
+            with self.path.open("rb") as stream:
+                magic = stream.read(4)
+        except FileNotFoundError:
+            raise DataError(f"{self.path}: no such file or folder") from None
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error})") from error
-        self.folder = self.path if self.main is None else self.path.parent
+        self.is_archive = self.path.suffix.lower() == ".zip" or magic == b"PK\x03\x04"
+        if self.is_archive:
+            self._members = _listed(self.path)
+        else:
+            self.main, self.folder = self.path.name, self.path.parent
 
     def names(self) -> list[str]:
         """Names of the members, sorted."""
@@ -71,13 +72,15 @@ class Source:
 
     def size(self, name: str) -> int:
         """Size of a member in bytes."""
-        return self._members[name].file_size if self.is_archive else self._file(name).stat().st_size
+        if self.is_archive:
+            return self._members[name].file_size
+        return (self.folder / name).stat().st_size
 
     def where(self, name: str) -> str:
         """How messages name a member."""
         if self.is_archive:
             return f"{self.path}!{self._members[name].filename}"
-        return str(self._file(name))
+        return str(self.folder / name)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """The bytes of a member, or only the first `limit`; gzip members (``.gz``) unpacked.
@@ -85,27 +88,20 @@ class Source:
         Raises:
             DataError: It cannot be read, or is damaged, or unpacks to more than `MAX_UNPACKED`.
         """
-        where = self.where(name)
         size = -1 if limit is None else limit
         try:
             if self.is_archive:
                 archive = zipfile.ZipFile(self.path)
                 with archive, archive.open(self._members[name]) as member:
                     return member.read(size)
-            with self._file(name).open("rb") as stream:
+            with (self.folder / name).open("rb") as stream:
                 raw = stream.read(size)
             return _gunzipped(raw, whole=limit is None) if name.endswith(".gz") else raw
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise DataError(
-                f"{where}: expected intact packed data, found damage ({error})"
-            ) from error
-        except (NotImplementedError, RuntimeError) as error:  # encrypted, unknown compression
-            raise DataError(f"{where}: this zip member cannot be read ({error})") from error
-        except OSError as error:
-            raise DataError(f"{where}: cannot be read ({error})") from error
-
-    def _file(self, name: str) -> Path:
-        return self.folder / name
+            what = f"expected intact packed data, found damage ({error})"
+        except (NotImplementedError, RuntimeError, OSError) as error:  # encrypted, or unreadable
+            what = f"cannot be read ({error})"
+        raise DataError(f"{self.where(name)}: {what}")
 
 
 def _listed(archive: Path) -> dict[str, zipfile.ZipInfo]:
@@ -179,12 +175,10 @@ def cache_dir() -> Path:
     if chosen:
         return Path(chosen).expanduser().absolute()
     home = Path.home()
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "dpb-gym"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else home / "AppData" / "Local") / "dpb-gym"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "dpb-gym"
+    usual = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    told = None if sys.platform == "darwin" else os.environ.get(variable)
+    return Path(told or usual.get(sys.platform, home / ".cache")) / "dpb-gym"
 
 
 def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
@@ -211,20 +205,19 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
             f"{known.name} is generated on the fly and has no files: "
             f"{LOADERS[known.kind]}({known.name!r})"
         )
-    looked: list[str] = []
-    parents = [cache_dir()] if folder is None else [Path(folder)]
-    if folder is None and os.environ.get(DATA_VARIABLE):
-        parents.insert(0, Path(os.environ[DATA_VARIABLE]))
-    elif folder is None:
-        looked.append(f"${DATA_VARIABLE} (not set)")
-    for parent in (parent.expanduser().absolute() for parent in parents):
-        found = _inside(parent, known, looked)
-        if found is not None:
-            return found
-        if folder is not None:
-            if parent.is_file() or (parent.is_dir() and _holds(parent, known)):
-                return parent
-            looked.append(f"{parent} itself")
+    data = os.environ.get(DATA_VARIABLE)
+    looked = [f"${DATA_VARIABLE} (not set)"] if folder is None and not data else []
+    usual = [*([Path(data)] if data else []), cache_dir()]
+    for given in usual if folder is None else [Path(folder)]:
+        parent = given.expanduser().absolute()
+        names = (known.name, *known.aliases)
+        places = [parent / f"{label}{end}" for label in names for end in ("", ".zip")]
+        for place in places if folder is None else [*places, parent]:
+            if place.is_file() or (place.is_dir() and _holds(place, known)):
+                return place
+            if place.is_dir():
+                looked.append(f"{place} (there, but holds no ratings)")
+        looked.append(" or ".join([str(parent / known.name), *known.aliases]))
     how = (
         f"Download it with: dpb data fetch {known.name}"
         if known.urls
@@ -234,20 +227,6 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
         f"data set {known.name!r} was not found. Looked at: {'; '.join(looked)}. {how} "
         f"(terms: {known.terms})"
     )
-
-
-def _inside(parent: Path, known: DataSet, looked: list[str]) -> Path | None:
-    """Looks for the data set under one parent folder; notes each place in `looked`."""
-    for label in (known.name, *known.aliases):
-        if (parent / label).is_dir():
-            if _holds(parent / label, known):
-                return parent / label
-            looked.append(f"{parent / label} (there, but holds no ratings)")
-        if (parent / f"{label}.zip").is_file():
-            return parent / f"{label}.zip"
-    others = f" or {', '.join(known.aliases)}" if known.aliases else ""
-    looked.append(f"{parent / known.name}{others}")
-    return None
 
 
 def _holds(folder: Path, known: DataSet) -> bool:
@@ -278,6 +257,12 @@ def existing_path(source: str | os.PathLike[str]) -> Path:
     raise DataError(f"{location}: no such file or folder, here or below ${DATA_VARIABLE}")
 
 
+def locate(source: str | os.PathLike[str]) -> Path:
+    """Where a data set lies that is named or given by path; raises as `path`, `existing_path`."""
+    known = find_dataset(source)
+    return existing_path(source) if known is None else path(known.name)
+
+
 def find(source: str | os.PathLike[str]) -> Path | None:
     """Says where a data set lies that may be named or given by path; None if it is generated.
 
@@ -289,21 +274,4 @@ def find(source: str | os.PathLike[str]) -> Path | None:
         UnknownNameError: A bare word that is neither a data set nor a path.
     """
     known = find_dataset(source)
-    if known is None:
-        return existing_path(source)
-    return None if known.generated else path(known.name)
-
-
-def of_kind(source: object, kind: str) -> DataSet | None:
-    """The registered data set that `source` names, None if it names none.
-
-    Raises:
-        DataError: It is not of this kind.
-    """
-    known = find_dataset(source)
-    if known is not None and known.kind != kind:
-        names = ", ".join(d.name for d in datasets() if d.kind == kind)
-        raise DataError(
-            f"the data set {known.name!r} holds {known.kind}, expected one of {kind}: {names}"
-        )
-    return known
+    return None if known is not None and known.generated else locate(source)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 LOADERS = {
     "ratings": "load_ratings",
@@ -99,6 +99,19 @@ class DataSet:
         """Whether the data is made by our own generator and needs no files."""
         return self.generate is not None
 
+    def require(self, found: Counts, place: object) -> None:
+        """Refuses data of other sizes than the published ones.
+
+        Raises:
+            DataError: Says what differs.
+        """
+        problems = self.counts.differences(found)
+        if problems:
+            raise DataError(
+                f"{place}: {'; '.join(problems)}: this is not the complete {self.name}. A sample "
+                "of your own loads with strict=False, or from a folder of another name"
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but the generator, as plain JSON types."""
         shown = {key: value for key, value in asdict(self).items() if key != "generate"}
@@ -133,13 +146,31 @@ def datasets() -> list[DataSet]:
     return list(_DATASETS.values())
 
 
-def find_dataset(name: object) -> DataSet | None:
-    """The data set of this name or alias; None for any other string or object."""
+def find_dataset(name: object, kind: str | None = None) -> DataSet | None:
+    """The data set of this name or alias; None for any other string or object.
+
+    Raises:
+        DataError: It is not of this kind.
+    """
     if not isinstance(name, str):
         return None
-    if name in _DATASETS:
-        return _DATASETS[name]
-    return next((known for known in _DATASETS.values() if name in known.aliases), None)
+    found = next((d for d in datasets() if name in (d.name, *d.aliases)), None)
+    if found is not None and kind not in (None, found.kind):
+        names = ", ".join(d.name for d in datasets() if d.kind == kind)
+        raise DataError(
+            f"the data set {found.name!r} holds {found.kind}, expected one of {kind}: {names}"
+        )
+    return found
+
+
+def generated(source: object, kind: str) -> Any:
+    """What a generated data set of this name holds; None for any other source.
+
+    Raises:
+        DataError: The data set of this name, generated or not, is of another kind.
+    """
+    known = find_dataset(source, kind)
+    return known.generate() if known is not None and known.generate is not None else None
 
 
 def dataset(name: str) -> DataSet:
@@ -154,19 +185,14 @@ def dataset(name: str) -> DataSet:
     return found
 
 
-def _known_from_the_start() -> None:
-    text = files("dpb_data").joinpath("datasets.yaml").read_text("utf-8")
-    for entry in yaml.safe_load(text):
-        generate = entry.pop("generate", None)
-        counts = Counts(**entry.pop("counts", {}))
-        lists = {key: tuple(entry.pop(key, ())) for key in ("urls", "aliases")}
-        maker = partial(_generate, generate) if generate else None
-        register_dataset(DataSet(**entry, **lists, counts=counts, generate=maker))
-
-
 def _generate(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(f"dpb_data.{module}"), name)()
 
 
-_known_from_the_start()
+for _entry in yaml.safe_load(files("dpb_data").joinpath("datasets.yaml").read_text("utf-8")):
+    for _key in _entry.keys() & {"urls", "aliases"}:
+        _entry[_key] = tuple(_entry[_key])
+    if "generate" in _entry:
+        _entry["generate"] = partial(_generate, _entry["generate"])
+    register_dataset(DataSet(**{**_entry, "counts": Counts(**_entry.get("counts", {}))}))

@@ -15,6 +15,15 @@ from dpb_gym.errors import DataError, ParameterError
 MAX_LEVELS = 50
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+_ALLOWED = {
+    "i": ("iu", "integers"),
+    "f": ("iuf", "real numbers"),
+    "id": ("iuU", "integers or text"),
+}
+_KINDS = {
+    "users": "i", "items": "i", "ratings": "f", "timestamps": "i", "user_ids": "id",
+    "item_ids": "id",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,20 +60,19 @@ class RatingTable:
     titles: list[str] | None = None
 
     def __post_init__(self) -> None:
-        kinds = {"users": "i", "items": "i", "ratings": "f", "user_ids": "id", "item_ids": "id"}
-        if self.timestamps is not None:
-            kinds["timestamps"] = "i"
-        for field, kind in kinds.items():
-            object.__setattr__(self, field, _column(field, getattr(self, field), kind))
+        for field, kind in _KINDS.items():
+            if getattr(self, field) is not None:
+                object.__setattr__(self, field, _column(field, getattr(self, field), kind))
         n = len(self.ratings)
         if n == 0:
             raise ParameterError("a rating table needs at least one rating")
-        for field in kinds:
-            rows = len(getattr(self, field))
-            if not field.endswith("_ids") and rows != n:
-                raise ParameterError(f"{field} has {rows} rows, ratings has {n}")
-        for field, ids in (("users", self.user_ids), ("items", self.item_ids)):
-            index = getattr(self, field)
+        for field in ("users", "items", "timestamps"):
+            rows = getattr(self, field)
+            if rows is not None and len(rows) != n:
+                raise ParameterError(f"{field} has {len(rows)} rows, ratings has {n}")
+        for field, index, ids in (
+            ("users", self.users, self.user_ids), ("items", self.items, self.item_ids)
+        ):  # fmt: skip
             if index.min() < 0 or index.max() >= len(ids):
                 raise ParameterError(
                     f"{field} must lie in [0, {len(ids)}), found {index.min()}..{index.max()}"
@@ -263,10 +271,10 @@ def encode_features(
 def _column(field: str, value: NDArray[Any] | Sequence[Any], kind: str) -> NDArray[Any]:
     """Returns a read-only one-dimensional view (a copy only where the type must change)."""
     array = np.asarray(value)
+    kinds, wanted = _ALLOWED[kind]
     if array.ndim != 1:
         raise ParameterError(f"{field} must be one-dimensional, not of shape {array.shape}")
-    if array.dtype.kind not in {"i": "iu", "f": "iuf", "id": "iuU"}[kind]:
-        wanted = {"i": "integers", "f": "real numbers", "id": "integers or text"}[kind]
+    if array.dtype.kind not in kinds:
         raise ParameterError(f"{field} must hold {wanted}, not {array.dtype}")
     if array.dtype.kind != "U":
         array = array.astype(np.float64 if kind == "f" else np.int64, copy=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dpb_data
 from dpb_data.expedia import SearchLog, read_searches
-from dpb_data.expedia_encoding import HOTEL_LEVELS, HOTEL_NUMBERS, USER_LEVELS, HotelChoices
+from dpb_data.expedia_encoding import HOTEL, USER, HotelChoices
 from dpb_data.expedia_synthetic import HEADER
 from dpb_data.expedia_tree import best_split, impute, predict
 from dpb_gym.errors import DataError, ParameterError
@@ -101,7 +101,7 @@ def test_hotel_features_by_hand(encoded: HotelChoices) -> None:
         )
 
     hotels = encoded.hotel_ids.tolist()
-    for name, source in HOTEL_NUMBERS:
+    for name, source in [(f.name, f.column) for f in HOTEL if not f.labels]:
         check(name, [mean_of(source, h) for h in hotels])
     star = [mean_of("prop_starrating", h) for h in hotels]
     assert any(math.isnan(v) for v in star)
@@ -232,7 +232,7 @@ def test_destination() -> None:
 
 
 def test_levels_cover_the_line() -> None:
-    for levels in (*HOTEL_LEVELS, *USER_LEVELS):
+    for levels in (f for f in (*HOTEL, *USER) if f.labels):
         assert len(levels.labels) == len(levels.cuts) + 1
         assert list(levels.cuts) == sorted(levels.cuts)
 

@@ -394,7 +394,7 @@ def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
     [
         ({"ad": ["a"] * 4000}, "only a was shown"),
         ({"click": [1] * 4000}, "everybody responded"),
-        ({"p": [0.0] * 4000}, "expected p to be a number above 0 to 1, found '0.0'"),
+        ({"p": [0.0] * 4000}, "expected p to be a number above 0 to 1, found '0'"),
         ({"ad": [str(k % 900) for k in range(4000)]}, "900 items with 2 coefficients each"),
     ],
 )
