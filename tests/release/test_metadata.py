@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import dpb_gym
+from dpb_gym.papers import figure_files
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,7 +65,17 @@ def test_versions_agree():
     assert f'__version__ = "{dpb_gym.__version__}"\n' in source
     assert dpb_gym.__version__ == citation()["version"]
     assert PROJECT["license"] == citation()["license"]
-    assert PROJECT.get("urls", {}).get("Source") == citation().get("repository-code")
+    assert PROJECT["urls"].get("Source") == citation().get("repository-code")
+
+
+def test_the_papers_of_the_metadata_are_those_that_are_reproduced():
+    """Every paper with figures has its page and its address, which its agents' sources name."""
+    papers = {name.partition("/")[0] for name in figure_files()}
+    urls = {k: v for k, v in PROJECT["urls"].items() if k.startswith("Paper: ")}
+    assert {k.removeprefix("Paper: ").lower().replace(" ", "-") for k in urls} == papers
+    sources = "".join(p.read_text() for p in (ROOT / "agents/dpb_agents").rglob("*.py"))
+    for url in urls.values():
+        assert f"arXiv:{url.removeprefix('https://arxiv.org/abs/')}" in sources
 
 
 def test_the_readme_is_short_and_shows_pictures_that_exist():
