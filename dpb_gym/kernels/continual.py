@@ -28,6 +28,8 @@ COUNTED = 1e-6
 def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
     """What brings a row into the ball, and whether it was outside by more than rounding."""
     largest, squares = 0.0, 0.0
+    if radius == math.inf:
+        return 1.0, False
     for w in range(row.shape[0]):
         largest = max(largest, abs(row[w]))
     if largest == 0.0:

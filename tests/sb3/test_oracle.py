@@ -71,7 +71,7 @@ class Slates:
         gone = (taken.cumsum(1) - taken).bool()
         left = scores.unsqueeze(1).masked_fill(gone, -torch.inf)
         logs = scores.gather(1, slates) - left.logsumexp(-1)
-        return self.critic(rows).mean(1), logs.sum(1), None
+        return self.critic(rows.mean(1)), logs.sum(1), None
 
 
 def layers(width: int, outputs: int) -> Any:

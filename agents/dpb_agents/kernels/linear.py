@@ -10,6 +10,7 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.contexts import clipped_row
+from dpb_gym.kernels.elementary import log
 from dpb_gym.kernels.linalg import (
     cholesky_shifted_one,
     dot_one,
@@ -17,6 +18,7 @@ from dpb_gym.kernels.linalg import (
     logdet_cholesky_one,
     multiply_one,
     quadratic_form_one,
+    sherman_morrison_one,
     solve_lower_one,
     solve_upper_one,
 )
@@ -204,6 +206,21 @@ def eliminate(features, theta, inverse, spread, noise, active):
         for k in range(n):
             if active[b, k] and upper[k] < highest:
                 active[b, k] = False
+
+
+@jit
+def grow(inverses, vectors, logdets):
+    """Adds v v' to Gram matrices given by their inverses, and the growth of log det to `logdets`.
+
+    Args:
+        inverses: ``(B, d, d)``, in place.
+        vectors: v, ``(B, d)``.
+        logdets: ``(B,)``, in place.
+    """
+    B, d = vectors.shape
+    scratch = np.empty(d)
+    for b in range(B):
+        logdets[b] += log(sherman_morrison_one(inverses[b], vectors[b], 1.0, scratch))
 
 
 @jit

@@ -2,7 +2,7 @@
 
 A replicate's weights are those of the actor, of the critic, which has the same widths, and the
 logarithm of the prices' standard deviation. The actor scores every item, or gives the mean of the
-price; the mean of the critic over the items is the value.
+price; the critic values a round by the mean of its items' features.
 """
 
 from __future__ import annotations
@@ -86,25 +86,27 @@ def _evaluate(weights, widths, rounds, order, start, m, tapes, found):
     contexts, offered, slates, bids, _ = rounds
     _, N, d = contexts.shape
     values, logs, slopes, deviations = found
-    P, last = (weights.shape[0] - 1) // 2, tapes.shape[1] - 1
+    acting, judging = tapes
+    P, last = (weights.shape[0] - 1) // 2, acting.shape[0] - 1
     for s in range(m):
-        load(contexts[order[start + s]], tapes[0], s * N)
-    for r in range(m * N):
+        items = contexts[order[start + s]]
+        load(items, acting, s * N)
         for j in range(d):
-            tapes[1, j, r] = tapes[0, j, r]
-    forward(weights[:P], widths, False, tapes[0], m * N)
-    forward(weights[P : 2 * P], widths, False, tapes[1], m * N)
+            total = 0.0
+            for i in range(N):
+                total += acting[j, s * N + i]
+            judging[j, s] = total / N
+    forward(weights[:P], widths, False, acting, m * N)
+    forward(weights[P : 2 * P], widths, False, judging, m)
     spread = exp(np.float64(weights[2 * P]))
     for s in range(m):
         t, at = order[start + s], s * N
-        values[s] = 0.0
-        for j in range(N):
-            values[s] += np.float64(tapes[1, last, at + j]) / N
+        values[s] = judging[last, s]
         if slates.shape[1]:
-            scores = tapes[0, last, at : at + N]
+            scores = acting[last, at : at + N]
             logs[s] = slate_log_probability(scores, offered[t], slates[t], slopes[s])
         else:
-            z = (bids[t] - tapes[0, last, at]) / spread
+            z = (bids[t] - acting[last, at]) / spread
             logs[s] = -0.5 * z * z - weights[2 * P]
             slopes[s, 0] = z / spread
             deviations[s] = z * z - 1.0
@@ -112,12 +114,15 @@ def _evaluate(weights, widths, rounds, order, start, m, tapes, found):
 
 @vectorised
 def _step(weights, widths, rounds, order, start, m, before, tapes, slants, found, gradient):
-    """Adds the slopes of the loss of a mini-batch to `gradient`."""
+    """Adds the slopes of the loss of a mini-batch to `gradient`.
+
+    Rounds whose ratio is clipped move the actor nowhere: the others' columns close up.
+    """
     N = rounds[0].shape[1]
     values, logs, slopes, deviations = found
-    P, last = (weights.shape[0] - 1) // 2, tapes.shape[1] - 1
+    P, last = (weights.shape[0] - 1) // 2, tapes[0].shape[0] - 1
     rewards = rounds[4]
-    mean, square = 0.0, 0.0
+    mean, square, moving = 0.0, 0.0, 0
     for s in range(m):
         mean += (rewards[order[start + s]] - before[1, order[start + s]]) / m
     for s in range(m):
@@ -131,13 +136,19 @@ def _step(weights, widths, rounds, order, start, m, before, tapes, slants, found
         ratio = exp(logs[s] - before[0, t])
         bounded = min(max(ratio, 1.0 - CLIP), 1.0 + CLIP)
         push = -advantage * ratio / m if advantage * ratio <= advantage * bounded else 0.0
+        slants[1][last, s] = WORTH * 2.0 * (values[s] - rewards[t]) / m
+        if push == 0.0:
+            continue
         gradient[2 * P] += push * deviations[s]
+        for row in range(tapes[0].shape[0] if moving < s * N else 0):
+            for j in range(N):
+                tapes[0][row, moving + j] = tapes[0][row, s * N + j]
         for j in range(N):
-            slants[0, last, s * N + j] = push * slopes[s, j]
-            slants[1, last, s * N + j] = WORTH * 2.0 * (values[s] - rewards[t]) / (m * N)
-    for k in range(2):
-        part = slice(k * P, (k + 1) * P)
-        backward(weights[part], widths, False, tapes[k], slants[k], m * N, gradient[part], False)
+            slants[0][last, moving + j] = push * slopes[s, j]
+        moving += N
+    actor, critic = slice(0, P), slice(P, 2 * P)
+    backward(weights[actor], widths, False, tapes[0], slants[0], moving, gradient[actor], False)
+    backward(weights[critic], widths, False, tapes[1], slants[1], m, gradient[critic], False)
 
 
 @vectorised
@@ -158,8 +169,10 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
     """
     B, n, N, _ = rounds[0].shape
     gradient = np.zeros(weights.shape[1], np.float32)
-    tapes = np.empty((2, widths.sum(), batch * N), np.float32)
-    slants, before, own = np.empty_like(tapes), np.empty((2, n)), np.arange(n)
+    tall = widths.sum()
+    tapes = np.empty((tall, batch * N), np.float32), np.empty((tall, batch), np.float32)
+    slants = np.empty_like(tapes[0]), np.empty_like(tapes[1])
+    before, own = np.empty((2, n)), np.arange(n)
     found = np.empty(batch), np.empty(batch), np.empty((batch, N)), np.zeros(batch)
     for b in range(B):
         if not due[b]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slates, top_indices
 
@@ -62,6 +62,29 @@ def _best_slate(
         best_slates(utility[one], revenues[one], K, exactly, slates[one], np.empty(1))
 
 
+@inline
+def _turn(rows, columns):
+    """columns[k, i] = rows[i, k]: features in double precision, side by side over the items."""
+    for i in range(rows.shape[0]):
+        for k in range(rows.shape[1]):
+            columns[k, i] = rows[i, k]
+
+
+@inline
+def _add_products(weights, count, columns, out):
+    """out[i] += sum over k < count of weights[k] columns[k, i], term by term."""
+    q = count - count % 4
+    for k in range(0, q, 4):
+        w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+        for i in range(out.shape[0]):
+            out[i] = out[i] + w0 * c0[i] + w1 * c1[i] + w2 * c2[i] + w3 * c3[i]
+    for k in range(q, count):
+        w, c = weights[k], columns[k]
+        for i in range(out.shape[0]):
+            out[i] += w * c[i]
+
+
 @jit
 def optimistic_slates(
     features: Array,
@@ -88,22 +111,20 @@ def optimistic_slates(
         slates: Output ``(B, K)``, ascending, padded with -1.
     """
     B, N, d = features.shape
-    x = np.empty(d)
+    columns, image, square = np.empty((d, N)), np.empty(N), np.empty(N)
     for b in range(B):
-        for i in range(N):
-            s = 0.0
-            for k in range(d):
-                x[k] = features[b, i, k]
-                s += x[k] * theta[b, k]
-            if width > 0.0:
-                q = 0.0
-                for j in range(d):
-                    r = 0.0
-                    for k in range(j + 1):
-                        r += root[b, j, k] * x[k]
-                    q += r * r
-                s += width * np.sqrt(q)
-            utility[b, i] = s
+        _turn(features[b], columns)
+        utility[b] = 0.0
+        _add_products(theta[b], d, columns, utility[b])
+        if width > 0.0:
+            square[:] = 0.0
+            for j in range(d):
+                image[:] = 0.0
+                _add_products(root[b, j], j + 1, columns, image)
+                for i in range(N):
+                    square[i] += image[i] * image[i]
+            for i in range(N):
+                utility[b, i] += width * np.sqrt(square[i])
         _best_slate(b, utility, revenues, equal, exactly, slates)
 
 
@@ -122,42 +143,26 @@ def sampled_slates(
 ) -> None:
     """Best slates under the largest of M utilities drawn by Thompson sampling.
 
-    Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1.
+    Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1; the other arguments
+    are those of `optimistic_slates`.
 
     Args:
-        features: ``(B, N, d)``.
-        revenues: ``(B, N)``, -inf for items that cannot be offered.
-        equal: Whether all revenues are equal.
-        exactly: Whether slates must hold K items.
-        theta: ``(B, d)``.
-        root: ``(B, d, d)``, lower triangular.
         width: Standard deviation in units of V^-1/2.
         normals: ``(B, M, d)``.
-        utility: Output ``(B, N)``.
-        slates: Output ``(B, K)``, ascending, padded with -1.
     """
     B, N, d = features.shape
-    M = normals.shape[1]
-    samples = np.empty((d, M))
-    drawn = np.empty(M)
+    columns, drawn, sample = np.empty((d, N)), np.empty(N), np.empty(d)
     for b in range(B):
-        for k in range(d):
-            for m in range(M):
+        _turn(features[b], columns)
+        utility[b] = -np.inf
+        for m in range(normals.shape[1]):
+            for k in range(d):
                 s = 0.0
                 for j in range(k, d):
                     s += root[b, j, k] * normals[b, m, j]
-                samples[k, m] = theta[b, k] + width * s
-        for i in range(N):
-            x = np.float64(features[b, i, 0])
-            for m in range(M):
-                drawn[m] = x * samples[0, m]
-            for k in range(1, d):
-                x = np.float64(features[b, i, k])
-                for m in range(M):
-                    drawn[m] += x * samples[k, m]
-            top = drawn[0]
-            for m in range(1, M):
-                if drawn[m] > top:
-                    top = drawn[m]
-            utility[b, i] = top
+                sample[k] = theta[b, k] + width * s
+            drawn[:] = 0.0
+            _add_products(sample, d, columns, drawn)
+            for i in range(N):
+                utility[b, i] = drawn[i] if drawn[i] > utility[b, i] else utility[b, i]
         _best_slate(b, utility, revenues, equal, exactly, slates)

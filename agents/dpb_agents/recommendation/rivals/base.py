@@ -71,7 +71,7 @@ class LinearRival(WarmStart):
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
         self._width = np.full(B, self.alpha)
         self._chosen = np.empty((B, d))
-        self._growth = np.empty(B)
+        self._spare = np.zeros(B)
         self._ones = np.ones(B)
         self._all = np.ones(B, bool)
         bound = Segment(low - self._shift, high - self._shift)
@@ -130,14 +130,14 @@ class RewardRival(LinearRival):
         d, reward = self._theta.shape[1], (bound.low, bound.high)
         self.releaser = RewardSums(curator, d, reward=reward, split=split, keep=keep, what=what)
 
-    def _grow(self, inverse: Array) -> Array:
+    def _grow(self, inverse: Array, logdet: Array | None = None) -> None:
         """Adds the chosen candidates to a Gram matrix, given by its inverse, in place.
 
-        Returns:
-            Factors by which the determinants grew, ``(B,)``.
+        Args:
+            inverse: ``(B, d, d)``.
+            logdet: ``(B,)``: the matrix's log-determinant grows with it.
         """
-        kernels.linalg.sherman_morrison(inverse, self._chosen, self._ones, self._growth)
-        return self._growth
+        zoo.linear.grow(inverse, self._chosen, self._spare if logdet is None else logdet)
 
 
 def operator_norm(matrices: Array) -> Array:

@@ -65,7 +65,7 @@ class Episodic(RewardRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._gain += portable.each(portable.log, self._grow(self._everything))
+        self._grow(self._everything, self._gain)
         self._grow(self._episode)
         self._length += 1
         due = (self._length >= self._least) & (self._gain >= portable.log(self.trigger))

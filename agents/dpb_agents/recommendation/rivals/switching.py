@@ -47,7 +47,7 @@ class Switching(RewardRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._logdet += portable.each(portable.log, self._grow(self._current))
+        self._grow(self._current, self._logdet)
         due = self._logdet - self._switched_at > portable.log1p(self.growth)
         if not due.any():
             return
