@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.envs.registration import register_environment, register_environments
+from dpb_gym.envs.catalogue import register_environment, register_environments
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:

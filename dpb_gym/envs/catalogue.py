@@ -1,4 +1,4 @@
-"""Which environments exist: id, problem, defaults. Light: imports nothing heavy."""
+"""Which environments exist: id, problem, defaults; registering them. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dpb_gym import docstrings
-from dpb_gym.errors import DataError, ParameterError, unknown_name
+import gymnasium
+from gymnasium.envs.registration import ENV_ID_RE
+
+from dpb_gym import docstrings, validation
+from dpb_gym.errors import DataError, ParameterError, shown, unknown_name
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.conditions import CONDITIONS, applicable, with_conditions
-from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.kinds import kind_of, kinds
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,6 @@ class Environment:
         return with_conditions(self.factory(**given), conditions)
 
 
-_ASSORTMENT = "dpb_gym.problems.assortment:AssortmentProblem"
-_PRICING = "dpb_gym.problems.pricing:PricingProblem"
-_RECOMMENDATION = "dpb_gym.problems.recommendation:RecommendationProblem"
-_MULTI_ARMED = "dpb_gym.problems.multi_armed:MultiArmedProblem"
-_REPLAY = "dpb_gym.envs.replay:replay_problem"
-_EXPEDIA = "dpb_gym.envs.expedia:expedia_problem"
-
 _SIMULATED = "nothing: customers are simulated, and contexts do not depend on responses"
 RATINGS = (
     "item features are an SVD of the training users' ratings (private with feature_epsilon); "
@@ -107,88 +103,48 @@ _SEARCHES = (
     "its choices without noise"
 )
 
-ENVIRONMENTS: dict[str, Environment] = {
-    e.id: e
-    for e in (
-        Environment(
-            "DPB/Assortment-v0",
-            "assortment",
-            _ASSORTMENT,
-            summary="MNL assortment of at most K of N items (Cho & Sun)",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/ExpediaAssortment-v0",
-            "assortment",
-            _EXPEDIA,
-            summary="Assortment of hotels for searches from Expedia's log (data=NAME or path)",
-            reveals=_SEARCHES,
-        ),
-        Environment(
-            "DPB/Pricing-v0",
-            "pricing",
-            _PRICING,
-            summary="Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/PricingTwoType-v0",
-            "pricing",
-            _PRICING,
-            defaults={"dim": 2, "customers": "two-type"},
-            summary="Two customer types: plain DP forces linear regret (Proposition 1)",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/Recommendation-v0",
-            "recommendation",
-            _RECOMMENDATION,
-            summary="Linear contextual recommendation, 5 of 100 arms (Riyazat & Ukwatta)",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/RecommendationRankDeficient-v0",
-            "recommendation",
-            _RECOMMENDATION,
-            defaults={"design": "blocks", "rank": 5},
-            summary="Candidates confined to one rank-5 subspace for 500 rounds at a time",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/RecommendationHighDim-v0",
-            "recommendation",
-            _RECOMMENDATION,
-            defaults={"dim": 50},
-            summary="Linear contextual recommendation with d = 50",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/MultiArmed-v0",
-            "recommendation",
-            _MULTI_ARMED,
-            summary="Multi-armed bandit: the same 10 arms every round, one-hot features",
-            reveals=_SIMULATED,
-        ),
-        Environment(
-            "DPB/MovieLensReplay-v0",
-            "recommendation",
-            _REPLAY,
-            defaults={"data": "synthetic-movielens", "dim": 50},
-            summary="Recommendation replayed from MovieLens ratings (data=NAME or path)",
-            reveals=RATINGS,
-        ),
-        Environment(
-            "DPB/JesterReplay-v0",
-            "recommendation",
-            _REPLAY,
-            defaults={"data": "synthetic-jester", "dim": 50},
-            summary="Recommendation replayed from Jester ratings (data=NAME or path)",
-            reveals=RATINGS,
-        ),
-    )
+# By kind, problem and what is revealed: names and summaries.
+_OURS: dict[tuple[str, str, str], dict[str, str]] = {
+    ("assortment", "problems.assortment:AssortmentProblem", _SIMULATED): {
+        "Assortment": "MNL assortment of at most K of N items (Cho & Sun)",
+    },
+    ("assortment", "envs.data:expedia_problem", _SEARCHES): {
+        "ExpediaAssortment": "Assortment of hotels for searches from Expedia's log (data=NAME or "
+        "path)",
+    },
+    ("pricing", "problems.pricing:PricingProblem", _SIMULATED): {
+        "Pricing": "Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
+        "PricingTwoType": "Two customer types: plain DP forces linear regret (Proposition 1)",
+    },
+    ("recommendation", "problems.recommendation:RecommendationProblem", _SIMULATED): {
+        "Recommendation": "Linear contextual recommendation, 5 of 100 arms (Riyazat & Ukwatta)",
+        "RecommendationRankDeficient": "Candidates confined to one rank-5 subspace for 500 rounds "
+        "at a time",
+        "RecommendationHighDim": "Linear contextual recommendation with d = 50",
+    },
+    ("recommendation", "problems.recommendation:MultiArmedProblem", _SIMULATED): {
+        "MultiArmed": "Multi-armed bandit: the same 10 arms every round, one-hot features",
+    },
+    ("recommendation", "envs.data:replay_problem", RATINGS): {
+        "MovieLensReplay": "Recommendation replayed from MovieLens ratings (data=NAME or path)",
+        "JesterReplay": "Recommendation replayed from Jester ratings (data=NAME or path)",
+    },
 }
-
-
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "PricingTwoType": {"dim": 2, "customers": "two-type"},
+    "RecommendationRankDeficient": {"design": "blocks", "rank": 5},
+    "RecommendationHighDim": {"dim": 50},
+    "MovieLensReplay": {"data": "synthetic-movielens", "dim": 50},
+    "JesterReplay": {"data": "synthetic-jester", "dim": 50},
+}
+ENVIRONMENTS: dict[str, Environment] = {
+    (env_id := f"DPB/{name}-v0"): Environment(
+        env_id, kind, f"dpb_gym.{problem}", _DEFAULTS.get(name, {}), summary, reveals
+    )
+    for (kind, problem, reveals), named in _OURS.items()
+    for name, summary in named.items()
+}
+ADAPTED = "dpb_gym.envs.adapter:AdaptedProblem"
 OF_LOG = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
 
 
@@ -222,3 +178,78 @@ def lost_log(log: str, horizon: int = 10_000) -> Problem:
 def make_problem(env_id: str, **kwargs: Any) -> Problem:
     """Makes the problem behind an environment id; see `Environment.make_problem`."""
     return environment(env_id).make_problem(**kwargs)
+
+
+def register_environments() -> None:
+    """Registers every id of the catalogue; calling it again changes nothing."""
+    for env_id in ENVIRONMENTS:
+        if env_id not in gymnasium.registry:
+            _register(env_id)
+
+
+def _register(env_id: str) -> None:
+    gymnasium.register(
+        id=env_id,
+        entry_point="dpb_gym.envs.shells:BanditEnv",
+        vector_entry_point="dpb_gym.envs.shells:BanditVectorEnv",
+        kwargs={"env_id": env_id},
+    )
+
+
+def register_environment(
+    env_id: str,
+    problem: str | Callable[..., Problem] | None = None,
+    *,
+    kind: str,
+    summary: str = "",
+    reveals: str = "",
+    **defaults: Any,
+) -> None:
+    """Registers an environment of your own, for Gymnasium and for the harness.
+
+    Args:
+        env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
+        problem: A `Problem` class or factory, or ``"module:callable"``. Give the string form
+            if worker processes are to find it. None for an id that is registered with
+            Gymnasium already: the harness then steps that environment, see
+            `dpb_gym.envs.adapter.AdaptedProblem` for what it must do.
+        kind: Name of a problem kind (``"assortment"``, ``"pricing"``, ``"recommendation"``, or
+            one of `register_kind`): what actions and feedback look like, and hence which agents
+            can play.
+        summary: One line for listings.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
+            whatever an agent guarantees; ``dpb show`` prints it.
+        **defaults: Keyword arguments of the problem under this id.
+
+    Raises:
+        ParameterError: If the id is taken by another problem, the kind is unknown, or an
+            environment of Gymnasium's does not follow the info contract.
+    """
+    validation.choice("kind", kind, kinds())
+    if not (isinstance(env_id, str) and ENV_ID_RE.fullmatch(env_id)):
+        raise ParameterError(f"env_id must look like 'MyShop/Name-v0', got {shown(env_id)}")
+    adapted = problem is None
+    if problem is None:
+        problem, defaults = ADAPTED, {"env": env_id, "kind": kind, **defaults}
+    if not callable(problem) and not (isinstance(problem, str) and ":" in problem):
+        raise ParameterError(
+            "problem must be a Problem class, a function, 'module:callable' or None, "
+            f"got {shown(problem)}"
+        )
+    entry = Environment(env_id, kind, problem, defaults, summary, reveals)
+    taken = ENVIRONMENTS.get(env_id)
+    theirs = taken is None and env_id in gymnasium.registry and not adapted
+    if taken not in (None, entry) or theirs:
+        raise ParameterError(f"environment id {env_id!r} is already registered")
+    if adapted:
+        _rehearse(entry)
+    if taken is None:
+        ENVIRONMENTS[env_id] = entry
+        if not adapted:
+            _register(env_id)
+
+
+def _rehearse(entry: Environment) -> None:
+    """Plays two rounds, so that a broken contract is told at once."""
+    instance = entry.make_problem().instance([0])
+    instance.advance()

@@ -15,9 +15,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import report
-from dpb_gym.envs.catalogue import ENVIRONMENTS, RATINGS, make_problem
-from dpb_gym.envs.registration import register_environment
-from dpb_gym.envs.replay import replay_problem
+from dpb_gym.envs.catalogue import ENVIRONMENTS, RATINGS, make_problem, register_environment
+from dpb_gym.envs.data import replay_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.fitting import LISTENER, step

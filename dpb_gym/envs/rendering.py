@@ -54,12 +54,11 @@ class Screen:
         regret: float = 0.0,
     ) -> None:
         """Takes a customer who waits, or with `action` and `feedback` a round that was played."""
-        seen = [None if v is None else v[self._i] for v in context[1:]]
         answers = [None if v is None else v[self._i] for v in feedback or ()]
         answer = None if feedback is None else Feedback(*answers)  # type: ignore[arg-type]
         choice = None if action is None else np.array(action[self._i])
-        copied = [None if v is None else np.array(v) for v in seen]
-        self._rows = self._kind.rows(Context(context.t, *copied), choice, answer)  # type: ignore[arg-type]
+        seen = context.each(lambda v: np.array(v[self._i]))
+        self._rows = self._kind.rows(seen, choice, answer)
         if answer is None:
             self._curve, self._reward = [], None
         else:

@@ -21,10 +21,17 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
+    signed,
     uniform,
 )
-from dpb_gym.problems.norms import CONTEXT_NORMS, GAUSSIAN_BOUND, rescale, rescaled_bound
-from dpb_gym.problems.oblivious import ContextSchedule
+from dpb_gym.problems.contexts import (
+    CONTEXT_NORMS,
+    GAUSSIAN_BOUND,
+    ContextSchedule,
+    read_rank,
+    rescale,
+    rescaled_bound,
+)
 from dpb_gym.streams import Stream
 
 RANDOM = {"random": (0.0, 1.0), "signed": (-1.0, 1.0)}
@@ -62,7 +69,7 @@ class AssortmentProblem(Problem):
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
         contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
             ``"drifting"``, an array ``(n, N, d)`` or its file; see
-            `dpb_gym.problems.oblivious.ContextSchedule`.
+            `dpb_gym.problems.contexts.ContextSchedule`.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -91,11 +98,7 @@ class AssortmentProblem(Problem):
         self.dim = validation.integer("dim", dim, 1)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.design = validation.choice("design", design, DESIGNS)
-        if rank is not None and design != "low-rank":
-            raise ParameterError("rank applies to design='low-rank' only")
-        self.rank = validation.integer(
-            "rank", max(1, self.dim // 2) if rank is None else rank, 1, self.dim
-        )
+        self.rank = read_rank(rank, self.dim, design, ("low-rank",))
         self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
         self.exactly = validation.flag("exactly", exactly)
         if isinstance(revenues, str):
@@ -112,9 +115,8 @@ class AssortmentProblem(Problem):
         self._drawn_revenues = RANDOM.get(revenues) if isinstance(revenues, str) else None
         low, top = self._drawn_revenues or (self.revenues.min(), self.revenues.max())
         self._revenue_rows = np.empty((0, self.n_items), np.float32)
-        raw = {"gaussian": GAUSSIAN_BOUND, "uniform": 1.0, "sphere": 1.0}.get(
-            self.design, GAUSSIAN_BOUND * float(np.sqrt(self.dim / self.rank))
-        )
+        stretch = float(np.sqrt(self.dim / self.rank)) if self.design == "low-rank" else 1.0
+        raw = 1.0 if self.design in ("uniform", "sphere") else GAUSSIAN_BOUND * stretch
         self._shape = (self.n_items, self.dim)
         self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm)
         bound = rescaled_bound(raw, self.context_norm, self.dim)
@@ -157,7 +159,7 @@ class AssortmentProblem(Problem):
         if self.schedule.drawn:
             fields["features"] = Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)
         if self._drawn_revenues is not None:
-            fill = _fill_signed if self._drawn_revenues[0] else uniform
+            fill = signed if self._drawn_revenues[0] else uniform
             fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES, fill)
         return fields
 
@@ -168,9 +170,7 @@ class AssortmentProblem(Problem):
         rows = out.reshape(-1, self.dim)
         contexts = kernels.contexts
         if self.design == "uniform":
-            rng.random(out=rows, dtype=np.float32)
-            rows *= np.float32(2.0)
-            rows -= np.float32(1.0)
+            signed(rng, start, hidden, rows)
         elif self.design == "low-rank":
             coefficients = portable.normals(rng, (len(rows), self.rank), np.float32)
             contexts.combine(coefficients, hidden["basis"], rows)
@@ -182,33 +182,23 @@ class AssortmentProblem(Problem):
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         features = drawn["features"] if "features" in drawn else self.schedule.at(hidden, t)
-        B = features.shape[0]
-        if self._drawn_revenues is not None:
-            revenues = drawn["revenues"]
-        else:
-            if len(self._revenue_rows) < B:
-                self._revenue_rows = np.tile(self.revenues, (B, 1))
-            revenues = self._revenue_rows[:B]
+        revenues = drawn["revenues"] if "revenues" in drawn else self.fixed_revenues(len(t))
         return Round(Context(int(t[0]), features, revenues=revenues), drawn["response"], {})
+
+    def fixed_revenues(self, replicates: int) -> Array:
+        """The revenues of every round, ``(B, N)``."""
+        if len(self._revenue_rows) < replicates:
+            self._revenue_rows = np.tile(self.revenues, (replicates, 1))
+        return self._revenue_rows[:replicates]
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         context = round_.context
         if self.exactly:
             self._check_full(action)
-        B = len(action)
-        choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
-        bad = kernels.mnl.outcome(
-            context.features,
-            hidden["theta"],
-            context.revenues,
-            action,
-            self._nests,
-            self._dissimilarity,
-            round_.uniform,
-            choice,
-            reward,
-            expected,
-        )
+        choice, (reward, expected) = np.empty(len(action), np.int64), np.empty((2, len(action)))
+        asked = context.features, hidden["theta"], context.revenues, action
+        model = self._nests, self._dissimilarity
+        bad = kernels.mnl.outcome(*asked, *model, round_.uniform, choice, reward, expected)
         if bad:
             raise ActionError(
                 f"slate {action[bad - 1].tolist()} of replicate {bad - 1} holds an item outside "
@@ -254,20 +244,6 @@ class AssortmentProblem(Problem):
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
         """Negative log-likelihood of the choice; with ||x|| <= 1 its gradient norm is at
         most 2 and its Hessian's trace at most 1 (errata A2, A3)."""
-        B = len(action)
-        value, gradient = np.empty(B), np.empty((B, self.dim))
-        hessian = np.empty((B, self.dim, self.dim))
-        assert feedback.choice is not None
-        kernels.mnl.loss_terms(
-            context.features, theta, action, feedback.choice, value, gradient, hessian
-        )
-        return Loss(value, gradient, hessian)
-
-
-def _fill_signed(
-    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-) -> None:
-    """Uniforms on [-1, 1)."""
-    rng.random(out=out, dtype=np.float32)
-    out *= np.float32(2.0)
-    out -= np.float32(1.0)
+        found = Loss.empty(theta)
+        kernels.mnl.loss_terms(context.features, theta, action, feedback.choice, *found)
+        return found

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_gym import portable
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
@@ -47,6 +48,18 @@ Fill = Callable[[np.random.Generator, int, Mapping[str, Array], Array], None]
 def uniform(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
     """Fills a field with uniforms on [0, 1)."""
     rng.random(out=out, dtype=out.dtype)
+
+
+def signed(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
+    """Fills a field with uniforms on [-1, 1)."""
+    rng.random(out=out, dtype=out.dtype)
+    out *= 2.0
+    out -= 1.0
+
+
+def normal(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
+    """Fills a field with standard normals."""
+    portable.fill_normals(rng, out)
 
 
 @dataclass(frozen=True)

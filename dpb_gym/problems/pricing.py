@@ -20,9 +20,9 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
+    signed,
 )
-from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.oblivious import fixed_rows
+from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
 from dpb_gym.streams import Stream, generator
 
 GLM = ("logistic", "gaussian")
@@ -145,41 +145,21 @@ class PricingProblem(Problem):
         elif self.customers == "two-type":
             out[:] = np.where(rng.random(len(out)) < 0.5, 1.0, -1.0)[:, None]
         else:
-            rng.random(out=out, dtype=np.float32)
-            out *= np.float32(2.0)
-            out -= np.float32(1.0)
+            signed(rng, start, hidden, out)
         rescale(out, self.context_norm)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        B = len(action)
-        demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
-        bad = kernels.pricing.outcome(
-            round_.context.features,
-            hidden["theta"],
-            action,
-            self._model,
-            self.zeta,
-            round_.uniform,
-            demand,
-            reward,
-            expected,
-        )
+        demand, reward, expected = out = np.empty((3, len(action)))
+        asked = round_.context.features, hidden["theta"], action, self._model, self.zeta
+        bad = kernels.pricing.outcome(*asked, round_.uniform, *out)
         if bad:
             text = f"price {action[bad - 1]} of replicate {bad - 1} is outside [0, 1]"
             raise ActionError(text).at(bad - 1)
         if "cost" in round_.secret:
-            kernels.pricing.net_revenues(
-                round_.context.features,
-                hidden["theta"],
-                action,
-                self._model,
-                self.zeta,
-                round_.secret["cost"],
-                expected,
-            )
+            kernels.pricing.net_revenues(*asked, round_.secret["cost"], expected)
         return Feedback(reward, demand=demand), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
@@ -188,7 +168,7 @@ class PricingProblem(Problem):
         theta, features = hidden["theta"], round_.context.features
         if "cost" not in round_.secret:
             return self.best_prices(theta, features)
-        price, value = np.empty(len(features)), np.empty(len(features))
+        price, value = np.empty((2, len(features)))
         cost = round_.secret["cost"]
         kernels.pricing.best_net_prices(features, theta, self.zeta, cost, price, value)
         return price, value
@@ -203,8 +183,7 @@ class PricingProblem(Problem):
         Returns:
             Prices ``(B,)`` in [0, 1] and expected revenues ``(B,)``.
         """
-        B = len(features)
-        price, value = np.empty(B), np.empty(B)
+        price, value = np.empty((2, len(features)))
         kernels.pricing.best_prices(features, theta, self._model, self.zeta, price, value)
         return price, value
 
@@ -212,19 +191,7 @@ class PricingProblem(Problem):
         """Negative log-likelihood of the demand; for the logistic model the gradient
         norm is at most zeta and the Hessian's trace at most zeta^2 / 4 when ||phi|| <= 1
         (erratum P6)."""
-        B = len(action)
-        value, gradient = np.empty(B), np.empty((B, self.dim))
-        hessian = np.empty((B, self.dim, self.dim))
-        assert feedback.demand is not None
-        kernels.pricing.loss_terms(
-            context.features,
-            theta,
-            action,
-            feedback.demand,
-            GLM.index(str(self.info.demand)),
-            self.zeta,
-            value,
-            gradient,
-            hessian,
-        )
-        return Loss(value, gradient, hessian)
+        found, model = Loss.empty(theta), (GLM.index(str(self.info.demand)), self.zeta)
+        record = context.features, theta, action, feedback.demand
+        kernels.pricing.loss_terms(*record, *model, *found)
+        return found

@@ -20,9 +20,15 @@ from dpb_gym.problems.base import (
     Problem,
     ProblemInfo,
     Round,
+    normal,
 )
-from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.oblivious import ContextSchedule
+from dpb_gym.problems.contexts import (
+    CONTEXT_NORMS,
+    ContextSchedule,
+    read_rank,
+    rescale,
+    rescaled_bound,
+)
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -59,7 +65,7 @@ class RecommendationProblem(Problem):
         theta: Fixed parameter ``(d,)``.
         contexts: ``"drawn"`` by the design, or an oblivious sequence of fresh arms:
             ``"switched"``, ``"drifting"``, an array ``(n, n_candidates, d)`` or its file; see
-            `dpb_gym.problems.oblivious.ContextSchedule`.
+            `dpb_gym.problems.contexts.ContextSchedule`.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -94,11 +100,7 @@ class RecommendationProblem(Problem):
         self.noise_std = validation.real("noise_std", noise_std, 0.0, open_low=True)
         self.design = validation.choice("design", design, DESIGNS)
         self.fresh = validation.flag("fresh", fresh) or design == "blocks"
-        if rank is not None and design == "sphere":
-            raise ParameterError("rank applies to design='low-rank' and 'blocks' only")
-        self.rank = validation.integer(
-            "rank", max(1, self.dim // 2) if rank is None else rank, 1, self.dim
-        )
+        self.rank = read_rank(rank, self.dim, design, ("low-rank", "blocks"))
         self.block_rounds = validation.integer("block_rounds", block_rounds, 1)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.user_order = validation.choice("user_order", user_order, ("consecutive", "shuffled"))
@@ -117,6 +119,7 @@ class RecommendationProblem(Problem):
             if design != "sphere":
                 raise ParameterError("contexts that are not drawn need design='sphere'")
             self.fresh = True
+        self._model = REWARDS.index(self.reward), self.noise_std
         bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.feature_bound = self.schedule.bound or bound
         self.info = ProblemInfo(
@@ -128,10 +131,6 @@ class RecommendationProblem(Problem):
             n_arms=None if self.fresh else self.n_arms,
             max_interactions=self.interactions_per_user,
         )
-
-    @property
-    def _model(self) -> int:
-        return REWARDS.index(self.reward)
 
     def draw_hidden(self, rng: np.random.Generator) -> Hidden:
         theta = portable.normals(rng, self.dim)
@@ -162,13 +161,9 @@ class RecommendationProblem(Problem):
         if not self.schedule.drawn:
             return {}
         if self.design == "sphere" and self.fresh:
-            return {
-                "features": Field((m, self.dim), np.float32, Stream.FEATURES, self.draw_features)
-            }
+            return {"features": Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)}
         if self.fresh:
-            return {
-                "coefficients": Field((m, self.rank), np.float32, Stream.FEATURES, _fill_normals)
-            }
+            return {"coefficients": Field((m, self.rank), np.float32, Stream.FEATURES, normal)}
         return {"arms": Field((m,), np.int64, Stream.CANDIDATES, self.draw_candidates)}
 
     def draw_features(
@@ -217,18 +212,9 @@ class RecommendationProblem(Problem):
         return Round(context, drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        B = len(action)
-        reward, expected = np.empty(B), np.empty(B)
-        bad = kernels.recommendation.outcome(
-            round_.context.features,
-            hidden["theta"],
-            action,
-            self._model,
-            self.noise_std,
-            round_.uniform,
-            reward,
-            expected,
-        )
+        reward, expected = np.empty((2, len(action)))
+        asked = round_.context.features, hidden["theta"], action, *self._model
+        bad = kernels.recommendation.outcome(*asked, round_.uniform, reward, expected)
         if bad:
             raise out_of_range(action, bad - 1, self.n_candidates)
         return Feedback(reward), expected
@@ -236,9 +222,7 @@ class RecommendationProblem(Problem):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         features = round_.context.features
         arm, value = np.empty(len(features), np.int64), np.empty(len(features))
-        kernels.recommendation.best_arms(
-            features, hidden["theta"], self._model, self.noise_std, arm, value
-        )
+        kernels.recommendation.best_arms(features, hidden["theta"], *self._model, arm, value)
         return arm, value
 
     def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
@@ -246,14 +230,53 @@ class RecommendationProblem(Problem):
         return squared_loss(theta, context, action, feedback)
 
 
+class MultiArmedProblem(RecommendationProblem):
+    """The same arms in every round, in the same order; arm i is the unit vector e_i.
+
+    The features tell the arms apart and nothing else, so linear agents with d = n_arms and agents
+    that ignore features meet on equal terms.
+
+    Args:
+        horizon: Rounds T, at least 2.
+        n_arms: Number of arms, at least 1.
+        reward: ``"linear"``: Bernoulli with mean 1/2 + theta_i / 4; ``"logistic"``: Bernoulli with
+            mean sigmoid(theta_i); ``"gaussian"``: the linear mean plus N(0, noise_std^2), clipped
+            to [0, 1].
+        noise_std: Standard deviation for ``reward="gaussian"``, > 0.
+        interactions_per_user: k: attach user ids; each user has k consecutive rounds.
+        theta: Fixed parameter ``(n_arms,)``; otherwise Gaussian, normalised to norm 2.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self,
+        horizon: int = 10_000,
+        n_arms: int = 10,
+        reward: str = "linear",
+        noise_std: float = 0.1,
+        interactions_per_user: int | None = None,
+        theta: Any = None,
+    ) -> None:
+        n = validation.integer("n_arms", n_arms, 1)
+        super().__init__(horizon, n, n, n, reward, noise_std, theta=theta,
+                         interactions_per_user=interactions_per_user)  # fmt: skip
+
+    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+        return {**super().draw_hidden(rng), "arms": np.eye(self.n_arms, dtype=np.float32)}
+
+    def draw_candidates(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        out[:] = np.arange(self.n_arms)
+
+
 def squared_loss(theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
     """(reward - <x, theta>)^2 / 2 per replicate, with gradient and Hessian."""
-    B, d = theta.shape
-    value, gradient, hessian = np.empty(B), np.empty((B, d)), np.empty((B, d, d))
-    kernels.recommendation.squared_loss(
-        context.features, theta, action, feedback.reward, value, gradient, hessian
-    )
-    return Loss(value, gradient, hessian)
+    found = Loss.empty(theta)
+    kernels.recommendation.squared_loss(context.features, theta, action, feedback.reward, *found)
+    return found
 
 
 def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionError:
@@ -261,9 +284,3 @@ def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionErro
     return ActionError(
         f"candidate {action[replicate]} of replicate {replicate} is outside 0..{n_candidates - 1}"
     ).at(replicate)
-
-
-def _fill_normals(
-    rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-) -> None:
-    portable.fill_normals(rng, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dpb_gym.problems.base import (
     ProblemInfo,
     Round,
 )
+from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.item_features import (
     ItemFeatures,
     fold_in,
@@ -28,28 +29,16 @@ from dpb_gym.problems.item_features import (
     svd_features,
     with_predictions,
 )
-from dpb_gym.problems.norms import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.recommendation import out_of_range, squared_loss
 from dpb_gym.streams import Stream
 
+if TYPE_CHECKING:
+    from dpb_data import RatingTable
+
 PROTOCOLS = ("matrix", "replay")
 # Private features need noise for every pair of items.
 MOST_PRIVATE_ITEMS = 2000
-
-
-class Ratings(Protocol):
-    """What a replay problem needs of a rating table (`dpb_data.RatingTable` has it)."""
-
-    name: str
-    users: Array
-    items: Array
-    ratings: Array
-    n_users: int
-    n_items: int
-
-    def normalised(self) -> Array:
-        """Ratings mapped to [0, 1]."""
 
 
 class ReplayProblem(Problem):
@@ -128,7 +117,7 @@ class ReplayProblem(Problem):
 
     def __init__(
         self,
-        ratings: Ratings,
+        ratings: RatingTable,
         horizon: int = 10_000,
         dim: int = 50,
         n_candidates: int = 5,
@@ -202,7 +191,7 @@ class ReplayProblem(Problem):
             prior=self._prior,
         )
 
-    def _prepare(self, data: Ratings) -> None:
+    def _prepare(self, data: RatingTable) -> None:
         rng = np.random.default_rng(self.split_seed)
         value = np.asarray(data.normalised(), dtype=np.float64)
         order = rng.permutation(data.n_users)
@@ -299,7 +288,7 @@ class ReplayProblem(Problem):
             given += hands
         return len(self._dealings), int(given.max())
 
-    def _choose_items(self, data: Ratings, rated: Array) -> Array:
+    def _choose_items(self, data: RatingTable, rated: Array) -> Array:
         counts = np.bincount(rated, minlength=data.n_items)
         kept = np.flatnonzero(counts >= self.min_ratings)
         if self.max_items is not None and len(kept) > self.max_items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -110,6 +111,11 @@ class Context(NamedTuple):
             return self.revenues
         return np.where(self.available, self.revenues, np.float32(-np.inf))
 
+    def each(self, change: Callable[[Array], Array]) -> Context:
+        """The context with every array changed."""
+        t, *parts = self
+        return Context(t, *[None if part is None else change(part) for part in parts])  # type: ignore[arg-type]
+
 
 class Feedback(NamedTuple):
     """The raw response of the current customers: private data.
@@ -137,6 +143,19 @@ class Round(NamedTuple):
     uniform: Array
     secret: dict[str, Array]
 
+    def each(self, change: Callable[[Array], Array]) -> Round:
+        """The round with every array changed."""
+        secret = {name: change(value) for name, value in self.secret.items()}
+        return Round(self.context.each(change), change(self.uniform), secret)
+
+    def showing(self, **parts: Any) -> Round:
+        """The round with other parts of its context."""
+        return self._replace(context=self.context._replace(**parts))
+
+    def hiding(self, **secrets: Array) -> Round:
+        """The round with more secrets."""
+        return self._replace(secret={**self.secret, **secrets})
+
 
 class Outcome(NamedTuple):
     """Feedback with the expected reward and the pseudo-regret of the action, ``(B,)``."""
@@ -158,3 +177,9 @@ class Loss(NamedTuple):
     value: Array
     gradient: Array
     hessian: Array
+
+    @classmethod
+    def empty(cls, theta: Array) -> Loss:
+        """Arrays for the losses at parameters ``(B, d)``."""
+        B, d = theta.shape
+        return cls(np.empty(B), np.empty((B, d)), np.empty((B, d, d)))

@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.problems.base import Array, Context, Hidden, Problem, ProblemInfo, Round
+from dpb_gym.problems.base import Array, Hidden, Problem, ProblemInfo, Round
 
 MAX_SLATES = 20_000
 GRID = 257
@@ -71,16 +71,8 @@ def _at(
     problem: Problem, worlds: Sequence[Hidden], round_: Round, lanes: Array
 ) -> Callable[[Array], Array]:
     """Expected rewards of actions ``(R, ...)``, each in the lane of its row ``(R,)``."""
-    _, *parts = round_.context
-    taken = [None if part is None else _rows(part, lanes) for part in parts]
-    context = Context(round_.context.t, *taken)  # type: ignore[arg-type]
-    there = Round(
-        context,
-        _rows(round_.uniform, lanes),
-        {k: _rows(v, lanes) for k, v in round_.secret.items()},
-    )
     known = [{k: _rows(v, lanes) for k, v in world.items()} for world in worlds]
-    return functools.partial(expected, problem, known, there)
+    return functools.partial(expected, problem, known, round_.each(lambda v: _rows(v, lanes)))
 
 
 def _candidates(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:

@@ -45,8 +45,8 @@ def priced(round_: Round, cost: Array) -> Round:
     """The round as it is where a sale of item i costs ``cost[:, i]``, ``(B, n)``."""
     context = round_.context
     if context.revenues is None:
-        return round_._replace(secret={**round_.secret, "cost": np.ascontiguousarray(cost[:, 0])})
-    return round_._replace(context=context._replace(revenues=context.revenues - cost))
+        return round_.hiding(cost=np.ascontiguousarray(cost[:, 0]))
+    return round_.showing(revenues=context.revenues - cost)
 
 
 def units(problem: Problem, hidden: Hidden, round_: Round, action: Array, count: int) -> Array:
@@ -61,8 +61,7 @@ def units(problem: Problem, hidden: Hidden, round_: Round, action: Array, count:
     for items in np.maximum(action, 0).T:
         only = np.zeros((B, count))
         only[lanes, items] = 1.0
-        alone = round_._replace(context=round_.context._replace(revenues=only))
-        sold[lanes, items] = problem.respond(hidden, alone, action)[1]
+        sold[lanes, items] = problem.respond(hidden, round_.showing(revenues=only), action)[1]
     return sold
 
 
@@ -155,7 +154,7 @@ class Worth:
         for t in wanted:
             while source.t[0] < t:
                 source.advance()
-            found.append(_copied(source.round()))
+            found.append(source.round().each(np.copy))  # its block will be drawn anew
         (_, *first), _, secret = found[0]
         parts = [
             None if part is None else np.concatenate([r.context[k] for r in found])
@@ -206,19 +205,9 @@ class Worth:
         return value
 
 
-def _copied(round_: Round) -> Round:
-    """A round that stays as it is when its block is drawn anew."""
-    t, *parts = round_.context
-    kept = [None if part is None else part.copy() for part in parts]
-    secret = {name: value.copy() for name, value in round_.secret.items()}
-    return Round(Context(t, *kept), round_.uniform.copy(), secret)  # type: ignore[arg-type]
-
-
 def _taken(rounds: Round, chosen: Array) -> Round:
     """The chosen rounds of a batch."""
-    (t, *parts), uniform, secret = rounds
-    context = Context(t, *[None if part is None else part[chosen] for part in parts])  # type: ignore[arg-type]
-    return Round(context, uniform[chosen], {name: v[chosen] for name, v in secret.items()})
+    return rounds.each(lambda v: v[chosen])
 
 
 def masked(round_: Round, has: Array) -> Round:
@@ -227,7 +216,7 @@ def masked(round_: Round, has: Array) -> Round:
     if context.revenues is None:
         return round_
     available = has if context.available is None else has & context.available
-    return round_._replace(context=context._replace(available=available))
+    return round_.showing(available=available)
 
 
 def on_sale(round_: Round, has: Array) -> Array:
@@ -307,7 +296,7 @@ class Season(Instance):
         context = round_.context
         if context.available is not None and not open_.all():
             every = context.available | ~open_[:, None]
-            round_ = round_._replace(context=context._replace(available=every))
+            round_ = round_.showing(available=every)
         check_offered(round_.context, action)
         feedback, expected = self.problem.respond(self.hidden, round_, action)
         if not open_.all():

@@ -302,7 +302,7 @@ def test_one_call_from_a_frame_to_results() -> None:
     for agent in ("random", "oracle"):
         assert here.final_regret(agent).tolist() == far.final_regret(agent).tolist()
     table = dpb_data.prices(frame, features=["score"])
-    assert {c.cell.data for c in here.cells} == {table.digest()}
+    assert {c.cell.task.data_digest() for c in here.cells} == {table.digest()}
 
 
 def banners(n: int = 4000, **changes: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import dpb_data
 from dpb_gym import streams
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
-from dpb_gym.problems.expedia_model import fit_hotel_model, largest_norm, pair_features
+from dpb_gym.problems.expedia import fit_hotel_model, largest_norm, pair_features
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 

@@ -322,7 +322,7 @@ def test_the_environment_takes_exactly_the_problems_parameters():
     import inspect
 
     from dpb_gym.envs.catalogue import environment
-    from dpb_gym.envs.replay import replay_problem
+    from dpb_gym.envs.data import replay_problem
     from dpb_gym.problems.conditions import applicable
 
     own = dict(inspect.signature(ReplayProblem).parameters)

@@ -25,7 +25,7 @@ MODULES = (
     "dpb_gym.checkpoint",
     "dpb_gym.problems",
     "dpb_gym.problems.kinds",
-    "dpb_gym.problems.oblivious",
+    "dpb_gym.problems.contexts",
     "dpb_gym.problems.assortment",
     "dpb_gym.problems.pricing",
     "dpb_gym.problems.recommendation",

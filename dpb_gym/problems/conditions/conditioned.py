@@ -22,12 +22,9 @@ from dpb_gym.problems.base import (
     Problem,
     Round,
 )
-from dpb_gym.problems.conditions.availability import Availability
 from dpb_gym.problems.conditions.base import Condition
-from dpb_gym.problems.conditions.customers import Contamination, Types
-from dpb_gym.problems.conditions.drift import Drift
-from dpb_gym.problems.conditions.features import Features, Intercept
-from dpb_gym.problems.conditions.play import Delayed, Known, Stock, UnknownHorizon
+from dpb_gym.problems.conditions.play import Availability, Delayed, Known, Stock, UnknownHorizon
+from dpb_gym.problems.conditions.truth import Contamination, Drift, Features, Intercept, Types
 from dpb_gym.problems.season import Season
 from dpb_gym.streams import Stream, generator
 
@@ -161,6 +158,4 @@ class Conditioned(Problem):
 def _real(round_: Round) -> Round:
     """The round with the features to which the customer answers."""
     features = round_.secret.get("features")
-    if features is None:
-        return round_
-    return round_._replace(context=round_.context._replace(features=features))
+    return round_ if features is None else round_.showing(features=features)

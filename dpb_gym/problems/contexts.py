@@ -1,4 +1,4 @@
-"""Contexts that nobody draws: fixed in advance, whatever the policy does (errata P10)."""
+"""Feature vectors: how long they may be, and sequences fixed in advance (errata P10)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,52 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.base import Array, Hidden
-from dpb_gym.problems.norms import rescale
 
+CONTEXT_NORMS = ("raw", "clip", "scale")
+# Standard normals beyond it have probability below 1e-32.
+GAUSSIAN_BOUND = 12.0
 SCHEDULES = ("drawn", "switched", "drifting")
+
+
+def rescaled_bound(bound: float, context_norm: str, length: int) -> float:
+    """Bound on a feature after `context_norm`, for vectors of the given length."""
+    if context_norm == "clip":
+        return min(1.0, bound)
+    if context_norm == "scale":
+        # One float32 step up: the scaled numbers are rounded.
+        return float(np.nextafter(np.float32(bound / np.sqrt(length)), np.float32(np.inf)))
+    return bound
+
+
+def rescale(features: Array, context_norm: str) -> None:
+    """Applies `context_norm` to float32 vectors along the last axis, in place.
+
+    Args:
+        features: C-contiguous float32 array.
+        context_norm: ``"raw"`` leaves x, ``"clip"`` gives x / max(1, ||x||), ``"scale"``
+            x / sqrt(length).
+    """
+    if context_norm == "raw":
+        return
+    if not features.flags.c_contiguous:
+        raise ParameterError("features must be C-contiguous to be rescaled in place")
+    contexts = kernels.contexts
+    mode = contexts.CLIP if context_norm == "clip" else contexts.SCALE
+    contexts.normalise(features.reshape(-1, features.shape[-1]), mode)
+
+
+def read_rank(rank: Any, dim: int, design: str, low: tuple[str, ...]) -> int:
+    """The dimension of a design's subspaces, max(1, d // 2) by default.
+
+    Raises:
+        ParameterError: If the design, none of `low`, has no subspace, or it is not in 1..dim.
+    """
+    if rank is not None and design not in low:
+        raise ParameterError(f"rank applies to design={' and '.join(map(repr, low))} only")
+    return validation.integer("rank", max(1, dim // 2) if rank is None else rank, 1, dim)
 
 
 class ContextSchedule:
