@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
-from dpb_gym.kernels.linalg import cholesky_shifted_one
+from dpb_gym.kernels.linalg import cholesky_shifted_one, dot_one
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,7 +28,8 @@ COUNTED = 1e-6
 def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
     """What brings a row into the ball, and whether it was outside by more than rounding."""
     largest, squares = 0.0, 0.0
-    if radius == math.inf:
+    slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # less what sums of squares err by
+    if radius == math.inf or dot_one(row, row) <= radius * radius * (1.0 + 2.0 * slack):
         return 1.0, False
     for w in range(row.shape[0]):
         largest = max(largest, abs(row[w]))
@@ -165,17 +166,20 @@ def add_squares(
 
 
 @jit
-def scale_directions(
+def add_scaled(
     values: Floats,
     directions: Floats,
     low: float,
     high: float,
     longest: float,
-    rows: Floats,
+    radius: float,
+    grid: float,
+    pending: Floats,
     clipped: Ints,
 ) -> int:
-    """Writes ``value * direction`` (B, W), values clipped to a range, directions to a norm."""
+    """`add_clipped` of ``value * direction``, values clipped to a range, directions to a norm."""
     batch, width = directions.shape
+    rows = np.empty((batch, width))
     for b in range(batch):
         if not math.isfinite(values[b]):
             return NOT_FINITE
@@ -188,7 +192,7 @@ def scale_directions(
         clipped[b] += beyond or value != values[b]
         for w in range(width):
             rows[b, w] = value * (directions[b, w] * scale)
-    return OK
+    return add_clipped(rows, radius, grid, pending, clipped)
 
 
 @jit

@@ -170,13 +170,12 @@ class Intake:
                 f"this releaser was declared for {self.horizon} records per replicate; "
                 "nothing was released"
             )
-        if directions is not None and self.shape.symmetric:
-            self._add_squares(value, directions, into)
+        if directions is not None:
+            add = self._add_squares if self.shape.symmetric else self._add_scaled
+            add(value, directions, into)
             self.rounds += 1
             return
-        if directions is not None:
-            rows = self._scaled(value, directions)
-        elif isinstance(self.clip, Segment):
+        if isinstance(self.clip, Segment):
             raise ParameterError("records bounded by a Segment need their public directions")
         elif self.shape.symmetric:
             rows = self._rows
@@ -211,18 +210,25 @@ class Intake:
             )
         )
 
-    def _scaled(self, value: ArrayLike, directions: ArrayLike) -> FloatArray:
+    def _add_scaled(self, value: ArrayLike, directions: ArrayLike, into: FloatArray) -> None:
         vectors = _array("directions", directions, (self.replicates, self.shape.dim))
         values = _array("values", value, (self.replicates,))
         low, high, longest = -math.inf, math.inf, math.inf
         if isinstance(self.clip, Segment):
             low, high, longest = self.clip.low, self.clip.high, 1.0
         _raise_for(
-            kernels.continual.scale_directions(
-                values, vectors, low, high, longest, self._rows, self.clipped_count
+            kernels.continual.add_scaled(
+                values,
+                vectors,
+                low,
+                high,
+                longest,
+                self._radius,
+                self.grid,
+                into,
+                self.clipped_count,
             )
         )
-        return self._rows
 
 
 def _raise_for(status: int) -> None:

@@ -127,6 +127,8 @@ class Sum(Releaser):
     @property
     def value(self) -> FloatArray:
         """The newest release, ``(B, *shape)``; zeros before the first."""
+        if not self.shape.symmetric:
+            return self._released.copy()
         return self.shape.emit(self._released, self._released, 0.0)
 
     def cost(self, rho: float) -> Event:
