@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import frozen
+from dpb_gym.offline.checks import checked, frozen, part
 from dpb_gym.offline.collecting import LOGS, Columns, collect
 from dpb_gym.problems.base import Array, Context, Problem
 
@@ -28,8 +28,8 @@ class Log(ABC):
         name: For titles and messages.
     """
 
-    features: Array
-    rewards: Array
+    features: Array = part("nmd", dtype=np.float32)
+    rewards: Array = part("n", "reward")
     reward_range: tuple[float, float]
     name: str = "log"
 
@@ -44,6 +44,24 @@ class Log(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         LOGS[cls.kind] = cls
+
+    @classmethod
+    def _checked(
+        cls, given: Mapping[str, Any], reward_range: Any, name: str, **bounds: tuple[float, float]
+    ) -> dict[str, Any]:
+        """The fields of a log of these arrays; see `checked`."""
+        try:
+            low, high = (float(v) for v in reward_range)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"reward_range must be (lowest, highest), got {reward_range!r}"
+            ) from None
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise ParameterError(
+                f"reward_range must be finite and increasing, got {reward_range!r}"
+            )
+        kept = checked(cls, given, {}, {"reward": (low, high), **bounds})
+        return {**kept, "reward_range": (low, high), "name": str(name)}
 
     @classmethod
     @abstractmethod
@@ -83,12 +101,12 @@ class Log(ABC):
             ParameterError: If fewer than two rounds remain.
         """
         chosen: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for one in fields(self):
+            value = getattr(self, one.name)
             if isinstance(value, np.ndarray):
-                chosen[field.name] = frozen(value[rounds])
+                chosen[one.name] = frozen(value[rounds])
             elif hasattr(value, "select"):
-                chosen[field.name] = value.select(rounds)
+                chosen[one.name] = value.select(rounds)
         if len(chosen["rewards"]) < 2:
             raise ParameterError("a log needs at least 2 rounds")
         return replace(self, **chosen)
@@ -108,7 +126,7 @@ class Log(ABC):
             target: See `target`.
             names: The estimators.
             q: A model's predictions; a fitted one if it is None and needed.
-            model: How that is fitted: ``ridge``, ``folds``, ``seed``.
+            model: How that is fitted: ``ridge``, ``folds``, ``seed`` of `models.cross_fitted`.
             options: Some of `options`.
         """
 

@@ -1,7 +1,9 @@
-"""Checks of logged arrays; messages name the first bad round."""
+"""What the arrays of a log may be: the one place where they are checked."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 import numpy as np
@@ -11,48 +13,110 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array
 
-DISTRIBUTION_TOLERANCE = 1e-9
+Bounds = Mapping[str, tuple[float, float]]
+NO_BOUNDS = (-np.inf, np.inf)
+SUM_TOLERANCE = 1e-9
 
 
-def check_range(name: str, value: Any) -> tuple[float, float]:
-    """Validates declared bounds.
-
-    Raises:
-        ParameterError: If they are not two finite increasing numbers.
-    """
-    try:
-        low, high = (float(v) for v in value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be (lowest, highest), got {value!r}") from None
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ParameterError(f"{name} must be finite and increasing, got {value!r}")
-    return low, high
-
-
-def integers(
-    name: str, value: ArrayLike, shape: tuple[int, ...], low: float = -np.inf, high: float = np.inf
+def values(
+    name: str,
+    value: ArrayLike | None,
+    shape: tuple[int | None, ...],
+    low: float = -np.inf,
+    high: float = np.inf,
+    *,
+    dtype: type = np.float64,
+    positive: bool = False,
+    sums: bool = False,
 ) -> Array:
-    """Integers of a shape and range; see `inside`."""
-    found = inside(name, value, shape, low, high)
-    whole = found.astype(np.int64)
-    if (whole != found).any():
-        raise ParameterError(f"{name} must be integers, got {found[whole != found][0]}")
-    return whole
-
-
-def inside(name: str, value: ArrayLike, shape: tuple[int, ...], low: float, high: float) -> Array:
     """Numbers of a shape, finite and within bounds.
+
+    Args:
+        name: For messages.
+        value: What was given.
+        shape: None is any length.
+        low: Least value.
+        high: Largest value.
+        dtype: What they become; integers must be whole.
+        positive: Whether 0 is refused.
+        sums: Whether they are probabilities that sum to one (to 1e-9) along the last axis.
 
     Raises:
         ParameterError: If they are not; names the first bad round.
     """
-    found = validation.array(name, value, shape)
+    found: Array = validation.array(name, value, shape)
     outside = ((found < low) | (found > high)).reshape(len(found), -1).any(axis=1)
     if outside.any():
         bad = int(outside.argmax())
         said = f"{found[bad]:g}" if found.ndim == 1 else str(found[bad])
         raise ParameterError(f"{name} must lie in [{low:g}, {high:g}], got {said} in round {bad}")
-    return found
+    if positive and not found.all():
+        bad = int(np.argwhere(found == 0.0)[0, 0])
+        raise ParameterError(
+            f"{name} must be positive, got 0 in round {bad}: what was logged cannot have been "
+            "impossible"
+        )
+    if dtype is np.int64 and (found != np.rint(found)).any():
+        raise ParameterError(f"{name} must be integers, got {found[found != np.rint(found)][0]}")
+    total = found.sum(axis=-1) if sums else np.ones(1)
+    wrong = np.abs(total - 1.0) > SUM_TOLERANCE
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ParameterError(
+            f"{name} must sum to 1 in every round, got {total.flat[row]:.12g} in round {row}"
+        )
+    return found.astype(dtype, copy=False)
+
+
+def distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Probabilities along the last axis; see `values`."""
+    return values(name, value, shape, 0.0, 1.0, sums=True)
+
+
+def part(axes: str, bounds: str = "", *, default: Any = MISSING, **about: Any) -> Any:
+    """Declares an array of a log as a field of its class.
+
+    Args:
+        axes: A letter per axis: n rounds, m candidates or items, d features, K positions.
+        bounds: Name of its bounds: ``"item"``, ``"share"``, or one that the log gives.
+        default: None if the log may lack it.
+        **about: Options of `values`.
+    """
+    return field(default=default, metadata={"axes": axes, "bounds": bounds, "about": about})
+
+
+def checked(
+    kind: type, given: Mapping[str, Any], sizes: dict[str, int], bounds: Bounds, prefix: str = ""
+) -> dict[str, Array]:
+    """Read-only copies of the arrays that a class declares, in the order of their declaration.
+
+    Args:
+        kind: The class.
+        given: Some of its arrays by name; None for one that it may lack.
+        sizes: Length of each axis, as far as known; completed.
+        bounds: By name.
+        prefix: Put before names in messages.
+
+    Raises:
+        ParameterError: If an array has a wrong shape or a value out of range; the message names
+            the first bad round.
+    """
+    kept = {}
+    for declared in fields(kind):
+        about, value = declared.metadata, given.get(declared.name)
+        if not about or declared.name not in given or (value is None and declared.default is None):
+            continue
+        known = {"": NO_BOUNDS, "share": (0.0, 1.0), "item": (0, sizes.get("m", 0) - 1), **bounds}
+        shape = tuple(sizes.get(axis) for axis in about["axes"])
+        name = prefix + declared.name
+        found = values(name, value, shape, *known[about["bounds"]], **about["about"])
+        sizes.update(zip(about["axes"], found.shape))
+        if not found.size or any(sizes.get(axis, 2) < 2 for axis in "nm"):
+            raise ParameterError(
+                f"a log needs at least 2 rounds and 2 candidates, got {name} of shape {found.shape}"
+            )
+        kept[declared.name] = frozen(found)
+    return kept
 
 
 def frozen(value: Array) -> Array:
@@ -60,21 +124,3 @@ def frozen(value: Array) -> Array:
     result = np.array(value, order="C")
     result.flags.writeable = False
     return result
-
-
-def check_distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Validates probabilities along the last axis.
-
-    Raises:
-        ParameterError: If the shape is wrong, a number is outside [0, 1] or a row does not
-            sum to one (to 1e-9).
-    """
-    found: Array = validation.array(name, value, shape, 0.0, 1.0)
-    total: Any = found.sum(axis=-1)
-    wrong = np.abs(total - 1.0) > DISTRIBUTION_TOLERANCE
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ParameterError(
-            f"{name} must sum to 1 in every round, got {total.flat[row]:.12g} in round {row}"
-        )
-    return found

@@ -12,7 +12,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, ParameterError, shown
-from dpb_gym.offline.checks import check_distribution
+from dpb_gym.offline.checks import distribution
 from dpb_gym.offline.targets import frozen_choices, frozen_shares, told_shares
 from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
 from dpb_gym.problems.delay import Post
@@ -80,14 +80,18 @@ def collect(
     decide = _KINDS[made.kind]
     if validation.flag("learn", learn):
         decide = _learning(behaviour)
-    choices = None if learn else _choices(made.kind, behaviour, len(seeds), samples)
+    ask = None if learn else _asking(made.kind, behaviour, len(seeds), samples)
+    if behaviour is None:
+        exploration = 1.0
+    elif made.kind == "recommendation" and not isinstance(behaviour, Agent):
+        exploration = 0.0
     post = Post(made, seeds)
     generators = [np.random.default_rng([seed, skip, _LOGGING_KEY]) for seed in seeds]
     logged: dict[str, list[Array]] = {}
     for i in range(rounds):
         context = instance.context()
-        answers = None if choices is None else choices(context)
-        action, columns = decide(made, context, answers, exploration, generators)
+        given = None if ask is None else ask(context)
+        action, columns = decide(made, context, given, exploration, generators)
         outcome = instance.respond(action)
         if learn:
             post.open(context)
@@ -101,7 +105,7 @@ def collect(
     stacked = {key: np.stack(column, axis=1) for key, column in logged.items()}
     least = minimum_propensity
     if least is None and not learn and (behaviour is None or isinstance(behaviour, Agent)):
-        least = (1.0 if behaviour is None else exploration) / (made.info.n_candidates or 1)
+        least = exploration / (made.info.n_candidates or 1)
     return [
         LOGS[made.kind].of_rounds(
             made, {key: column[b] for key, column in stacked.items()}, least, name
@@ -187,23 +191,19 @@ def _learning(agent: Any) -> Decide:
     return decide
 
 
-def _choices(
+def _asking(
     kind: str, behaviour: Behaviour, B: int, samples: int
-) -> Callable[[Context], tuple[bool, Array]] | None:
-    """From contexts to whether an agent was asked, and its choices ``(S, B, ...)`` or the shares
-    of candidates ``(1, B, m)``; or what a function returns ``(1, B, ...)``."""
+) -> Callable[[Context], Array] | None:
+    """From contexts to an agent's choices ``(S, B, ...)`` or shares of candidates ``(1, B, m)``, or
+    to what a function returns ``(1, B, ...)``; None for uniform choices."""
     if behaviour is None:
         return None
-    if isinstance(behaviour, Agent):
-        if kind == "recommendation":
-            shares = frozen_shares(behaviour, B, samples)
-            return lambda context: (True, shares(context)[None])
-        ask = frozen_choices(behaviour, B, samples)
-        return lambda context: (True, ask(context))
-    if callable(behaviour):
-        policy = behaviour
-        return lambda context: (False, np.asarray(policy(context))[None])
-    raise ParameterError(f"behaviour must be None, a function or an agent, got {behaviour!r}")
+    if isinstance(behaviour, Agent) and kind != "recommendation":
+        return frozen_choices(behaviour, B, samples)
+    policy = frozen_shares(behaviour, B, samples) if isinstance(behaviour, Agent) else behaviour
+    if not callable(policy):
+        raise ParameterError(f"behaviour must be None, a function or an agent, got {behaviour!r}")
+    return lambda context: np.asarray(policy(context))[None]
 
 
 def _response(made: Problem, instance: Instance, action: Array, outcome: Outcome) -> Columns:
@@ -218,20 +218,16 @@ def _response(made: Problem, instance: Instance, action: Array, outcome: Outcome
     return {"rewards": feedback.reward, "expected": np.stack(each, axis=1)}
 
 
-Answers = tuple[bool, Array] | None
 Generators = Sequence[np.random.Generator]
 
 
 def _candidates(
-    made: Problem, context: Context, answers: Answers, exploration: float, random: Generators
+    made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
     B, m, _ = context.features.shape
-    if answers is None:
-        shares = np.full((B, m), 1.0 / m)
-    elif answers[0]:
-        shares = (1.0 - exploration) * answers[1][0] + exploration / m
-    else:
-        shares = check_distribution("behaviour", answers[1][0], (B, m))
+    shares = np.full((B, m), mixed / m)
+    if given is not None:
+        shares += (1.0 - mixed) * distribution("behaviour", given[0], (B, m))
     action = np.array([_draw(row, one.random()) for row, one in zip(shares, random)], np.int64)
     return action, {"actions": action, "behaviour": shares}
 
@@ -244,15 +240,14 @@ def _draw(shares: Array, uniform: float) -> int:
 
 
 def _sets(
-    made: Problem, context: Context, answers: Answers, exploration: float, random: Generators
+    made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
     B, m, _ = context.features.shape
     K = made.info.capacity or 0
-    given = np.empty((0, B, K), np.int64) if answers is None else answers[1].astype(np.int64)
+    given = np.empty((0, B, K), np.int64) if given is None else given.astype(np.int64)
     sizes = (np.diff(np.sort(given, axis=2), axis=2) > 0).all() and (given >= 0).all()
     if given.shape[1:] != (B, K) or not sizes:
         raise AgentError(f"the logging policy must show {K} different items in every round")
-    mixed = exploration if len(given) else 1.0
     action = np.empty((B, K), np.int64)
     for b, one in enumerate(random):
         uniform, pick = one.random(), one.random()
@@ -271,14 +266,13 @@ def _sets(
 
 
 def _prices(
-    made: Problem, context: Context, answers: Answers, exploration: float, random: Generators
+    made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
     B = len(context.features)
-    given = np.empty((0, B)) if answers is None else answers[1]
+    given = np.empty((0, B)) if given is None else given
     if given.shape[1:] != (B,) or (len(given) and not (given.min() >= 0 and given.max() <= 1)):
         raise AgentError("the logging policy must name one price in [0, 1] per replicate")
     low, high = np.maximum(given - PRICE_WINDOW, 0.0), np.minimum(given + PRICE_WINDOW, 1.0)
-    mixed = exploration if len(given) else 1.0
     action = np.empty(B)
     for b, one in enumerate(random):
         uniform, pick, place = one.random(3)

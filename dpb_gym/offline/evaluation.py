@@ -14,10 +14,14 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.offline.base import Log
+from dpb_gym.offline.estimators import (
+    Estimate,
+    Weighted,
+    effective_sample_size,
+    with_intervals,
+)
 from dpb_gym.offline.log import LoggedData
-from dpb_gym.offline.slates import SlateProbabilities, SlateWeights
-from dpb_gym.offline.terms import Estimate, with_intervals
-from dpb_gym.offline.weights import Weighted, check_estimators, effective_sample_size
+from dpb_gym.offline.slates import SlateProbabilities
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
@@ -70,30 +74,38 @@ class OfflineEvaluation:
         plain["guarantee"] = None if self.guarantee is None else self.guarantee.to_dict()
         return plain
 
+    def _rows(self) -> list[list[str]]:
+        percent = f"{100 * self.level:g}%"
+        head = ["estimator", "value", "std err", f"{percent} normal", f"{percent} bootstrap"]
+        return [head] + [
+            [e.name, f"{e.value:.4f}", f"{e.std_error:.4f}"]
+            + [f"[{low:.4f}, {high:.4f}]" for low, high in (e.normal, e.percentile)]
+            for e in self.estimates
+        ]
+
+    def _remarks(self) -> list[str]:
+        logged = f"logging policy {self.logged_mean:.4f}"
+        if self.true_value is not None:
+            logged += f"; true value on these contexts {self.true_value:.4f}"
+        said = [
+            f"{self.rounds:,} rounds, worth {self.effective_sample_size:,.0f} under the policy; "
+            f"weights: mean {self.mean_weight:.3f}, largest {self.largest_weight:.3g}",
+            logged,
+        ]
+        if self.estimated:
+            said.append("propensities estimated by a model: the estimates are as good as it is")
+        if self.guarantee is not None:
+            said.append(f"trained with: {self.guarantee}")
+        return [*said, "estimates read raw rewards: not private"]
+
     def table(self) -> str:
         """The estimates as text."""
-        percent = f"{100 * self.level:g}%"
         wide = max(10, *(len(e.name) for e in self.estimates))
-        head = f"{'estimator':<{wide}} {'value':>8} {'std err':>8}  {percent + ' normal':<18}"
-        lines = [head + f" {percent} bootstrap"]
-        for e in self.estimates:
-            spans = "".join(
-                f"{f'[{low:.4f}, {high:.4f}]':<19}" for low, high in (e.normal, e.percentile)
-            )
-            lines.append(f"{e.name:<{wide}} {e.value:8.4f} {e.std_error:8.4f}  {spans}".rstrip())
-        lines.append(
-            f"{self.rounds:,} rounds, worth {self.effective_sample_size:,.0f} under the policy; "
-            f"weights: mean {self.mean_weight:.3f}, largest {self.largest_weight:.3g}"
-        )
-        lines.append(f"logging policy {self.logged_mean:.4f}")
-        if self.true_value is not None:
-            lines[-1] += f"; true value on these contexts {self.true_value:.4f}"
-        if self.estimated:
-            lines.append("propensities estimated by a model: the estimates are as good as it is")
-        if self.guarantee is not None:
-            lines.append(f"trained with: {self.guarantee}")
-        lines.append("estimates read raw rewards: not private")
-        return "\n".join(lines)
+        lines = [
+            f"{name:<{wide}} {value:>8} {error:>8}  {normal:<18} {drawn}"
+            for name, value, error, normal, drawn in self._rows()
+        ]
+        return "\n".join([*lines, *self._remarks()])
 
     def __str__(self) -> str:
         return self.table()
@@ -101,15 +113,9 @@ class OfflineEvaluation:
     def _repr_html_(self) -> str:
         from dpb_gym.report.notebook import grid
 
-        percent = f"{100 * self.level:g}%"
-        columns = ["estimator", "value", "std err", f"{percent} normal", f"{percent} bootstrap"]
-        rows = [
-            [e.name, f"{e.value:.4f}", f"{e.std_error:.4f}"]
-            + [f"[{low:.4f}, {high:.4f}]" for low, high in (e.normal, e.percentile)]
-            for e in self.estimates
-        ]
-        said = self.table().split("\n")[len(rows) + 1 :]
-        return grid(columns, rows) + "".join(f"<small>{escape(line)}</small><br>" for line in said)
+        columns, *rows = self._rows()
+        said = "".join(f"<small>{escape(line)}</small><br>" for line in self._remarks())
+        return grid(columns, rows) + said
 
 
 def evaluate_offline(
@@ -167,7 +173,11 @@ def evaluate_offline(
     """
     if not isinstance(log, Log):
         raise ParameterError(f"log must be a log such as LoggedData, got {type(log).__name__}")
-    names = check_estimators(log.usual if estimators is None else estimators, log.estimators)
+    names = log.usual if estimators is None else estimators
+    names = (names,) if isinstance(names, str) else tuple(names)
+    names = tuple(validation.choice("estimators", name, log.estimators) for name in names)
+    if not names:
+        raise ParameterError(f"name at least one estimator of {', '.join(log.estimators)}")
     level = validation.real("level", level, 0.0, 1.0, open_low=True, open_high=True)
     resamples = validation.integer("resamples", resamples, 0)
     seed = validation.integer("seed", seed, 0)
@@ -180,8 +190,7 @@ def evaluate_offline(
         )
     policy = log.target(target, samples)
     model = {"ridge": ridge, "folds": folds, "seed": seed}
-    parts = log.ingredients(policy, names, q, model, options)
-    whole: Weighted = parts.whole if isinstance(parts, SlateWeights) else parts
+    parts: Weighted = log.ingredients(policy, names, q, model, options)
     estimates = with_intervals(
         {name: log.estimators[name](parts) for name in names}, level, resamples, seed
     )
@@ -189,11 +198,11 @@ def evaluate_offline(
     return OfflineEvaluation(
         estimates=estimates,
         rounds=len(log),
-        effective_sample_size=effective_sample_size(whole.weights),
-        mean_weight=float(whole.weights.mean()),
-        largest_weight=float(whole.weights.max()),
-        logged_mean=float(whole.rewards.mean()),
-        settings=dict(whole.chosen),
+        effective_sample_size=effective_sample_size(parts.weights),
+        mean_weight=float(parts.weights.mean()),
+        largest_weight=float(parts.weights.max()),
+        logged_mean=float(parts.rewards.mean()),
+        settings=dict(parts.chosen),
         level=level,
         estimated=isinstance(log, LoggedData) and log.estimated,
         true_value=None if known is None else float(np.mean((policy * known).sum(axis=1))),

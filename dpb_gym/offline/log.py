@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,15 +13,45 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import check_distribution, check_range, frozen, inside, integers
+from dpb_gym.offline.checks import checked, distribution, frozen, part, values
 from dpb_gym.offline.collecting import Columns
+from dpb_gym.offline.estimators import LIMITS, NEEDS_MODEL, WEIGHTING, Estimator, Weighted
 from dpb_gym.offline.models import cross_fitted, estimated_propensities
-from dpb_gym.offline.tables import from_columns, write_csv
 from dpb_gym.offline.targets import answers, frozen_shares
-from dpb_gym.offline.weights import LIMITS, NEEDS_MODEL, WEIGHTING, Estimator, Weighted
 from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
+
+COLUMNS = {
+    "action": ("actions", False), "reward": ("rewards", False),
+    "propensity": ("propensities", False), "user": ("users", False), "arm": ("arms", True),
+    "expected": ("expected", True), "behaviour": ("behaviour", True),
+}  # fmt: skip
+"""Columns of a table: the array that each holds, and whether there is one per candidate."""
+
+
+def _layout(names: list[str], where: str) -> tuple[int, int]:
+    """Numbers of candidates and features; checks that the columns are complete."""
+    found = (re.fullmatch(r"x_(\d+)_(\d+)", name) for name in names)
+    pairs = {(int(fits[1]), int(fits[2])) for fits in found if fits}
+    if not pairs:
+        raise DataError(f"{where}: expected feature columns x_0_0, x_0_1, ..., found none")
+    m, d = (1 + max(pair[axis] for pair in pairs) for axis in (0, 1))
+    if m * d != len(pairs):
+        raise DataError(
+            f"{where}: expected {m} x {d} feature columns x_0_0 to x_{m - 1}_{d - 1}, "
+            f"found {len(pairs)}"
+        )
+    wanted, known = ["action", "reward"], ["action", "propensity", "reward", "user"]
+    for kind in (column for column, (_, each) in COLUMNS.items() if each):
+        each = [f"{kind}_{k}" for k in range(m)]
+        known += each
+        wanted += each if any(name.startswith(f"{kind}_") for name in names) else []
+    for missing in (name for name in wanted if name not in names):
+        raise DataError(f"{where}: expected a column {missing!r}, found {', '.join(names[:6])}")
+    for unknown in (n for n in names if n not in known and n[:2] != "x_"):
+        raise DataError(f"{where}: unknown column {unknown!r}; known are {', '.join(known)}")
+    return m, d
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -51,14 +82,14 @@ class LoggedData(Log):
         0.2
     """
 
-    actions: Array
-    propensities: Array
-    behaviour: Array | None = None
+    actions: Array = part("n", "item", dtype=np.int64)
+    propensities: Array = part("n", "propensity", positive=True)
+    behaviour: Array | None = part("nm", "share", default=None, sums=True)
     estimated: bool = False
     minimum_propensity: float | None = None
-    arms: Array | None = None
-    users: Array | None = None
-    expected: Array | None = None
+    arms: Array | None = part("nm", default=None, dtype=np.int64)
+    users: Array | None = part("n", default=None, dtype=np.int64)
+    expected: Array | None = part("nm", "reward", default=None)
 
     kind: ClassVar[str] = "recommendation"
     estimators: ClassVar[Mapping[str, Estimator]] = WEIGHTING
@@ -81,63 +112,30 @@ class LoggedData(Log):
         expected: ArrayLike | None = None,
         name: str = "log",
     ) -> LoggedData:
-        """Validates arrays and makes a log of copies of them.
+        """Validates arrays and makes a log of copies of them; see the attributes.
 
-        Args:
-            features: ``(n, m, d)``, finite; stored as float32, as contexts are.
-            actions: Integers ``(n,)`` in 0..m - 1.
-            propensities: ``(n,)`` in (0, 1]. None: those of `behaviour`, or without it
-                estimates of a cross-fitted model (`estimated_propensities`), and the log and
-                whatever is computed from it say so.
-            rewards: ``(n,)`` within `reward_range`.
-            reward_range: Lowest and highest possible reward.
-            behaviour: Probabilities ``(n, m)`` of every candidate, optional.
-            minimum_propensity: In (0, 1], optional.
-            arms: Integers ``(n, m)``, optional.
-            users: Integers ``(n,)``, optional.
-            expected: ``(n, m)`` within `reward_range`, optional.
-            name: For titles and messages.
+        Without `propensities` they are those of `behaviour`, or without it estimates of a
+        cross-fitted model (`estimated_propensities`), and the log and whatever is computed from it
+        say so.
 
         Raises:
             ParameterError: If an array has a wrong shape or a value out of range; the
                 message names the first bad round.
         """
-        low, high = check_range("reward_range", reward_range)
-        x = validation.array("features", features, (None, None, None)).astype(np.float32)
-        n, m, d = x.shape
-        if n < 2 or m < 2 or d < 1:
-            raise ParameterError(
-                f"a log needs at least 2 rounds, 2 candidates and 1 feature, got shape {x.shape}"
-            )
-        action = integers("actions", actions, (n,), 0, m - 1)
-        known = None if behaviour is None else check_distribution("behaviour", behaviour, (n, m))
-        estimated = propensities is None and known is None
+        given = {
+            "features": features, "rewards": rewards, "actions": actions, "behaviour": behaviour,
+            "arms": arms, "users": users, "expected": expected,
+        }  # fmt: skip
+        kept = cls._checked(given, reward_range, name)
+        n = len(kept["features"])
+        estimated = propensities is None and behaviour is None
         if estimated:
-            known = estimated_propensities(x, action)
+            kept["behaviour"] = frozen(estimated_propensities(kept["features"], kept["actions"]))
         if propensities is None:
-            assert known is not None
-            propensities = known[np.arange(n), action]
-        p = inside("propensities", propensities, (n,), minimum_propensity or 0.0, 1.0)
-        if (p == 0.0).any():
-            raise ParameterError(
-                f"propensities must be positive, got 0 in round {int((p == 0.0).argmax())}: what "
-                "was logged cannot have been impossible"
-            )
-        return cls(
-            features=frozen(x),
-            actions=frozen(action),
-            propensities=frozen(p),
-            rewards=frozen(inside("rewards", rewards, (n,), low, high)),
-            reward_range=(low, high),
-            behaviour=None if known is None else frozen(known),
-            estimated=estimated,
-            minimum_propensity=minimum_propensity,
-            arms=None if arms is None else frozen(integers("arms", arms, (n, m))),
-            users=None if users is None else frozen(integers("users", users, (n,))),
-            expected=None if expected is None
-            else frozen(inside("expected", expected, (n, m), low, high)),
-            name=str(name),
-        )  # fmt: skip
+            propensities = kept["behaviour"][np.arange(n), kept["actions"]]
+        bounds = {"propensity": (minimum_propensity or 0.0, 1.0)}
+        kept |= checked(cls, {"propensities": propensities}, {"n": n}, bounds)
+        return cls(**kept, estimated=estimated, minimum_propensity=minimum_propensity)
 
     @classmethod
     def from_columns(
@@ -165,7 +163,31 @@ class LoggedData(Log):
                 names the line where there is one.
             ParameterError: If a value is out of range.
         """
-        return from_columns(cls, source, reward_range, name, **options)
+        from dpb_data.reading import Column, open_table
+
+        opened = open_table(source)
+        m, d = _layout(opened.columns, f"{opened.where}{': line 1' * (opened.unit == 'line')}")
+        read = opened.take([Column(key) for key in opened.columns])
+        if len(read["action"]) < 2:
+            raise DataError(f"{opened.where}: expected at least 2 rounds, found 1")
+        pairs = [read[f"x_{k}_{j}"] for k in range(m) for j in range(d)]
+        given = {"propensities": None, **options}
+        for column, (field, each) in COLUMNS.items():
+            if each and f"{column}_0" in read:
+                given[field] = np.stack([read[f"{column}_{k}"] for k in range(m)], axis=1)
+            elif column in read:
+                given[field] = read[column]
+        features = np.stack(pairs, axis=1, dtype=np.float32).reshape(-1, m, d)
+        try:
+            return cls.from_arrays(
+                features, reward_range=reward_range, name=name or opened.name, **given
+            )
+        except ParameterError as error:
+            if opened.unit != "line":
+                raise
+            first = opened.first
+            text = re.sub(r"in round (\d+)", lambda s: f"in line {int(s[1]) + first}", str(error))
+            raise DataError(f"{opened.where}: {text}") from None
 
     @classmethod
     def of_rounds(cls, made: Problem, c: Columns, least: float | None, name: str) -> LoggedData:
@@ -178,7 +200,21 @@ class LoggedData(Log):
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes the log for `from_columns`, without loss. The file holds the raw rewards."""
-        write_csv(self, path)
+        import pyarrow as pa
+        from pyarrow import csv
+
+        left_out = ("propensities", "behaviour") if self.estimated else ()
+        columns: dict[str, Array] = {}
+        for column, (field, each) in COLUMNS.items():
+            found = getattr(self, field)
+            if found is None or field in left_out:
+                continue
+            split = zip((f"{column}_{k}" for k in range(self.n_candidates)), found.T)
+            columns |= dict(split) if each else {column: found}
+        for k in range(self.n_candidates):
+            columns |= {f"x_{k}_{j}": self.features[:, k, j] for j in range(self.dim)}
+        arrays = {key: pa.array(np.ascontiguousarray(found)) for key, found in columns.items()}
+        csv.write_csv(pa.table(arrays), path)
 
     def __repr__(self) -> str:
         n, m, d = self.features.shape
@@ -212,31 +248,21 @@ class LoggedData(Log):
             partial_feedback=partial_feedback,
         )
 
-    def predicted(self, ridge: float = 1.0, folds: int = 2, seed: int = 0) -> Array:
-        """A model of the rewards: cross-fitted ridge regression on the shown candidate's features.
+    def predicted(self, **model: Any) -> Array:
+        """Predicted reward of every candidate ``(n, m)``, within the declared range.
 
-        Reads raw rewards: **not private**.
-
-        Args:
-            ridge: Penalty on the squared norm of the coefficients, > 0.
-            folds: At least 2.
-            seed: Of the split.
-
-        Returns:
-            Predicted reward of every candidate ``(n, m)``, within the declared range.
-
-        Raises:
-            ParameterError: If a parameter is out of range.
+        A cross-fitted ridge regression on the shown candidate's features. Reads raw rewards:
+        **not private**. See `Log.ingredients` for `model`.
         """
         x = self.features.astype(np.float64)
         shown = x[np.arange(len(self)), self.actions]
-        return np.clip(cross_fitted(shown, self.rewards, x, ridge, folds, seed), *self.reward_range)
+        return np.clip(cross_fitted(shown, self.rewards, x, **model), *self.reward_range)
 
     def target(self, policy: Agent | ArrayLike, samples: int) -> Array:
         """Probabilities of the candidates ``(n, m)``; see `dpb_gym.offline.probabilities`."""
         if isinstance(policy, Agent):
             return probabilities(policy, self, samples)
-        return check_distribution("target", policy, self.features.shape[:2])
+        return distribution("target", policy, self.features.shape[:2])
 
     def ingredients(
         self, target: Array, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],
@@ -250,7 +276,9 @@ class LoggedData(Log):
         grouped = None
         groups = options.get("groups")
         if groups is not None and self.behaviour is not None:
-            own = np.broadcast_to(integers("groups", groups, np.shape(groups)), target.shape)
+            own = np.broadcast_to(
+                values("groups", groups, np.shape(groups), dtype=np.int64), target.shape
+            )
             alike = own == own[n, shown][:, None]
             grouped = (target * alike).sum(axis=1) / (self.behaviour * alike).sum(axis=1)
         return Weighted(

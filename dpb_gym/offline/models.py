@@ -24,7 +24,7 @@ def folds_of(n: int, folds: int, seed: int) -> Iterator[tuple[Array, Array]]:
 
 
 def cross_fitted(
-    x: Array, r: Array, new: Array, penalty: float = 1.0, folds: int = 2, seed: int = 0
+    x: Array, r: Array, new: Array, ridge: float = 1.0, folds: int = 2, seed: int = 0
 ) -> Array:
     """Cross-fitted ridge regression with an intercept, which is not penalised.
 
@@ -32,7 +32,7 @@ def cross_fitted(
         x: Features of what was logged ``(n, d)``.
         r: Rewards ``(n,)``.
         new: Features to predict from, ``(n, ..., d)``.
-        penalty: On the squared norm of the coefficients, > 0.
+        ridge: Penalty on the squared norm of the coefficients, > 0.
         folds: At least 2.
         seed: Of the split.
 
@@ -42,12 +42,12 @@ def cross_fitted(
     Raises:
         ParameterError: If a parameter is out of range.
     """
-    penalty = validation.real("ridge", penalty, 0.0, open_low=True)
+    ridge = validation.real("ridge", ridge, 0.0, open_low=True)
     predicted = np.empty(new.shape[:-1])
     for others, here in folds_of(len(x), folds, seed):
         centre, level = x[others].mean(axis=0), r[others].mean()
         centred = x[others] - centre
-        gram = centred.T @ centred + penalty * np.eye(x.shape[1])
+        gram = centred.T @ centred + ridge * np.eye(x.shape[1])
         theta = np.linalg.solve(gram, centred.T @ (r[others] - level))
         predicted[here] = level + (new[here] - centre) @ theta
     return predicted

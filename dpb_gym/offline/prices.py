@@ -13,18 +13,19 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import check_range, frozen, inside
+from dpb_gym.offline.checks import part, values
 from dpb_gym.offline.collecting import Columns
-from dpb_gym.offline.models import cross_fitted
-from dpb_gym.offline.targets import answers
-from dpb_gym.offline.terms import Terms
-from dpb_gym.offline.weights import (
+from dpb_gym.offline.estimators import (
     LIMITS,
     NEEDS_MODEL,
     WEIGHTING,
+    Estimator,
+    Terms,
     Weighted,
     effective_sample_size,
 )
+from dpb_gym.offline.models import cross_fitted
+from dpb_gym.offline.targets import answers
 from dpb_gym.problems.base import Array, Problem
 
 
@@ -97,12 +98,13 @@ class PriceLog(Log):
         price_range: Lowest and highest price that it could offer; infinite if unbounded.
     """
 
-    prices: Array
-    densities: Array
+    features: Array = part("nd", dtype=np.float32)
+    prices: Array = part("n", "price")
+    densities: Array = part("n", "density", positive=True)
     price_range: tuple[float, float]
 
     kind: ClassVar[str] = "pricing"
-    estimators: ClassVar[Mapping[str, Callable[[Weighted], Terms]]] = {
+    estimators: ClassVar[Mapping[str, Estimator]] = {
         name: of for name, of in WEIGHTING.items() if "mips" not in name
     }
     usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "dm", "dr", "sndr")
@@ -133,28 +135,12 @@ class PriceLog(Log):
             ParameterError: If an array has a wrong shape or a value out of range; the
                 message names the first bad round.
         """
-        low, high = check_range("reward_range", reward_range)
-        x = validation.array("features", features, (None, None))
-        n = len(x)
-        if n < 2:
-            raise ParameterError(f"a log needs at least 2 rounds, got {n}")
         bottom, top = (float(end) for end in price_range)
         if not bottom < top:
             raise ParameterError(f"price_range must be increasing, got {price_range!r}")
-        p = inside("densities", densities, (n,), 0.0, np.inf)
-        if (p == 0.0).any():
-            raise ParameterError(
-                f"densities must be positive, got 0 in round {int((p == 0.0).argmax())}"
-            )
-        return cls(
-            features=frozen(x.astype(np.float32)),
-            prices=frozen(inside("prices", prices, (n,), bottom, top)),
-            densities=frozen(p),
-            rewards=frozen(inside("rewards", rewards, (n,), low, high)),
-            reward_range=(low, high),
-            price_range=(bottom, top),
-            name=str(name),
-        )
+        given = {"features": features, "rewards": rewards, "prices": prices, "densities": densities}
+        bounds = {"price": (bottom, top), "density": (0.0, np.inf)}
+        return cls(**cls._checked(given, reward_range, name, **bounds), price_range=(bottom, top))
 
     def __repr__(self) -> str:
         n, d = self.features.shape
@@ -164,29 +150,21 @@ class PriceLog(Log):
         """The target's prices ``(n,)``; a random agent's are drawn once per round."""
         if isinstance(policy, Agent):
             policy = np.array([answer[0, 0] for answer in answers(policy, [self], 2)])
-        return inside("target", policy, (len(self),), *self.price_range)
+        return values("target", policy, (len(self),), *self.price_range)
 
-    def predicted(self, target: Array, ridge: float = 1.0, folds: int = 2, seed: int = 0) -> Array:
-        """A model of the rewards: cross-fitted ridge regression, quadratic in the price.
+    def predicted(self, target: Array, **model: Any) -> Array:
+        """Predicted rewards at the logged and at the target's prices ``(n, 2)``.
 
-        On x, p, p^2, p x, and the square of the price times x. Reads raw rewards: **not private**.
-
-        Args:
-            target: Prices ``(n,)``.
-            ridge: Penalty on the squared norm of the coefficients, > 0.
-            folds: At least 2.
-            seed: Of the split.
-
-        Returns:
-            Predictions at the logged and at the target's prices ``(n, 2)``, within the declared
-            range.
+        Cross-fitted ridge regression on x, p, p^2, p x, and the square of the price times x,
+        within the declared range. Reads raw rewards: **not private**. See `Log.ingredients` for
+        `model`.
         """
         x = self.features.astype(np.float64)[:, None]
         p = np.stack([self.prices, target], axis=1)[:, :, None]
         columns = np.concatenate(
             [p, p * p, np.broadcast_to(x, (*p.shape[:2], x.shape[2])), p * x, p * p * x], axis=2
         )
-        found = cross_fitted(columns[:, 0], self.rewards, columns, ridge, folds, seed)
+        found = cross_fitted(columns[:, 0], self.rewards, columns, **model)
         return np.clip(found, *self.reward_range)
 
     def ingredients(

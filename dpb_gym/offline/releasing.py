@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import check_distribution
+from dpb_gym.offline.checks import distribution
 from dpb_gym.offline.log import LoggedData
 from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee
 from dpb_gym.problems.prior import Prior
@@ -95,7 +95,7 @@ def release_value(
             "estimated propensities depend on everybody's rounds, so that one round moves the "
             "weights of others: they are supported for unit='reward' only"
         )
-    pi = check_distribution("policy", policy, (len(log), log.n_candidates))
+    pi = distribution("policy", policy, (len(log), log.n_candidates))
     weights = np.minimum(pi[np.arange(len(log)), log.actions] / log.propensities, clip)
     low, high = log.reward_range
     largest = clip if unit == "user-round" else float(weights.max())

@@ -13,12 +13,11 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import check_distribution, check_range, frozen, inside, integers
+from dpb_gym.offline.checks import checked, distribution, part, values
 from dpb_gym.offline.collecting import Columns
+from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted
 from dpb_gym.offline.models import cross_fitted
 from dpb_gym.offline.targets import answers
-from dpb_gym.offline.terms import Terms
-from dpb_gym.offline.weights import LIMITS, WEIGHTING, Weighted
 from dpb_gym.problems.base import Array, Context, Problem
 
 
@@ -37,9 +36,9 @@ class SlateProbabilities:
             it. None if not known; needed of targets by ``cascade-dr``.
     """
 
-    slate: Array
-    marginals: Array | None = None
-    prefixes: Array | None = None
+    slate: Array = part("n", "share", positive=True)
+    marginals: Array | None = part("nK", "share", default=None, positive=True)
+    prefixes: Array | None = part("nK", "share", default=None, positive=True)
     conditional: Array | None = None
 
     @classmethod
@@ -59,10 +58,10 @@ class SlateProbabilities:
         """
         chosen = np.asarray(slates)
         given = np.asarray(conditional, dtype=np.float64)
-        rows = check_distribution("conditional", given, (*chosen.shape, *given.shape[2:]))
+        rows = distribution("conditional", given, (*chosen.shape, *given.shape[2:]))
         shown = np.take_along_axis(rows, chosen[:, :, None], axis=2)[:, :, 0]
         prefixes = np.cumprod(shown, axis=1)
-        own = shown if marginals is None else _probabilities("marginals", marginals, chosen.shape)
+        own = shown if marginals is None else values("marginals", marginals, chosen.shape, 0.0, 1.0)
         return cls(prefixes[:, -1], own, prefixes, rows)
 
     @classmethod
@@ -96,31 +95,24 @@ class SlateProbabilities:
         return SlateProbabilities(**kept)
 
 
-@dataclass(frozen=True, eq=False)
-class SlateWeights:
-    """What the estimators of slates are made of.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SlateWeights(Weighted):
+    """What the estimators of slates are made of: what is said of whole slates, and of positions.
 
     Attributes:
-        whole: Ingredients of the estimators that look at whole slates.
-        rewards: ``(n, K)``.
+        earned: Rewards by position ``(n, K)``.
         positions: Weights of items in their positions ``(n, K)``, or None.
         prefixes: Weights of the first k items ``(n, K)``, or None.
-        model_shown: Q of the logged items ``(n, K)``.
-        model_value: Mean of Q over the target's item in position k, after the logged ones
-            before it ``(n, K)``.
+        q_shown: Q of the logged items ``(n, K)``.
+        q_value: Mean of Q over the target's item in position k, after the logged ones before it
+            ``(n, K)``.
     """
 
-    whole: Weighted
-    rewards: Array
+    earned: Array
     positions: Array | None
     prefixes: Array | None
-    model_shown: Array
-    model_value: Array
-
-    @property
-    def chosen(self) -> dict[str, float]:
-        """See `Weighted.chosen`."""
-        return self.whole.chosen
+    q_shown: Array
+    q_value: Array
 
 
 def _known(name: str, weights: Array | None) -> Array:
@@ -135,7 +127,7 @@ def _known(name: str, weights: Array | None) -> Array:
 def _weighted(part: str, normalised: bool) -> Callable[[SlateWeights], Terms]:
     def terms(p: SlateWeights) -> Terms:
         w = _known(part, p.positions if part == "marginals" else p.prefixes)
-        top = w * p.rewards
+        top = w * p.earned
         return Terms.ratio(top, w) if normalised else Terms.mean(top.sum(axis=1))
 
     return terms
@@ -144,12 +136,12 @@ def _weighted(part: str, normalised: bool) -> Callable[[SlateWeights], Terms]:
 def _cascade(p: SlateWeights) -> Terms:
     w = _known("prefixes", p.prefixes)
     before = np.concatenate([np.ones((len(w), 1)), w[:, :-1]], axis=1)
-    return Terms.mean((w * (p.rewards - p.model_shown) + before * p.model_value).sum(axis=1))
+    return Terms.mean((w * (p.earned - p.q_shown) + before * p.q_value).sum(axis=1))
 
 
 _WHOLE = ("logged", "ips", "snips", "switch-ips", "clipped-ips", "shrunk-ips")
 SLATES: dict[str, Callable[[SlateWeights], Terms]] = {
-    **{name: (lambda p, of=WEIGHTING[name]: of(p.whole)) for name in _WHOLE},  # type: ignore[misc]
+    **{name: WEIGHTING[name] for name in _WHOLE},
     "independent-ips": _weighted("marginals", False),
     "independent-snips": _weighted("marginals", True),
     "interaction-ips": _weighted("prefixes", False),
@@ -182,10 +174,11 @@ class SlateLog(Log):
         revenues: ``(n, m)`` that the agent sees beside the features, or None.
     """
 
-    actions: Array
+    rewards: Array = part("nK", "reward")
+    actions: Array = part("nK", "item", dtype=np.int64)
     behaviour: SlateProbabilities
     ordered: bool = True
-    revenues: Array | None = None
+    revenues: Array | None = part("nm", default=None, dtype=np.float32)
 
     kind: ClassVar[str] = "assortment"
     estimators: ClassVar[Mapping[str, Any]] = SLATES
@@ -219,36 +212,16 @@ class SlateLog(Log):
             ParameterError: If an array has a wrong shape or a value out of range; the
                 message names the first bad round.
         """
-        low, high = check_range("reward_range", reward_range)
-        x = validation.array("features", features, (None, None, None))
-        n, m, _ = x.shape
-        chosen = integers("actions", actions, (n, *np.shape(actions)[1:]), 0, m - 1)
-        if n < 2 or chosen.ndim != 2:
-            raise ParameterError(f"a log needs at least 2 rounds of slates, got {chosen.shape}")
+        given = {
+            "features": features, "rewards": rewards, "actions": actions, "revenues": revenues
+        }  # fmt: skip
+        kept = cls._checked(given, reward_range, name)
+        chosen = kept["actions"]
         if not ordered and (np.diff(np.sort(chosen, axis=1), axis=1) == 0).any():
             raise ParameterError("a set shows no item twice")
-        known: dict[str, Any] = {}
-        for part in ("slate", "marginals", "prefixes"):
-            value, shape = getattr(behaviour, part), (n,) if part == "slate" else chosen.shape
-            if value is None and part != "slate":
-                continue
-            known[part] = frozen(_probabilities(f"behaviour.{part}", value, shape))
-            if not known[part].all():
-                raise ParameterError(
-                    f"behaviour.{part} must be positive: what was logged cannot have been "
-                    "impossible"
-                )
-        return cls(
-            features=frozen(x.astype(np.float32)),
-            actions=frozen(chosen),
-            rewards=frozen(inside("rewards", rewards, chosen.shape, low, high)),
-            reward_range=(low, high),
-            behaviour=SlateProbabilities(**known),
-            ordered=ordered,
-            revenues=None if revenues is None
-            else frozen(validation.array("revenues", revenues, (n, m)).astype(np.float32)),
-            name=str(name),
-        )  # fmt: skip
+        sizes = dict(zip("nK", chosen.shape))
+        shares = checked(SlateProbabilities, vars(behaviour), sizes, {}, "behaviour.")
+        return cls(**kept, behaviour=SlateProbabilities(**shares), ordered=ordered)
 
     def __repr__(self) -> str:
         n, K = self.actions.shape
@@ -283,22 +256,14 @@ class SlateLog(Log):
                     f"{type(policy).__name__} shows slates of another size than the log's"
                 )
             return SlateProbabilities.of_answers(given, self)
-        fixed = integers("target", policy, self.actions.shape, 0, self.n_items - 1)
+        fixed = values("target", policy, self.actions.shape, 0, self.n_items - 1, dtype=np.int64)
         return SlateProbabilities.of_answers(fixed[None], self)
 
-    def predicted(self, ridge: float = 1.0, folds: int = 2, seed: int = 0) -> Array:
-        """A model Q of the rewards from each position on, of every item there.
+    def predicted(self, **model: Any) -> Array:
+        """A model Q of the rewards from each position on, of every item there ``(n, K, m)``.
 
         Per position a cross-fitted ridge regression on the item's features and on the mean of
-        those above it. Reads raw rewards: **not private**.
-
-        Args:
-            ridge: Penalty on the squared norm of the coefficients, > 0.
-            folds: At least 2.
-            seed: Of the split.
-
-        Returns:
-            ``(n, K, m)``.
+        those above it. Reads raw rewards: **not private**. See `Log.ingredients` for `model`.
         """
         n, K = self.actions.shape
         x = self.features.astype(np.float64)
@@ -310,7 +275,7 @@ class SlateLog(Log):
             tiled = np.broadcast_to(above[:, None], x.shape)
             logged = np.concatenate([shown[:, k], above], axis=1)
             new = np.concatenate([x, tiled], axis=2)
-            found[:, k] = cross_fitted(logged, to_go[:, k], new, ridge, folds, seed)
+            found[:, k] = cross_fitted(logged, to_go[:, k], new, **model)
         return found
 
     def ingredients(
@@ -324,30 +289,26 @@ class SlateLog(Log):
         """See `Log.ingredients`; `q` is Q ``(n, K, m)``, see `SLATES`."""
         n, K = self.actions.shape
         shape = (n, K, self.n_items)
-        zero = np.zeros((n, K))
-        shown, value = zero, zero
+        shown = value = zero = np.zeros((n, K))
         if "cascade-dr" in names:
             predicted = self.predicted(**model) if q is None else validation.array("q", q, shape)
             shown = np.take_along_axis(predicted, self.actions[:, :, None], axis=2)[:, :, 0]
             rows = _known("conditional probabilities", target.conditional)
-            value = (check_distribution("target", rows, shape) * predicted).sum(axis=2)
+            value = (distribution("target", rows, shape) * predicted).sum(axis=2)
 
-        def weights(part: str) -> Array | None:
-            own, theirs = getattr(target, part), getattr(self.behaviour, part)
+        def weights(of: str) -> Array | None:
+            own, theirs = getattr(target, of), getattr(self.behaviour, of)
             if own is None or theirs is None:
                 return None
-            ratios: Array = _probabilities(f"target.{part}", own, theirs.shape) / theirs
+            ratios: Array = values(f"target.{of}", own, theirs.shape, 0.0, 1.0) / theirs
             return ratios
 
         whole = weights("slate")
         assert whole is not None
         low, high = self.reward_range
         return SlateWeights(
-            Weighted(whole, self.rewards.sum(axis=1), (K * low, K * high), zero[:, 0], zero[:, 0],
-                     limits=options),
-            self.rewards, weights("marginals"), weights("prefixes"), shown, value,
+            weights=whole, rewards=self.rewards.sum(axis=1), reward_range=(K * low, K * high),
+            model_value=zero[:, 0], model_shown=zero[:, 0], limits=options, earned=self.rewards,
+            positions=weights("marginals"), prefixes=weights("prefixes"), q_shown=shown,
+            q_value=value,
         )  # fmt: skip
-
-
-def _probabilities(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    return inside(name, value, shape, 0.0, 1.0)

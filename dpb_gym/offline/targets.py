@@ -5,23 +5,18 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
-from dpb_gym.offline.checks import check_distribution
+from dpb_gym.offline.checks import distribution
 from dpb_gym.problems.base import Array, Context
 
-
-class Rounds(Protocol):
-    """A log, as far as an agent sees it."""
-
-    def __len__(self) -> int: ...
-    def context(self, i: int, t: int) -> Context:
-        """Round i as an agent of one replicate sees it at its round t."""
+if TYPE_CHECKING:
+    from dpb_gym.offline.base import Log
 
 
 Ask = Callable[[Context], Array]
@@ -29,7 +24,7 @@ Ask = Callable[[Context], Array]
 
 def answers(
     agent: Agent,
-    logs: Sequence[Rounds],
+    logs: Sequence[Log],
     samples: int,
     t: int | None = None,
     asking: Callable[[Agent, int, int], Ask] | None = None,
@@ -98,7 +93,7 @@ def told_shares(agent: Agent, context: Context) -> Array | None:
             f"{name} has shape {np.shape(told)}, not {wanted}: a row for each of {wanted[0]} "
             "replicates"
         )
-    return check_distribution(name, told, wanted)
+    return distribution(name, told, wanted)
 
 
 def frozen_choices(agent: Agent, replicates: int, samples: int) -> Ask:

@@ -135,7 +135,7 @@ HEADER = "action,propensity,reward,x_0_0,x_1_0\n"
             "line 2: expected reward to be a number, found 'nan'",
         ),
         (HEADER.replace("reward", "rewards"), "line 1: expected a column 'reward'"),
-        (HEADER.replace("x_1_0", "x_0_0"), "occurs twice"),
+        (HEADER.replace("x_1_0", "x_0_0"), "expected each column once, found x_0_0 twice"),
         ("", "line 1: expected text, found an empty file"),
         ('"', "expected feature columns"),
     ],
