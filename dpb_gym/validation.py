@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpb_gym.errors import DPBError, ParameterError, shown
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 LARGEST = 2**53
 
 
@@ -81,6 +82,11 @@ def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> 
             f"got {value!r}"
         )
     return value
+
+
+def optional(check: Callable[..., T], name: str, value: Any, *limits: Any, **more: Any) -> T | None:
+    """None, or what a check of this module returns for the value."""
+    return None if value is None else check(name, value, *limits, **more)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -20,8 +20,7 @@ from dpb_gym.envs.data import replay_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.fitting import LISTENER, step
-from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing
-from dpb_gym.problems.logged_clicks import LoggedRecommendation
+from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 from dpb_gym.report.notebook import grid
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def from_log(
             Parquet file, or a table that `dpb_data` has read.
         problem: ``"pricing"`` (`dpb_gym.problems.logged.LoggedPricing`), ``"assortment"``
             (`LoggedAssortment`) or ``"recommendation"``: a recommender's log if a column
-            `propensity` is named (`dpb_gym.problems.logged_clicks.LoggedRecommendation`), else
+            `propensity` is named (`dpb_gym.problems.logged.LoggedRecommendation`), else
             replay of ratings.
         horizon: Rounds T of the environment, by default.
         ridge: Penalty of the fit, positive.

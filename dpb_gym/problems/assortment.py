@@ -99,7 +99,7 @@ class AssortmentProblem(Problem):
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.design = validation.choice("design", design, DESIGNS)
         self.rank = read_rank(rank, self.dim, design, ("low-rank",))
-        self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
+        self.theta = validation.optional(validation.array, "theta", theta, (self.dim,))
         self.exactly = validation.flag("exactly", exactly)
         if isinstance(revenues, str):
             validation.choice("revenues", revenues, ("equal", *RANDOM))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import validation
 from dpb_gym.errors import DataError
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Field, Hidden, Round
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.fitting import fit_mnl
+from dpb_gym.problems.fitting import choice_figures, fit_mnl
 from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
@@ -177,46 +177,10 @@ def fit_hotel_model(data: HotelChoices, features: PairFeatures, ridge: float = 1
         DataError: If the fit fails.
     """
     ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-    n = len(data.users)
-    offered = np.diff(data.starts)
-    search = np.repeat(np.arange(n), offered)
-    place = np.arange(len(data.shown)) - data.starts[search]
+    search = np.repeat(np.arange(len(data.users)), np.diff(data.starts))
     rows = features.of(data.shown, search)
     theta = fit_mnl(rows, data.starts, data.choice, ridge, data.name)
-    figures = _figures(data, rows, theta, search, place)
-    return HotelModel(data, features, theta, figures)
-
-
-def _figures(
-    data: HotelChoices, rows: Array, theta: Array, search: Array, place: Array
-) -> dict[str, Any]:
-    n = len(data.users)
-    utility = np.empty((1, len(rows)))
-    kernels.mnl.utilities(rows[None], theta[None], utility)
-    u = utility[0]
-    top = np.maximum(np.maximum.reduceat(u, data.starts[:-1]), 0.0)
-    total = np.add.reduceat(np.exp(u - top[search]), data.starts[:-1]) + np.exp(-top)
-    bought = data.choice >= 0
-    chosen = np.zeros(n)
-    chosen[bought] = u[data.starts[:-1][bought] + data.choice[bought]]
-    # Pairs of the choice and another alternative; one half where they tie.
-    others = place != data.choice[search]
-    right = (chosen[search] > u) + 0.5 * (chosen[search] == u)
-    hotels = others & bought[search]
-    outside = (chosen[bought] > 0.0) + 0.5 * (chosen[bought] == 0.0)
-    pairs = int(others.sum()) + int(bought.sum())
-    likelihood = float(np.sum(chosen - top - np.log(total)))
-    null = -float(np.sum(np.log1p(np.diff(data.starts))))
-    return {
-        "log_likelihood": likelihood,
-        "null_log_likelihood": null,
-        "pseudo_r2": 1.0 - likelihood / null,
-        "correctly_ranked": float(right[hotels].mean()) if hotels.any() else None,
-        "correctly_ranked_with_outside": float((right[others].sum() + outside.sum()) / pairs),
-        "chosen_share": float(bought.mean()),
-        "chosen_share_fitted": float(np.mean(1.0 - np.exp(-top) / total)),
-        "utility_quartiles": [float(q) for q in np.quantile(u, (0.0, 0.25, 0.5, 0.75, 1.0))],
-    }
+    return HotelModel(data, features, theta, choice_figures(rows, data.starts, data.choice, theta))
 
 
 class ExpediaProblem(AssortmentProblem):

@@ -51,6 +51,13 @@ def step(what: str) -> None:
         listener(what)
 
 
+def check_varies(taken: Array, did: str, name: str) -> None:
+    """Refuses a log in which everybody or nobody did what is to be learnt."""
+    if taken.min() == taken.max():
+        who = "everybody" if taken[0] else "nobody"
+        raise DataError(f"{name}: {who} {did}: there is no variation to learn from")
+
+
 def fit_mnl(
     rows: Array, starts: Array, choice: Array, ridge: float, name: str, centre: Array | None = None
 ) -> Array:
@@ -99,6 +106,39 @@ def chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
     weight, outside = np.exp(utility - top[group]), np.exp(-top)
     total = np.add.reduceat(weight, starts[:-1]) + outside
     return weight / total[group], outside / total
+
+
+def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> dict[str, Any]:
+    """How well theta fits choices; see `dpb_gym.problems.expedia.ExpediaProblem.summary`."""
+    n = len(choice)
+    search = np.repeat(np.arange(n), np.diff(starts))
+    place = np.arange(len(rows)) - starts[search]
+    utility = np.empty((1, len(rows)))
+    kernels.mnl.utilities(rows[None], theta[None], utility)
+    u = utility[0]
+    top = np.maximum(np.maximum.reduceat(u, starts[:-1]), 0.0)
+    total = np.add.reduceat(np.exp(u - top[search]), starts[:-1]) + np.exp(-top)
+    bought = choice >= 0
+    chosen = np.zeros(n)
+    chosen[bought] = u[starts[:-1][bought] + choice[bought]]
+    # Pairs of the choice and another alternative; one half where they tie.
+    others = place != choice[search]
+    right = (chosen[search] > u) + 0.5 * (chosen[search] == u)
+    hotels = others & bought[search]
+    outside = (chosen[bought] > 0.0) + 0.5 * (chosen[bought] == 0.0)
+    pairs = int(others.sum()) + int(bought.sum())
+    likelihood = float(np.sum(chosen - top - np.log(total)))
+    null = -float(np.sum(np.log1p(np.diff(starts))))
+    return {
+        "log_likelihood": likelihood,
+        "null_log_likelihood": null,
+        "pseudo_r2": 1.0 - likelihood / null,
+        "correctly_ranked": float(right[hotels].mean()) if hotels.any() else None,
+        "correctly_ranked_with_outside": float((right[others].sum() + outside.sum()) / pairs),
+        "chosen_share": float(bought.mean()),
+        "chosen_share_fitted": float(np.mean(1.0 - np.exp(-top) / total)),
+        "utility_quartiles": [float(q) for q in np.quantile(u, (0.0, 0.25, 0.5, 0.75, 1.0))],
+    }
 
 
 def fit_log(

@@ -1,4 +1,4 @@
-"""Pricing and assortment on a log: its customers arrive, and a model fitted to it responds."""
+"""Problems on a log: its customers arrive, and a model fitted to it responds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Hidden, ProblemInfo
-from dpb_gym.problems.fitting import Bounds, Fit, chances, fit_log, scale
+from dpb_gym.problems.fitting import Bounds, Fit, chances, check_varies, fit_log, scale
 from dpb_gym.problems.pricing import PricingProblem
+from dpb_gym.problems.recommendation import RecommendationProblem
 
 if TYPE_CHECKING:
-    from dpb_data import ChoiceTable, PriceTable
+    from dpb_data import ChoiceTable, ClickTable, PriceTable
 
 _MOST_NUMBERS = 50_000_000
 
@@ -64,14 +66,14 @@ class Logged:
 
 
 class _Sets(NamedTuple):
-    """Choice sets; `kept` masks the rows of the log that they still have, None for all."""
+    """Choice sets; `kept` masks the rows of the log that they still have."""
 
     starts: Array
     items: Array
     features: Array
     choice: Array
     people: Array | None
-    kept: Array | None
+    kept: Array
 
 
 def _relative(sets: _Sets, reference: int) -> _Sets:
@@ -130,9 +132,7 @@ class LoggedPricing(Logged, PricingProblem):
                 f"{data.name}: everybody was quoted {prices[0]:g}: a single price does not tell "
                 "how demand changes with it"
             )
-        if data.bought.min() == data.bought.max():
-            what = "everybody" if data.bought[0] else "nobody"
-            raise DataError(f"{data.name}: {what} bought: there is no variation to learn from")
+        check_varies(data.bought, "bought", data.name)
         scaled, self.bounds, notes = scale(data.features, data.feature_names, declared, data.name)
         n = len(data.price)
         customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
@@ -206,7 +206,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         scaled, self.bounds, notes = scale(
             data.features, data.feature_names, dict(bounds or {}), data.name
         )
-        sets = _Sets(data.starts, data.items, scaled, data.chosen, data.people, None)
+        everything = np.ones(len(data.items), bool)
+        sets = _Sets(data.starts, data.items, scaled, data.chosen, data.people, everything)
         inside = np.arange(len(data.item_ids))
         if outside is not None:
             found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
@@ -224,49 +225,57 @@ class LoggedAssortment(Logged, AssortmentProblem):
                 f"{data.name}: every set has a choice, which does not tell how many would buy "
                 f"nothing: name the outside option, outside=one of {data.item_ids.tolist()}"
             )
-        starts, choice, kept = sets.starts, sets.choice, sets.kept
-        group = np.repeat(np.arange(len(choice)), np.diff(starts))
-        index = np.full(len(data.item_ids), -1)
-        index[inside] = np.arange(len(inside))
-        items = index[sets.items]
-        N = len(inside)
+        self.item_ids, N = data.item_ids[inside], len(inside)
+        items = np.searchsorted(inside, sets.items)
         rows = np.column_stack([sets.features, np.eye(N)[items]]).astype(np.float32)
-        names = (*data.feature_names, *(f"is {item}" for item in data.item_ids[inside]))
+        names = (*data.feature_names, *(f"is {item}" for item in self.item_ids))
         self.fit = fit_log(
-            rows, starts, choice, sets.people, ridge, names, [*data.notes, *notes], data.name
-        )
-        counts = np.maximum(np.bincount(items, minlength=N), 1)
-        mean = np.zeros((N, len(names)))
-        np.add.at(mean, items, rows)
-        mean /= counts[:, None]
-        earned: Any = "equal"
+            rows, sets.starts, sets.choice, sets.people, ridge, names, [*data.notes, *notes],
+            data.name,
+        )  # fmt: skip
         self.elasticities: dict[str, float] = {}
+        earned: Any = "equal"
         if revenue is not None:
-            at = data.feature_names.index(revenue)
-            column = data.features[:, at] if kept is None else data.features[kept, at]
-            earned = np.bincount(items, column, minlength=N) / counts
             # Attributes relative to the outside option are halved.
-            per_unit = (2.0 if kept is None else 1.0) / np.subtract(*self.bounds[revenue][::-1])
-            chance, _ = chances(rows, starts, self.fit.coefficients)
-            own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
-            means = np.bincount(items, own, minlength=N) / counts
-            self.elasticities = dict(
-                zip(data.item_ids[inside].astype(str).tolist(), means.tolist())
-            )
-            if not (earned >= 0.0).all() or earned.max() <= 0.0:
-                raise DataError(f"{data.name}: {revenue} is negative or 0: no revenue")
-            earned = earned / earned.max()
-        n = min(len(choice), _MOST_NUMBERS // (N * len(names)))
-        contexts = np.broadcast_to(mean.astype(np.float32), (n, N, len(names))).copy()
-        here = group < n
-        contexts[group[here], items[here]] = rows[here]
+            unit = 2.0 if outside is None else 1.0
+            earned = self._earned(data, revenue, unit, rows, items, sets)
         super().__init__(
             horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
             revenues=earned, theta=self.fit.coefficients,
         )  # fmt: skip
+        contexts = self._offered(rows, items, sets)
         self.feature_bound = float(np.abs(contexts).max())
-        self.item_ids = data.item_ids[inside]
         self.settle(data.name, contexts, sets.people)
+
+    def _earned(
+        self, data: ChoiceTable, revenue: str, unit: float, rows: Array, items: Array, sets: _Sets
+    ) -> Array:
+        """What each item earns, at most 1; notes the elasticities to it."""
+        at, N = data.feature_names.index(revenue), len(self.item_ids)
+        counts = np.maximum(np.bincount(items, minlength=N), 1)
+        column = data.features[sets.kept, at]
+        earned = np.bincount(items, column, minlength=N) / counts
+        per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
+        chance, _ = chances(rows, sets.starts, self.fit.coefficients)
+        own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
+        means = np.bincount(items, own, minlength=N) / counts
+        self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))
+        if not (earned >= 0.0).all() or earned.max() <= 0.0:
+            raise DataError(f"{data.name}: {revenue} is negative or 0: no revenue")
+        return np.asarray(earned / earned.max())
+
+    def _offered(self, rows: Array, items: Array, sets: _Sets) -> Array:
+        """The contexts: mean attributes for what a set lacks; as many sets as fit in memory."""
+        (_, width), N = rows.shape, len(self.item_ids)
+        mean = np.zeros((N, width))
+        np.add.at(mean, items, rows)
+        mean /= np.maximum(np.bincount(items, minlength=N), 1)[:, None]
+        n = min(len(sets.choice), _MOST_NUMBERS // (N * width))
+        contexts = np.broadcast_to(mean.astype(np.float32), (n, N, width)).copy()
+        group = np.repeat(np.arange(len(sets.choice)), np.diff(sets.starts))
+        here = group < n
+        contexts[group[here], items[here]] = rows[here]
+        return contexts
 
     def summary(self) -> dict[str, Any]:
         own = {"price_elasticities": self.elasticities} if self.elasticities else {}
@@ -275,4 +284,100 @@ class LoggedAssortment(Logged, AssortmentProblem):
             utilities=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             norm_of_theta=float(np.sqrt(np.sum(self.fit.coefficients**2))),
             **own,
+        )
+
+
+class LoggedRecommendation(Logged, RecommendationProblem):
+    """Customers of a recommender's log; responses are the logistic model that was fitted to it.
+
+    Every item has a model of its own: its candidate's features are an intercept and the
+    customer's features, scaled to [-1, 1] and to norm at most 1, in the item's block, and 0
+    elsewhere. The propensities check the model: `summary` compares what it says of its own best
+    recommendations with what the held-out log says of them.
+
+    Args:
+        data: The log.
+        horizon: Rounds T, at least 2.
+        ridge: Penalty of the fit, positive.
+        bounds: Public lowest and highest value of features.
+
+    Raises:
+        DataError: If the log cannot tell: one item only, too few rows, or nobody or everybody
+            responded.
+        ParameterError: If items times features exceed `MOST_COEFFICIENTS`.
+    """
+
+    MOST_COEFFICIENTS = 1000
+
+    def __init__(
+        self,
+        data: ClickTable,
+        horizon: int = 10_000,
+        ridge: float = 1.0,
+        bounds: Bounds | None = None,
+    ) -> None:
+        m, n = len(data.item_ids), len(data.items)
+        if m < 2:
+            raise DataError(f"{data.name}: only {data.item_ids[0]} was shown: nothing to choose")
+        check_varies(data.clicked, "responded", data.name)
+        scaled, self.bounds, notes = scale(
+            data.features, data.feature_names, dict(bounds or {}), data.name
+        )
+        customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
+        customers /= np.float32(np.sqrt(customers.shape[1]))
+        width = customers.shape[1]
+        if m * width > self.MOST_COEFFICIENTS:
+            raise ParameterError(
+                f"{data.name}: {m} items with {width} coefficients each are more than "
+                f"{self.MOST_COEFFICIENTS}: group items, or give fewer features"
+            )
+        names = tuple(f"{item}: {f}" for item in data.item_ids for f in ("intercept",
+                      *data.feature_names))  # fmt: skip
+        rows = np.zeros((n, m, width), np.float32)
+        rows[np.arange(n), data.items] = customers
+        # Where nothing is known of an item its share is everybody's, not a half.
+        rate = float(data.clicked.mean())
+        centre = np.zeros((m, width))
+        centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
+        self.fit = fit_log(
+            rows.reshape(n, -1), np.arange(n + 1), data.clicked - 1, data.people, ridge, names,
+            notes, data.name, centre.ravel(),
+        )  # fmt: skip
+        super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
+        self.item_ids, self.earned = data.item_ids, rate
+        self.settle(data.name, customers, data.people)
+        self.check = self._held_out_value(data)
+
+    def _held_out_value(self, data: ClickTable) -> dict[str, float]:
+        """What the model fitted to the others says of its best recommendations, and the log."""
+        held = self.fit.held
+        theta = self.fit.trained.reshape(len(self.item_ids), -1)
+        utility = np.einsum("nw,mw->nm", self._contexts[held].astype(np.float64), theta)
+        weight = (utility.argmax(axis=1) == data.items[held]) / data.propensity[held]
+        found = {
+            "model": float(portable.each(kernels.elementary.sigmoid, utility.max(axis=1)).mean()),
+            "log_rounds": float(np.count_nonzero(weight)),
+        }
+        if weight.any():
+            value = float(np.sum(weight * data.clicked[held]) / np.sum(weight))
+            spread = np.sqrt(np.sum((weight * (data.clicked[held] - value)) ** 2))
+            found |= {"log": value, "log_standard_error": float(spread / np.sum(weight))}
+        return found
+
+    def draw_features(
+        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
+    ) -> None:
+        m, width = self.n_candidates, self._contexts.shape[1]
+        now = np.empty((len(out), width), np.float32)
+        super().draw_features(rng, start, hidden, now)
+        out[:] = 0.0
+        for item in range(m):
+            out[:, item, item * width : (item + 1) * width] = now
+
+    def summary(self) -> dict[str, Any]:
+        return self.told(
+            items=self.item_ids.tolist(),
+            coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
+            responses_in_the_log=self.earned,
+            held_out_responses_to_the_models_best=self.check,
         )

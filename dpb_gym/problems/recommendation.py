@@ -112,7 +112,7 @@ class RecommendationProblem(Problem):
         self.interactions_per_user = interactions_per_user
         if interactions_per_user is not None:
             validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
-        self.theta = None if theta is None else validation.array("theta", theta, (self.dim,))
+        self.theta = validation.optional(validation.array, "theta", theta, (self.dim,))
         self._shape = (self.n_candidates, self.dim)
         self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm)
         if not self.schedule.drawn:

@@ -141,40 +141,36 @@ class ReplayProblem(Problem):
         self.n_candidates = validation.integer("n_candidates", n_candidates, 2)
         self.protocol = validation.choice("protocol", protocol, PROTOCOLS)
         self.personalised = validation.flag("personalised", personalised)
-        self.binary = None if binary is None else validation.real("binary", binary)
+        self.binary = validation.optional(validation.real, "binary", binary)
         self.train_fraction = validation.real(
             "train_fraction", train_fraction, 0.0, 1.0, open_low=True, open_high=True
         )
         self.min_ratings = validation.integer("min_ratings", min_ratings, 1)
         self.split_seed = validation.integer("split_seed", split_seed, 0)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
-        self.feature_epsilon = (
-            None
-            if feature_epsilon is None
-            else validation.real("feature_epsilon", feature_epsilon, 0.0, open_low=True)
+        self.feature_epsilon = validation.optional(
+            validation.real, "feature_epsilon", feature_epsilon, 0.0, open_low=True
         )
         self.feature_delta = validation.real(
             "feature_delta", feature_delta, 0.0, 1.0, open_low=True, open_high=True
         )
-        private = self.feature_epsilon is not None
-        if max_items is None and private:
-            max_items = MOST_PRIVATE_ITEMS
-        self.max_items = max_items
-        if max_items is not None:
-            limit = MOST_PRIVATE_ITEMS if private else None
-            self.max_items = validation.integer("max_items", max_items, 2, limit)
+        self._private = self.feature_epsilon is not None
+        limit = MOST_PRIVATE_ITEMS if self._private else None
+        self.max_items = validation.optional(
+            validation.integer, "max_items", limit if max_items is None else max_items, 2, limit
+        )
         self.warm_start = validation.flag("warm_start", warm_start)
-        if self.warm_start and private:
+        if self.warm_start and self._private:
             raise ParameterError(
                 "warm_start=True reads the training users' ratings without noise, which "
                 "feature_epsilon does not cover: give one of them"
             )
         self.repeats = validation.flag("repeats", repeats)
-        self.rounds_per_user = rounds_per_user
-        if rounds_per_user is not None:
-            self.rounds_per_user = validation.integer("rounds_per_user", rounds_per_user, 1)
-            if self.repeats:
-                raise ParameterError("rounds_per_user has no meaning with repeats=True")
+        self.rounds_per_user = validation.optional(
+            validation.integer, "rounds_per_user", rounds_per_user, 1
+        )
+        if self.repeats and rounds_per_user is not None:
+            raise ParameterError("rounds_per_user has no meaning with repeats=True")
         self._prepare(ratings)
         rating_uses, person_uses = self._deal()
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
@@ -194,61 +190,25 @@ class ReplayProblem(Problem):
     def _prepare(self, data: RatingTable) -> None:
         rng = np.random.default_rng(self.split_seed)
         value = np.asarray(data.normalised(), dtype=np.float64)
-        order = rng.permutation(data.n_users)
-        n_train = round(self.train_fraction * data.n_users)
-        if not 1 <= n_train < data.n_users:
-            raise DataError(f"{data.name}: {data.n_users} users cannot be split in two")
-        training_user = np.zeros(data.n_users, bool)
-        training_user[order[:n_train]] = True
-        train = training_user[data.users]
-        private = self.feature_epsilon is not None
-        kept = self._choose_items(data, data.items[~train if private else train])
-        if self.dim >= min(n_train, len(kept)):
-            raise DataError(
-                f"{data.name}: dim={self.dim} needs more than {self.dim} training users and items "
-                f"with {self.min_ratings} ratings, found {n_train} and {len(kept)}"
-            )
-        new_item = np.full(data.n_items, -1, np.int64)
-        new_item[kept] = np.arange(len(kept))
-        item = new_item[data.items]
+        row, train = self._split(data, rng)
+        item = self._number_items(data, train)
         use = train & (item >= 0)
-        mean = 0.5 if private else float(value[train].mean())
-        row = np.empty(data.n_users, np.int64)
-        row[order] = np.arange(data.n_users)
-        centred = value[use] - mean
-        rows = rating_rows(row[data.users[use]], item[use], centred, (n_train, len(kept)))
+        mean = 0.5 if self._private else float(value[train].mean())
+        shape = self.n_training_users, len(self.item_index)
+        rows = rating_rows(row[data.users[use]], item[use], value[use] - mean, shape)
         found = self._item_features(rows)
         self.features, self.features_guarantee = found.features, found.guarantee
-        self.n_training_users = n_train
-        self.item_index = kept
         offered = ~train & (item >= 0)
         if self.personalised:
             profile = offered & (rng.random(len(item)) < 0.5)
             offered &= ~profile
         reward = value if self.binary is None else (data.ratings >= self.binary).astype(np.float64)
-        rated = np.bincount(data.users[offered], minlength=data.n_users)
-        eligible = rated >= self.n_candidates
-        if not eligible.any():
-            raise DataError(
-                f"{data.name}: no test user has rated {self.n_candidates} candidate items"
-            )
-        offered &= eligible[data.users]
-        index = np.flatnonzero(offered)
-        index = index[np.lexsort((item[index], data.users[index]))]
-        self._prior: Prior | None = None
-        self.user_index, start = np.unique(data.users[index], return_index=True)
-        self._offsets = np.append(start, len(index)).astype(np.int64)
-        self._items = item[index]
-        self._rewards = reward[index]
+        self._offer(data, item, reward, offered)
         self._user_features: Array | None = None
         if self.personalised:
-            self._user_features = fold_in(
-                found.factors,
-                self.user_index,
-                data.users[profile],
-                item[profile],
-                value[profile] - mean,
-            )
+            told = data.users[profile], item[profile], value[profile] - mean
+            self._user_features = fold_in(found.factors, self.user_index, *told)
+        self._prior: Prior | None = None
         if self.warm_start:
             training = (data.users[use], item[use], reward[use])
             self.features, self._prior = with_predictions(self.features, *training)
@@ -258,6 +218,45 @@ class ReplayProblem(Problem):
                 self._prior = Prior(self._prior.mean)
                 ones = np.ones((len(self._user_features), 1), np.float32)
                 self._user_features = np.hstack([self._user_features, ones])
+
+    def _split(self, data: RatingTable, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Each user's row, those for training first, and which ratings are theirs."""
+        n_train = self.n_training_users = round(self.train_fraction * data.n_users)
+        if not 1 <= n_train < data.n_users:
+            raise DataError(f"{data.name}: {data.n_users} users cannot be split in two")
+        row = np.argsort(rng.permutation(data.n_users))
+        return row, row[data.users] < n_train
+
+    def _number_items(self, data: RatingTable, train: Array) -> Array:
+        """The candidate item of each rating, -1 for items that are none."""
+        counts = np.bincount(data.items[train ^ self._private], minlength=data.n_items)
+        kept = np.flatnonzero(counts >= self.min_ratings)
+        if self.max_items is not None and len(kept) > self.max_items:
+            most = np.argsort(-counts[kept], kind="stable")[: self.max_items]
+            kept = np.sort(kept[most])
+        if self.dim >= min(self.n_training_users, len(kept)):
+            raise DataError(
+                f"{data.name}: dim={self.dim} needs more than {self.dim} training users and items "
+                f"with {self.min_ratings} ratings, found {self.n_training_users} and {len(kept)}"
+            )
+        self.item_index = kept
+        number = np.full(data.n_items, -1, np.int64)
+        number[kept] = np.arange(len(kept))
+        return number[data.items]
+
+    def _offer(self, data: RatingTable, item: Array, reward: Array, offered: Array) -> None:
+        """Sorts the offered ratings of users with enough of them by user and item."""
+        rated = np.bincount(data.users[offered], minlength=data.n_users)
+        eligible = rated >= self.n_candidates
+        if not eligible.any():
+            raise DataError(
+                f"{data.name}: no test user has rated {self.n_candidates} candidate items"
+            )
+        index = np.flatnonzero(offered & eligible[data.users])
+        index = index[np.lexsort((item[index], data.users[index]))]
+        self.user_index, start = np.unique(data.users[index], return_index=True)
+        self._offsets = np.append(start, len(index)).astype(np.int64)
+        self._items, self._rewards = item[index], reward[index]
 
     def _deal(self) -> tuple[int, int]:
         """Plans how many sets of candidates each user gets in each dealing.
@@ -287,14 +286,6 @@ class ReplayProblem(Problem):
             self._dealings.append(hands)
             given += hands
         return len(self._dealings), int(given.max())
-
-    def _choose_items(self, data: RatingTable, rated: Array) -> Array:
-        counts = np.bincount(rated, minlength=data.n_items)
-        kept = np.flatnonzero(counts >= self.min_ratings)
-        if self.max_items is not None and len(kept) > self.max_items:
-            most = np.argsort(-counts[kept], kind="stable")[: self.max_items]
-            kept = np.sort(kept[most])
-        return kept
 
     def _item_features(self, rows: Any) -> ItemFeatures:
         if self.feature_epsilon is None:

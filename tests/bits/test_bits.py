@@ -102,7 +102,6 @@ ELSEWHERE = (
     "dpb_gym/privacy/features.py",
     "dpb_gym/privacy/toeplitz.py",
     "dpb_gym/privacy/objective.py",
-    "dpb_gym/problems/expedia_model.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/item_features.py",
 )

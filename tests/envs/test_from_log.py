@@ -16,8 +16,13 @@ from dpb_data import synthetic
 from dpb_gym.envs.catalogue import ENVIRONMENTS
 from dpb_gym.errors import DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import chances, fit_mnl, scale
-from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, _relative, _Sets
-from dpb_gym.problems.logged_clicks import LoggedRecommendation
+from dpb_gym.problems.logged import (
+    LoggedAssortment,
+    LoggedPricing,
+    LoggedRecommendation,
+    _relative,
+    _Sets,
+)
 
 
 @pytest.fixture(autouse=True)
