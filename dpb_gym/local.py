@@ -146,7 +146,7 @@ class LocalPrivacy(Agent):
             raise AgentError(f"{self.agent!r} is private itself; give a non-private agent")
         if spec.uses_oracle:
             raise AgentError(f"{self.agent!r} sees the truth; local privacy cannot hide it")
-        check_supported(spec, problem, None)
+        check_supported(spec, problem, budget=False)
         return spec.make()
 
     def act(self, context: Context) -> Array:

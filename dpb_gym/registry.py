@@ -388,14 +388,14 @@ def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
     return ""
 
 
-def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None) -> None:
-    """Raises `AgentError` if the agent cannot run on the problem with the budget."""
+def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: bool) -> None:
+    """Raises `AgentError` if the agent cannot run on the problem, with a budget or without."""
     if reason := shortcoming(spec, problem):
         raise AgentError(f"agent {spec.name!r} {reason}")
-    if spec.budget == "required" and budget is None:
+    if spec.budget == "required" and not budget:
         raise AgentError(
             f"agent {spec.name!r} is private and needs a budget: --budget rho=1, "
             "budgets=['rho=1'], or eps=1,delta=1e-5"
         )
-    if spec.budget == "never" and budget is not None:
+    if spec.budget == "never" and budget:
         raise AgentError(f"agent {spec.name!r} is non-private and takes no budget")

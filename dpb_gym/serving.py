@@ -300,7 +300,7 @@ def serve(
     start = check_seed(secrets.randbits(63) if seed is None else seed)
     if isinstance(agent, str):
         spec = agent_spec(agent, **params)
-        check_supported(spec, info, asked)
+        check_supported(spec, info, asked is not None)
         if spec.uses_oracle:
             raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
         punctual = not (spec.partial_feedback and spec.delayed_feedback)

@@ -143,18 +143,8 @@ def one_task_suite(
 ) -> Suite:
     """A suite of one task, for comparisons that are not kept as a file.
 
-    Args:
-        env_id: Environment id.
-        env_kwargs: Its parameters, without the horizon.
-        horizon: T; the environment's default if None.
-        replicates: Number of replicates.
-        seed: Replicate i has seed ``seed + i``.
-        checkpoints: See `resolve_checkpoints`.
-        block: Replicates that run together.
-
-    Raises:
-        UnknownNameError: If the environment is unknown.
-        ParameterError: If a parameter is out of range.
+    The arguments are those of `evaluate`, but the horizon is not among `env_kwargs`; `block` is
+    how many replicates run together.
     """
     known = environment(env_id)
     horizon = known.parameters["horizon"] if horizon is None else horizon

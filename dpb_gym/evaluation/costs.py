@@ -15,7 +15,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.places import TABLE
 from dpb_gym.evaluation.plan import Job, TaskPlan, blocks, make_jobs
 from dpb_gym.evaluation.runner import run_block
@@ -88,21 +88,14 @@ class Costs:
         return sum(cost.bytes for cost in self.agents)
 
     def at(self, rounds: float, cores: int = 1) -> tuple[float, float]:
-        """Extrapolates to the same mix of agents and tasks with more replicates.
+        """Seconds on `cores` cores, and bytes of tables, of the same mix with so many agent rounds.
 
-        Cost per round does not grow with the round and blocks are independent, so time and
-        bytes are proportional to the number of cells; what a run costs once (start of the
-        workers, compilation) is not in it.
-
-        Args:
-            rounds: Agent rounds, > 0.
-            cores: Cores, >= 1, each as fast as the one that was timed.
-
-        Returns:
-            Seconds on `cores` cores, and bytes of tables.
+        Cost per round does not grow with the round and blocks are independent, so both are
+        proportional to the number of cells; what a run costs once (start of the workers,
+        compilation) is not in it.
 
         Raises:
-            ParameterError: If an argument is out of range.
+            ParameterError: If an argument is not positive.
         """
         rounds = validation.real("rounds", rounds, 0.0, open_low=True)
         cores = validation.integer("cores", cores, 1)
@@ -123,19 +116,21 @@ def costs(path: str | os.PathLike[str]) -> Costs:
     results = store.results()
     files = (TABLE, *store.place.cells())
     share = sum(map(store.place.size, files)) / max(1, len(results))
-    totals: dict[tuple[str, str], list[float]] = {}
+    timings: dict[tuple[str, str], list[Timing]] = {}
     for result in results:
-        timing = result.timing
-        if timing is None:
-            continue
-        total = totals.setdefault(result.cell.row[:2], [0, 0.0, 0.0, 0])
-        own = timing.agent_seconds + timing.response_seconds
-        shared = timing.environment_seconds / timing.companions
-        for k, more in enumerate((timing.rounds, own, shared, 1)):
-            total[k] += more
+        if result.timing is not None:
+            timings.setdefault(result.cell.row[:2], []).append(result.timing)
     found = tuple(
-        AgentCost(task, agent, int(rounds), own, shared, int(cells), round(cells * share))
-        for (task, agent), (rounds, own, shared, cells) in totals.items()
+        AgentCost(
+            task,
+            agent,
+            sum(timing.rounds for timing in some),
+            sum(timing.agent_seconds + timing.response_seconds for timing in some),
+            sum(timing.environment_seconds / timing.companions for timing in some),
+            len(some),
+            round(len(some) * share),
+        )
+        for (task, agent), some in timings.items()
     )
     if not found:
         raise ResultError(f"{store.path} holds no timings: nothing to extrapolate from")

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpb_gym.errors import DPBError
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.data_notes import data_notes
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.series import Series, by_row, describe_guarantee, join
@@ -19,6 +18,7 @@ from dpb_gym.evaluation.sources import origin
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
+from dpb_gym.problems.season import EXACT, benchmark
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.groups import contests, second, verdict_class
 from dpb_gym.report.model import (
@@ -46,21 +46,12 @@ def to_leaderboard(
     notes: Sequence[str] = (),
     audit: Callable[[Series], Mapping[str, Any] | None] = lambda series: None,
 ) -> LeaderboardData:
-    """Builds the leaderboard of a suite's results.
+    """Builds the leaderboard of a suite's results; `audit` is what `Row.audit` says of a row.
 
     Time and memory are linear in the rows, which are joined one after the other: chances of
     improvement are computed against the neighbours of the same notion, unit and budget only. A
-    row that cannot be shown is left out and named in the notes.
-
-    Args:
-        suite: The suite.
-        results: Its cells.
-        created: ISO 8601 time of the results.
-        version: Version of the package.
-        revision: Source revision, if known.
-        command: Command that computes them again.
-        notes: Remarks.
-        audit: What `Row.audit` says of a row.
+    row that cannot be shown is left out and named in the notes. The other arguments are those of
+    `LeaderboardData`.
     """
     remarks, rows = list(notes), dict[str, list[Row]]()
     places = {task.name: task for task in suite.tasks}
@@ -123,11 +114,12 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     final = series.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(series.regret, floor=0.0)
+    spec = agent_specs().get(series.cell.agent.name)
     return Row(
         agent=series.agent,
         name=series.cell.agent.name,
         budget=Budget.parse(series.budget),
-        oracle=_knows_all(series.cell.agent.name),
+        oracle=spec is not None and spec.uses_oracle,
         notion=notion,
         unit=unit,
         guarantee=text,
@@ -148,11 +140,6 @@ def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
     )
 
 
-def _knows_all(name: str) -> bool:
-    spec = agent_specs().get(name)
-    return spec is not None and spec.uses_oracle
-
-
 def _constants(task: Task) -> Normalisation | None:
     return None if task.normalisation is None else Normalisation(**task.normalisation.model_dump())
 
@@ -168,7 +155,12 @@ def _score(regret: Interval, constants: Normalisation | None) -> Interval | None
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """The same rows, with what each knows of its rivals at equal notion, unit and budget."""
     twins = {(row.agent, row.name): row for row in rows if row.budget is None}
-    found = {row.key: _with_excess(row, twins.get((row.agent, row.name))) for row in rows}
+    found = {}
+    for row in rows:
+        twin = twins.get((row.agent, row.name))
+        if twin is not None and row.budget is not None and row.params == twin.params:
+            row = replace(row, excess=_lead([metrics.differences(row.finals, twin.finals)]))
+        found[row.key] = row
     for rivals in contests(found.values()).values():
         other = second(rivals)
         for place, row in enumerate(rivals):
@@ -184,12 +176,6 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
                 else None,
             )
     return tuple(found.values())
-
-
-def _with_excess(row: Row, twin: Row | None) -> Row:
-    if twin is None or row.budget is None or row.params != twin.params:
-        return row
-    return replace(row, excess=_lead([metrics.differences(row.finals, twin.finals)]))
 
 
 def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
@@ -271,3 +257,34 @@ def _verdict(rows: Sequence[Row]) -> str:
     verdicts = [row.audit.verdict for row in rows if row.audit is not None]
     worst = ("fail", "open", "pass")
     return min(verdicts, key=lambda verdict: worst.index(verdict_class(verdict)), default="")
+
+
+def data_notes(task: Task) -> list[str]:
+    """What a task's rows do not say: who made its item features, what sales tell, what the
+    regret of a season is against.
+
+    Computed from the task's parameters alone, so that stored results need no data.
+    """
+    parameters = task.parameters
+    if parameters.get("stock") is not None:
+        stock = np.ravel(parameters["stock"]).tolist()
+        stock *= parameters.get("n_items", 1) if len(stock) == 1 else 1
+        exact = benchmark(stock, task.horizon) == EXACT
+        against = "the dynamic programme's optimum" if exact else "the fluid bound"
+        return [
+            f"{task.name}: regret is against {against} of the season; what is sold out is on "
+            "display and follows from responses, beside what agents guarantee."
+        ]
+    if "feature_epsilon" not in parameters:
+        return []
+    epsilon, delta = parameters["feature_epsilon"], parameters["feature_delta"]
+    if epsilon is None:
+        return [
+            f"{task.name}: the item features are computed from training users, whom nothing "
+            "protects; the agents' guarantees are for the users who arrive."
+        ]
+    return [
+        f"{task.name}: the item features (DP-SVD) protect each training user with central DP "
+        f"eps={epsilon:g} at delta={delta:g} (replace-one), apart from the agents' guarantees for "
+        "the users who arrive."
+    ]

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,7 @@ class Place:
     def names(self) -> list[str] | None:
         """What lies at the top, without marks of those who hold it; None if there is no such place.
 
-        Raises:
-            ResultError: If it is a file, or what a run writes to is a link.
+        A file in its place, or a link where a run writes to, is refused with `ResultError`.
         """
         if self._folder.exists() and not self._folder.is_dir():
             raise ResultError(f"{self} is a file; results need a directory")
@@ -109,12 +109,7 @@ class Place:
         return 0
 
     def read(self, name: str, most: int) -> bytes:
-        """Reads a file.
-
-        Raises:
-            FileNotFoundError: If there is none.
-            DamagedResult: If it has more than `most` bytes, or is no ordinary file.
-        """
+        """Reads a file; one of more than `most` bytes, or no ordinary one, is a `DamagedResult`."""
         try:
             return read_regular(self._folder / name, most)
         except FileNotFoundError:
@@ -123,25 +118,14 @@ class Place:
             raise DamagedResult(f"{self.at(name)} cannot be read ({error})") from error
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file, whole or not at all.
-
-        Raises:
-            ResultError: If it cannot be written; what stood there stands still.
-        """
+        """Writes a file, whole or not at all; raises `ResultError` if it cannot."""
         write_file(self._folder / name, content)
 
     def set_aside(self, name: str, *, copy: bool = False) -> str:
-        """Moves, or copies, a file to where nothing is read, and returns its new path.
-
-        Raises:
-            ResultError: If that is impossible.
-        """
-        target = first = f"{ASIDE}/{name.rpartition('/')[2]}"
-        number = 1
-        while not self._moved(name, target, copy):
-            number += 1
-            target = f"{first}.{number}"
-        return self.at(target)
+        """Moves, or copies, a file to where nothing is read, and returns its new path."""
+        first = f"{ASIDE}/{name.rpartition('/')[2]}"
+        targets = (first if number == 1 else f"{first}.{number}" for number in count(1))
+        return self.at(next(target for target in targets if self._moved(name, target, copy)))
 
     def _moved(self, name: str, target: str, copy: bool) -> bool:
         """Whether the target was free."""
@@ -335,11 +319,11 @@ class Objects(Place):
             return ""
 
     def _beat(self, token: str, stop: threading.Event) -> None:
-        count = 0
-        while not stop.wait(PULSE_SECONDS if count else 0):
-            count += 1
+        for beat in count():
+            if stop.wait(PULSE_SECONDS if beat else 0):
+                return
             with contextlib.suppress(ResultError):
-                self.write(PULSE + token, str(count).encode())
+                self.write(PULSE + token, str(beat).encode())
 
     def _remove_dead(self) -> None:
         """Removes the marks of runs without a pulse; raises ResultError if one has any."""

@@ -66,7 +66,7 @@ class TaskPlan:
                 twice = ", ".join(dict.fromkeys((seen[key].title, run.title)))
                 raise ParameterError(f"agent given twice: {twice}; use distinct labels")
             seen[key] = run
-            check_supported(run.spec, info, run.budget)
+            check_supported(run.spec, info, run.budget is not None)
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,12 @@ class Job:
 
 
 def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
-    """Reads the `agents` argument of `dpb_gym.evaluate`.
+    """Reads the arguments `agents` and `budgets` of `dpb_gym.evaluate`.
 
     Args:
-        agents: A mapping from labels to values, a sequence of values, or one value. A
-            value is a registered name, ``(name, budget)``, ``(name, budget, params)``, an
-            `AgentSpec`, an agent class, or a function without arguments that makes an
-            agent; the name in a tuple may also be a class.
+        agents: As there; a value may be an `AgentSpec` too, and the name in a tuple a class.
         kind: Problem kind, for classes that are not registered.
-        budgets: Budgets, or their texts, of all agents that can take one and were given none:
-            each of them runs once per budget. ``"none"`` among them is a run without, for
-            those that can do without.
+        budgets: As there.
 
     Raises:
         ParameterError: If the argument is none of these.
@@ -357,17 +352,3 @@ def blocks(suite: Suite, task: Task, replicates: int | None = None) -> list[rang
     count = replicates or task.replicates or suite.replicates
     size = task.block or suite.block
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def check_plans(plans: Sequence[TaskPlan]) -> None:
-    """Makes every problem and agent of a long run once, so that mistakes show before it starts.
-
-    Raises:
-        ParameterError: If a parameter is invalid.
-        DataError: If data are missing or damaged.
-    """
-    for plan in plans:
-        if plan.runs:
-            plan.task.problem()
-        for run in plan.runs:
-            run.make()

@@ -18,7 +18,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.api import evaluate
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.data_notes import data_notes
+from dpb_gym.evaluation.leaderboard import data_notes
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.series import Series
 from dpb_gym.files import target, write_whole

@@ -13,9 +13,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from dpb_gym.evaluation.plan import Job
 
 Report: TypeAlias = Callable[[int], None]
 Show: TypeAlias = bool | Callable[[int, int], Any]
@@ -23,42 +27,12 @@ POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
 
 
-class Piece(Protocol):
-    """What is shown of a job: its title, and how many agent rounds it has."""
-
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def title(self) -> str: ...
-
-
-class Heartbeat:
-    """Picklable reporter of one job: keeps the number of rounds done in a file.
-
-    Args:
-        path: The file; None reports nowhere.
-        report: Called instead, in the same process.
-    """
-
-    def __init__(self, path: str | None, report: Report | None = None) -> None:
-        self.path = path
-        self.report = report
-
-    def __call__(self, rounds: int) -> None:
-        """Reports the rounds done by this job so far."""
-        if self.report is not None:
-            self.report(rounds)
-        elif self.path is not None:
-            with contextlib.suppress(OSError):
-                Path(self.path).write_text(str(rounds), encoding="ascii")
-
-
 class Watch:
     """Adds up what the jobs report.
 
     Args:
         sizes: Agent rounds of each job.
-        folder: Where the heartbeats lie, None if every job runs in this process.
+        folder: Where they report, one file each; None if every job runs in this process.
     """
 
     def __init__(self, sizes: Sequence[int], folder: str | None) -> None:
@@ -68,15 +42,15 @@ class Watch:
         self.folder = folder
         self.started = time.monotonic()
 
-    def heartbeat(self, job: int) -> Heartbeat:
-        """The reporter of a job."""
+    def heartbeat(self, job: int) -> Report:
+        """What a job calls with its rounds so far; it travels to another process."""
         if self.folder is not None:
-            return Heartbeat(str(Path(self.folder) / str(job)))
+            return partial(_write, str(Path(self.folder) / str(job)))
 
         def report(rounds: int) -> None:
             self.done[job] = min(rounds, self.sizes[job])
 
-        return Heartbeat(None, report)
+        return report
 
     def finish(self, job: int) -> None:
         """Marks a job as done."""
@@ -107,6 +81,11 @@ class Watch:
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 
+def _write(path: str, rounds: int) -> None:
+    with contextlib.suppress(OSError):
+        Path(path).write_text(str(rounds), encoding="ascii")
+
+
 def duration(seconds: float) -> str:
     """A duration in words, e.g. ``"1 min 20 s"``."""
     whole = max(0, round(seconds))
@@ -119,13 +98,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(
-    jobs: Sequence[Piece],
-    show: Show,
-    *,
-    remote: bool,
-    delay: float = 2.0,
-) -> Iterator[Watch]:
+def board(jobs: Sequence[Job], show: Show, *, remote: bool, delay: float = 2.0) -> Iterator[Watch]:
     """Shows progress while its block runs.
 
     Args:
@@ -137,13 +110,14 @@ def board(
     """
     folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote and show else None
     watched = Watch([job.rounds for job in jobs], folder)
-    titles = [job.title for job in jobs]
     stop = threading.Event()
     thread = None
     if show:
-        target = _choose(show)
-        thread = threading.Thread(target=target, args=(watched, titles, stop, delay))
-        thread.daemon = True
+        shown = _told(show) if callable(show) else _log
+        if not callable(show) and (in_notebook() or sys.stderr.isatty()):
+            shown = _notebook if in_notebook() else _bars
+        words = watched, [job.title for job in jobs], _polls(stop, 0.0 if callable(show) else delay)
+        thread = threading.Thread(target=shown, args=words, daemon=True)
         thread.start()
     try:
         yield watched
@@ -155,20 +129,20 @@ def board(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _choose(show: Show) -> Callable[..., None]:
-    if callable(show):
-        callback = show
+def _polls(stop: threading.Event, delay: float) -> Iterator[bool]:
+    """Says when to look, and once more when all is done; never in runs shorter than the delay."""
+    if not delay or not stop.wait(delay):
+        while not stop.wait(POLL_SECONDS):
+            yield True
+        yield True
 
-        def call(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
-            total = sum(board.sizes)
-            while not stop.wait(POLL_SECONDS):
-                callback(board.poll(), total)
-            callback(board.poll(), total)
 
-        return call
-    if in_notebook():
-        return _notebook
-    return _bars if sys.stderr.isatty() else _log
+def _told(callback: Callable[[int, int], Any]) -> Callable[..., None]:
+    def call(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
+        for _ in polls:
+            callback(board.poll(), sum(board.sizes))
+
+    return call
 
 
 def in_notebook() -> bool:
@@ -204,38 +178,31 @@ class _Bars:
         return "".join(bars)
 
 
-def _notebook(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
+def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
     """Bars in the output of a notebook's cell; the last summary stays."""
-    if stop.wait(delay):
-        return
     from IPython.display import display
 
-    bars, show = _Bars(board, titles), cast(Any, display)
-    shown = show(bars, display_id=True)
-    while not stop.wait(POLL_SECONDS):
+    bars, show, shown = _Bars(board, titles), cast(Any, display), None
+    for _ in polls:
+        shown = shown or show(bars, display_id=True)
         shown.update(bars)
-    shown.update(bars)
 
 
-def _log(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
+def _log(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
     """Lines for logs: now and then, and whenever a job is finished."""
     shown: set[int] = set()
     last = time.monotonic()
-    waiting = not stop.wait(delay)
-    while waiting:
+    for _ in polls:
         new = [i for i, finished in enumerate(board.finished) if finished and i not in shown]
         shown.update(new)
         if new or time.monotonic() - last >= LOG_SECONDS:
             last = time.monotonic()
             what = f"  (done: {', '.join(titles[i] for i in new)})" if new else ""
             print(f"{board.summary()}{what}", file=sys.stderr, flush=True)
-        waiting = not stop.wait(POLL_SECONDS)
 
 
-def _bars(board: Watch, titles: list[str], stop: threading.Event, delay: float) -> None:
+def _bars(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
     """One bar for all rounds and one per running job."""
-    if stop.wait(delay):
-        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -252,10 +219,12 @@ def _bars(board: Watch, titles: list[str], stop: threading.Event, delay: float) 
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
+    if not next(polls, False):
+        return
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         total = bars.add_task("all jobs", total=sum(board.sizes), speed="")
         rows: dict[int, Any] = {}
-        while not stop.wait(POLL_SECONDS):
+        for _ in polls:
             done = board.poll()
             elapsed = time.monotonic() - board.started
             bars.update(total, completed=done, speed=f"{done / elapsed:,.0f} rounds/s")

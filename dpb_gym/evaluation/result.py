@@ -81,22 +81,16 @@ class Result:
         return list(dict.fromkeys(s.agent for s in self.series))
 
     def _find(self, label: str, budget: Any, task: str | None) -> Series:
-        failed = {failure.cell.agent.label: failure for failure in self.failures}
-        if label not in self.labels:
+        known = [s for s in self.series if s.agent == label]
+        if not known:
+            failed = {failure.cell.agent.label: failure for failure in self.failures}
             if label in failed:
                 raise AgentError(failed[label].message)
             raise unknown_name("agent label", label, self.labels)
         wanted = None if budget is None else Budget.text(Budget.parse(budget))
-        found = [
-            s
-            for s in self.series
-            if s.agent == label
-            and (wanted is None or s.budget == wanted)
-            and (task is None or s.task == task)
-        ]
+        found = [s for s in known if wanted in (None, s.budget) and task in (None, s.task)]
         if len(found) == 1:
             return found[0]
-        known = [s for s in self.series if s.agent == label]
         rows = ", ".join(f"task={s.task!r} budget={s.budget!r}" for s in known)
         if not found:
             raise ParameterError(
@@ -132,22 +126,15 @@ class Result:
         """
         rows = []
         for s in self.series:
-            numbers = budget_numbers(Budget.parse(s.budget))
+            row: dict[str, Any] = {"task": s.task, "agent": s.agent, "budget": s.budget}
+            row |= budget_numbers(s.cell.agent.budget)
             for i, replicate in enumerate(s.replicates.tolist()):
-                for c, t in enumerate(s.rounds.tolist()):
-                    rows.append(
-                        {
-                            "task": s.task,
-                            "agent": s.agent,
-                            "budget": s.budget,
-                            **numbers,
-                            "replicate": replicate,
-                            "seed": s.cell.seed + replicate,
-                            "round": t,
-                            "regret": float(s.regret[i, c]),
-                            "reward": float(s.reward[i, c]),
-                        }
-                    )
+                whose = {**row, "replicate": replicate, "seed": s.cell.seed + replicate}
+                curves = s.rounds.tolist(), s.regret[i].tolist(), s.reward[i].tolist()
+                rows += [
+                    {**whose, "round": t, "regret": regret, "reward": reward}
+                    for t, regret, reward in zip(*curves)
+                ]
         return rows
 
     def guarantees(self) -> dict[str, str]:

@@ -21,8 +21,8 @@ from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterErr
 from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
-from dpb_gym.evaluation.plan import Job, TaskPlan, check_plans, make_jobs
-from dpb_gym.evaluation.progress import Heartbeat, Show, board
+from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
+from dpb_gym.evaluation.progress import Report, Show, board
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
@@ -133,7 +133,11 @@ def run_plan(
         WorkerError: If a worker dies.
     """
     workers = check_backend(workers, backend, scheduler)
-    check_plans(plans)
+    for plan in plans:  # mistakes show before a long run starts
+        if plan.runs:
+            plan.task.problem()
+        for one in plan.runs:
+            one.make()
     jobs = make_jobs(suite, plans, replicates)
     if not jobs:
         raise ParameterError(f"no agent takes part in suite {suite.name!r}: nothing to run")
@@ -190,12 +194,8 @@ def execute(
         jobs: The jobs.
         sink: Where jobs write their results; None keeps them in memory. On a cluster
             every worker must see the directory under the same path or address.
-        workers: Processes on this machine; 1 runs in this process.
-        backend: ``"loky"`` or ``"dask"``.
-        scheduler: Address of the dask scheduler.
-        show: Progress; see `dpb_gym.evaluation.progress.board`.
-        delay: Seconds before progress is shown.
-        callbacks: See `dpb_gym.evaluation.callbacks`.
+        workers: Processes on this machine; 1 runs in this process. What follows is as in
+            `run_plan`.
 
     Raises:
         WorkerError: If a worker dies.
@@ -235,7 +235,7 @@ def run_job(
     index: int,
     job: Job,
     sink: Sink | None,
-    heartbeat: Heartbeat | None,
+    heartbeat: Report | None,
     keep: bool,
     tell: Callback | None = None,
 ) -> JobOutcome:

@@ -44,7 +44,7 @@ class _Runner:
     def begin(self, instance: Instance) -> None:
         """Makes the agent ready for the instance's replicates."""
         run, info = self.cell.agent, instance.problem.info
-        check_supported(run.spec, info, run.budget)
+        check_supported(run.spec, info, run.budget is not None)
         self.instance = instance.fork()
         if run.spec.uses_oracle:
             self.agent.attach(self.instance)

@@ -65,11 +65,7 @@ class Sink:
     token: str
 
     def write(self, result: CellResult) -> None:
-        """Writes the file of a finished cell.
-
-        Raises:
-            ResultError: If it cannot be written.
-        """
+        """Writes the file of a finished cell."""
         self.place.check(self.token)
         self.place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
 
@@ -236,11 +232,7 @@ class Store:
             raise
 
     def save(self) -> None:
-        """Writes the manifest.
-
-        Raises:
-            ResultError: If it cannot be written.
-        """
+        """Writes the manifest."""
         self.manifest["updated"] = origin.now()
         ordered = sorted(self.entries.values(), key=lambda entry: _place(entry.cell))
         head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
@@ -258,11 +250,7 @@ class Store:
         self.place.remove_cells()
 
     def add(self, results: Sequence[CellResult]) -> None:
-        """Writes results and what is in the table already as one table, all or nothing.
-
-        Raises:
-            ResultError: If they cannot be written; what stood there stands still.
-        """
+        """Writes results and what is in the table already as one table, all or nothing."""
         if results:
             every = {result.cell.key: result for result in (*self.check()[0], *results)}
             self.replace(every.values())
@@ -283,18 +271,17 @@ class Store:
     def _cells(self) -> Iterator[tuple[str, CellResult | DamagedResult]]:
         """The files of single cells, with what each holds or what is wrong with it."""
 
-        def read(name: str) -> CellResult | DamagedResult | None:
+        def read(name: str) -> list[tuple[str, CellResult | DamagedResult]]:
             try:
-                return read_cell(self.place.read(name, MOST_BYTES), self.place.at(name))
+                return [(name, read_cell(self.place.read(name, MOST_BYTES), self.place.at(name)))]
             except DamagedResult as error:
-                return error
+                return [(name, error)]
             except FileNotFoundError:  # compacted meanwhile
-                return None
+                return []
 
-        names = self.place.cells()
         with ThreadPoolExecutor(self.place.readers) as pool:
-            found = zip(names, pool.map(read, names))
-            yield from ((name, one) for name, one in found if one is not None)
+            for found in pool.map(read, self.place.cells()):
+                yield from found
 
     def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
         """The results of the table, and what is wrong with the others."""
@@ -359,31 +346,27 @@ class Store:
             cell = result.cell
             if (identity := wanted.get(cell.row, cell.identity)) == cell.identity:
                 kept[cell.key] = result
-            else:
-                self._outdated_or_refuse(cell, identity)
-                name = f"{CELLS}/{cell_file(cell)}"
-                self.place.write(name, write_cell(result))
-                warn(
-                    f"{cell}: computed by another version of the code; moved to "
-                    f"{self.place.set_aside(name)}"
-                )
+                continue
+            if why := _contradiction(cell.identity, identity):
+                raise ResultError(f"{self.path} holds {cell} with {why}")
+            name = f"{CELLS}/{cell_file(cell)}"
+            self.place.write(name, write_cell(result))
+            aside = self.place.set_aside(name)
+            warn(f"{cell}: computed by another version of the code; moved to {aside}")
         self.entries = {key: entry for key, entry in self.entries.items() if key in kept}
         return [cell for cell in cells if cell.key not in kept]
 
-    def _outdated_or_refuse(self, cell: Cell, wanted: dict[str, Any]) -> None:
-        old = cell.identity
-        changed = [name for name in old if old[name] != wanted.get(name)]
-        own = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
-        if set(changed) <= {"algorithm", "agent"} and set(own) <= {"source"}:
-            return
-        if changed == ["agent"]:
-            raise ResultError(
-                f"{self.path} holds {cell} with other {', '.join(own)} "
-                f"({old['agent']} instead of {wanted['agent']}): give another label or directory"
-            )
-        raise ResultError(
-            f"{self.path} holds {cell} with another {', '.join(changed)}: give another directory"
-        )
+
+def _contradiction(old: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """What differs beside the versions of the code, empty if nothing does."""
+    changed = [name for name in old if old[name] != wanted.get(name)]
+    own = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
+    if set(changed) <= {"algorithm", "agent"} and set(own) <= {"source"}:
+        return ""
+    if changed != ["agent"]:
+        return f"another {', '.join(changed)}: give another directory"
+    said = f"{old['agent']} instead of {wanted['agent']}"
+    return f"other {', '.join(own)} ({said}): give another label or directory"
 
 
 def _place(cell: Cell) -> tuple[Any, ...]:

@@ -99,9 +99,13 @@ def verify(
     found.cells = len(sound) + len(problems)
     if not found.cells:
         raise ResultError(f"{store.path} holds no results yet")
+    named = [(result, (result.cell.agent.label, result.cell.agent.name)) for result in kept]
+    if agent is not None and not any(agent in names for _, names in named):
+        known = {name for _, names in named for name in names}
+        raise unknown_name("agent in these results", agent, known)
     right: list[str] = []
     elsewhere = _elsewhere(store)
-    for group in _groups(kept if agent is None else _of_agent(kept, agent), seed):
+    for group in _groups([r for r, names in named if agent in (None, *names)], seed):
         lacking: set[tuple[str, str]] = set()
         taken = 0
         for result in group:
@@ -192,13 +196,6 @@ def _again(
         other = "" if code_hash(again.cell.agent.maker) == cell.agent.source else OTHER_CODE
         found.differing.append(f"{cell}: {difference}{other}")
     return not difference
-
-
-def _of_agent(results: list[CellResult], agent: str) -> list[CellResult]:
-    known = {name for r in results for name in (r.cell.agent.label, r.cell.agent.name)}
-    if agent not in known:
-        raise unknown_name("agent in these results", agent, known)
-    return [r for r in results if agent in (r.cell.agent.label, r.cell.agent.name)]
 
 
 def unavailable(cell: Cell) -> str:

@@ -128,7 +128,7 @@ def _learner(
         spec = agent_spec(agent, **params)
         if spec.uses_oracle:
             raise AgentError(f"agent {agent!r} sees the hidden state, which a log does not have")
-        check_supported(spec, info, budget)
+        check_supported(spec, info, budget is not None)
         return spec.make(), spec.streams(seeds, budget).configuration
     if params:
         raise ParameterError("parameters need the name of a registered agent")

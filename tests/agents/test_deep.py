@@ -86,7 +86,7 @@ def test_who_cannot_play_assortments_says_so():
     info = dpb_gym.make_problem("DPB/Assortment-v0").info
     for name in ("dqn", "sac"):
         with pytest.raises(AgentError, match="assortment"):
-            check_supported(agent_spec(name), info, None)
+            check_supported(agent_spec(name), info, False)
 
 
 def test_no_deep_learning_library_is_needed():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.tuning.points import choose_points, read_grid
+from dpb_gym.evaluation.tuning import choose_points, read_grid
 from dpb_gym.registry import agent_spec, agent_specs
 
 POINTS = 8

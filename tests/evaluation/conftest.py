@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpb_gym.agent import Agent
+from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.registry import AgentSpec
@@ -41,6 +45,20 @@ agents:
 @pytest.fixture
 def suite() -> Suite:
     return parse_suite(SUITE, "test suite")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    suite = parse_suite(SUITE, "test suite")
+    folder = tmp_path_factory.mktemp("finished") / "out"
+    run_plan(suite, plan_suite(suite), folder, workers=1)
+    return folder
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the suite's results that may be changed."""
+    return shutil.copytree(finished, tmp_path / "out")
 
 
 class Fixed(Agent):

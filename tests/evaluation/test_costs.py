@@ -13,17 +13,12 @@ from typer.testing import CliRunner
 import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import costs as costing
+from dpb_gym.evaluation import runner
 from dpb_gym.evaluation.api import one_task_suite
 from dpb_gym.evaluation.costs import costs, forecast
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, plan_suite, read_agents
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import Suite, parse_suite
-
-
-@pytest.fixture
-def out(suite: Suite, tmp_path: Path) -> Path:
-    run_plan(suite, plan_suite(suite), tmp_path / "out", workers=1)
-    return tmp_path / "out"
 
 
 def test_rounds_seconds_and_bytes_are_those_of_the_files(out: Path) -> None:
@@ -154,6 +149,7 @@ def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) 
             return 0
 
     monkeypatch.setattr(costing, "_most_memory", lambda: 0)
+    monkeypatch.setattr(runner, "PROGRESS_SECONDS", 0.01)
     one = one_task_suite("DPB/Recommendation-v0", {"dim": 2, "n_arms": 6}, 1_000_000, 1)
     lean, greedy = (
         forecast(
@@ -163,7 +159,7 @@ def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) 
                     one.tasks[0], read_agents({"h": (Hoarder, None, {"size": n})}, "recommendation")
                 )
             ],
-            seconds=0.3,
+            seconds=0.05,
         )[0].memory
         for n in (0, 500)
     )

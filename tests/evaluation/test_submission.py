@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameError
 from dpb_gym.evaluation.exchange import merging
 from dpb_gym.evaluation.exchange import submission as submission_module
-from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission, remove_submission
-from dpb_gym.evaluation.exchange.submission import MEMBERS, read_submission, submit
+from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, read_submission, submit, unpack
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.result import Result

@@ -20,8 +20,7 @@ from dpb_gym.cli.app import app
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
-from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, tune
-from dpb_gym.evaluation.tuning.points import choose_points, read_grid
+from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, choose_points, read_grid, tune
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec
 

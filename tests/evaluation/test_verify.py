@@ -17,19 +17,11 @@ from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import spec
 from dpb_gym.evaluation import verify as verify_module
 from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.evaluation.verify import verify
 
 CELLS = 18
-
-
-@pytest.fixture
-def out(suite: Suite, tmp_path: Path) -> Path:
-    run_plan(suite, plan_suite(suite), tmp_path / "out", workers=1)
-    return tmp_path / "out"
 
 
 def forge(path: Path, change: Any) -> CellResult:

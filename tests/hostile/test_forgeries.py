@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 from hostile_lists import SEED, TRIES, VALUES, chosen, in_time, places, put, refused, shown
 
-from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission
-from dpb_gym.evaluation.exchange.submission import MEMBERS
+from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, unpack
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes
 from dpb_gym.evaluation.verify import verify

@@ -19,9 +19,8 @@ import yaml
 from hostile_lists import SUITE, VALUES, chosen, places, put, refused, shown
 
 from dpb_gym.errors import SuiteError
-from dpb_gym.evaluation.exchange.archives import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission
-from dpb_gym.evaluation.exchange.submission import MEMBERS
+from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, unpack
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import load_suite, parse_suite
@@ -140,7 +139,7 @@ BOMB = """
 import sys, resource
 from pathlib import Path
 from hostile_lists import refused
-from dpb_gym.evaluation.exchange.archives import pack, unpack
+from dpb_gym.evaluation.exchange.submission import pack, unpack
 from dpb_gym.evaluation.exchange.merging import import_submission
 from dpb_gym.evaluation.suite import load_suite
 import pyarrow.parquet, jinja2, dpb_gym.report.page

@@ -119,7 +119,7 @@ def audit(
             "what is sold out follows from responses, whatever an agent does with them: audit it "
             "without stock"
         )
-    check_supported(run.spec, info, run.budget)
+    check_supported(run.spec, info, run.budget is not None)
     known = _pilot(stage, fixed, pair)
     found = stage.report(*known, runs, confidence)
     if found.verdict != PASS:

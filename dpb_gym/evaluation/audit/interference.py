@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.agent import Agent
+from dpb_gym.evaluation.audit.lockstep import releasers
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
 from dpb_gym.problems.delay import Post
@@ -59,7 +59,7 @@ def _play(
 ) -> _Record:
     agent, record = run.make(), _Record()
     agent.set_up(problem.info, AgentStreams(seeds, "audit"), run.budget)
-    for number, releaser in enumerate(_releasers(agent)):
+    for number, releaser in enumerate(releasers(agent)):
         for method in ("add", "send"):
             if hasattr(releaser, method):
                 _hold(releaser, method, record, fixed, (number, method))
@@ -84,10 +84,6 @@ def _play(
         if t < problem.horizon:
             instance.advance()
     return record
-
-
-def _releasers(agent: Agent) -> list[Any]:
-    return [*agent.curator.releasers, *(r for p in agent.curator.parts for r in p.releasers)]
 
 
 def _hold(

@@ -95,8 +95,10 @@ def play(
         drawn = _tiled(instance.round(), 2 * runs)
         target = t in targets
         if target and flat:
-            elsewhere[t] = _elsewhere(agent, flat, problem, pair, drawn, runs)
-        worlds = (pair.first, pair.second) if target else _others(pair, t)
+            elsewhere[t] = _elsewhere(agent, problem, pair, drawn, runs)
+        worlds: Worlds | None = (pair.first, pair.second) if target else None
+        if pair.others and not target:  # the frozen customer of the round, the same in both worlds
+            worlds = (pair.others[t % len(pair.others)],) * 2
         round_ = _exchanged(drawn, worlds, runs) if worlds else drawn
         context = round_.context
         action = agent.act(context)
@@ -112,9 +114,13 @@ def play(
         origin = t if post.mailbox is None else int(post.mailbox.origin[0])
         for message in messages:
             message.target = origin in targets
-        if origin in elsewhere:
+        if origin in elsewhere:  # every releaser learns the target's record in the other world
             double, other = elsewhere.pop(origin)
-            _tell(flat, double if origin == t else copy.deepcopy(agent), other)
+            for tap in flat:
+                tap.capturing = True
+            (double if origin == t else copy.deepcopy(agent)).observe(*other)
+            for tap in flat:
+                tap.capturing = False
         agent.observe(*told)
         if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)
@@ -138,7 +144,10 @@ def _observed(
     found = [part for message in messages for part in message.messages]
     if found:
         views["message"] = np.concatenate(found, axis=1)
-    known = flat and not messages and len(flat) == len(_releasers(agent))
+    known = flat and not messages and len(flat) == len(releasers(agent))
+    # of messages only whether they are empty in one world and not in the other
+    sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in found]
+    silent = any(abs(one.mean() - other.mean()) > 0.5 for one, other in sent)
     laws = [[tap.law() for tap in lane] for lane in taps]
     first, mus = (taps[0], [mu for _, mu in laws[0]]) if taps else ([], [])
     return Observed(
@@ -147,11 +156,12 @@ def _observed(
         views,
         sum(not tap.releases for tap in first) + unanswered,
         _boundary(first, mus, messages),
-        sum(mu**2 for mu in mus) if known else _silence(found),
+        sum(mu**2 for mu in mus) if known else math.inf if silent else 0.0,
     )
 
 
-def _releasers(agent: Agent) -> list[Releaser]:
+def releasers(agent: Agent) -> list[Releaser]:
+    """Those of the batch, and of every copy of a `SingleAgent`."""
     curator = agent.curator
     return [*curator.releasers, *(r for part in curator.parts for r in part.releasers)]
 
@@ -171,36 +181,16 @@ def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list
 
 
 def _elsewhere(
-    agent: Agent, taps: list[Tap], problem: Problem, pair: Pair, drawn: Round, runs: int
+    agent: Agent, problem: Problem, pair: Pair, drawn: Round, runs: int
 ) -> tuple[Agent, Told]:
     """A double of the agent that met the target in the other world of each run, and what came of
     it."""
     worlds = (pair.second, pair.first)
-    round_ = _exchanged(drawn, worlds, runs)
+    context = _exchanged(drawn, worlds, runs).context
     double = copy.deepcopy(agent)
-    action = double.act(round_.context)
+    action = double.act(context)
     checked = problem.check_action(action, 2 * runs)
-    return double, (
-        round_.context,
-        action,
-        _answers(worlds, problem, round_.context, checked, runs),
-    )
-
-
-def _tell(taps: list[Tap], double: Agent, other: Told) -> None:
-    """Lets every releaser know the target's record in the other world of each run."""
-    for tap in taps:
-        tap.capturing = True
-    double.observe(*other)
-    for tap in taps:
-        tap.capturing = False
-
-
-def _silence(messages: list[Array]) -> float:
-    """Infinite if messages are empty in one world and not in the other, else 0."""
-    sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in messages]
-    apart = [abs(float(first.mean() - second.mean())) for first, second in sent]
-    return math.inf if max(apart, default=0.0) > 0.5 else 0.0
+    return double, (context, action, _answers(worlds, problem, context, checked, runs))
 
 
 def _boundary(taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> str:
@@ -210,14 +200,6 @@ def _boundary(taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> 
     ]
     parts += [f"{m.releaser.what} ({len(m.messages)} of the target)" for m in messages]
     return "; ".join(parts) or "no releaser found: actions only"
-
-
-def _others(pair: Pair, t: int) -> Worlds | None:
-    """The frozen customer of round t, the same in both worlds; None: as drawn."""
-    if not pair.others:
-        return None
-    world = pair.others[t % len(pair.others)]
-    return world, world
 
 
 def _mapped(batch: Batch, change: Callable[..., Array]) -> Batch:

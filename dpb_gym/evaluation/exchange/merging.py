@@ -8,21 +8,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dpb_gym.errors import DPBError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
-from dpb_gym.evaluation.exchange.submission import (
-    Submission,
-    check_block,
-    check_suite,
-    read_submission,
-)
+from dpb_gym.evaluation.exchange.submission import Submission, check_block, read_submission
 from dpb_gym.evaluation.leaderboard import SET_ASIDE, to_leaderboard
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult
 from dpb_gym.evaluation.series import Series
-from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite, suite_names
 from dpb_gym.report.page import render
@@ -69,15 +64,19 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
     """
     file = Path(archive)
     submission = read_submission(file)
-    info = submission.info
-    check_suite(submission.suite, str(file))
+    info, suite = submission.info, submission.suite
+    own = load_suite(suite.name) if suite.name in suite_names() else suite
+    if own.protocol != suite.protocol:
+        raise ResultError(
+            f"{file}: its suite {suite.name!r} (protocol {suite.protocol[:8]}) is not the one of "
+            f"this package (protocol {own.protocol[:8]}): other tasks, seeds or checkpoints"
+        )
     if info["algorithm"] != ALGORITHM_VERSION:
         raise ResultError(
             f"{file}: was computed by algorithm version {info['algorithm']!r}; "
             f"this is {ALGORITHM_VERSION}, so its numbers cannot be compared or verified"
         )
-    with Store.writing(directory, submission.suite) as store:
-        _check_labels(store, submission, file)
+    with Store.writing(directory, suite) as store:
         new = _new_cells(store, submission, file)
         labels = tuple(sorted({result.cell.agent.label for result in submission.results}))
         told = {key: info.get(key) for key in ("agent", "sender", "created", "versions", "machine")}
@@ -95,6 +94,7 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
         for key, report in submission.audits.items():
             store.manifest["stated"][key] = {**report, "by": by}
         store.add(new)
+    there, here = info["versions"], origin.versions()
     return Merge(
         store.path,
         str(info["agent"]["name"]),
@@ -102,7 +102,11 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
         str(info["sender"]),
         len(new),
         len(submission.results) - len(new),
-        _differences(info.get("versions"), origin.versions()),
+        tuple(
+            f"{name} {there[name]} there, {version} here"
+            for name, version in here.items()
+            if there.get(name, version) != version
+        ),
     )
 
 
@@ -131,109 +135,85 @@ def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
         rest = [result for result in results if result.cell.key not in keys]
         left = {result.cell.agent.name for result in rest if result.provenance != COMPUTED}
         names = {result.cell.agent.name for result in gone} - left
-        manifest = store.manifest
-        manifest["stated"] = {
-            key: report
-            for key, report in manifest["stated"].items()
-            if json.loads(key)[0] not in names
+        stated, runs = store.manifest["stated"], store.manifest["runs"]
+        told = [run.get("imported", {}).get("agent", {}).get("name") for run in runs]
+        store.manifest |= {
+            "stated": {k: report for k, report in stated.items() if json.loads(k)[0] not in names},
+            "runs": [run for run, name in zip(runs, told) if name not in names],
         }
-        told = [run.get("imported", {}).get("agent", {}).get("name") for run in manifest["runs"]]
-        manifest["runs"] = [run for run, name in zip(manifest["runs"], told) if name not in names]
         store.replace(rest)
     return len(gone)
 
 
-def _check_labels(store: Store, submission: Submission, file: Path) -> None:
-    """The suite prescribes blocks of replicates, and reserves the labels of its agents."""
-    # Neither agents nor sizes are part of the protocol: those of the package count, if any.
-    suite = load_suite(store.suite.name) if store.suite.name in suite_names() else store.suite
-    reserved = {agent.label.casefold(): agent for agent in suite.agents}
-    for result in submission.results:
-        check_block(result.cell, suite, str(file))
-        run = result.cell.agent
-        own = reserved.get(run.label.casefold())
-        if own is not None and (own.label, own.name) != (run.label, run.name):
-            raise ResultError(
-                f"{file}: the label {run.label!r} is that of agent {own.name!r} in suite "
-                f"{store.suite.name!r}: submit under another label; nothing was imported"
-            )
-
-
 def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellResult]:
-    """The results that are not there yet, after looking for anything that contradicts."""
+    """The results that are not there yet, after looking for anything that contradicts.
+
+    The suite prescribes blocks of replicates, and reserves the labels of its agents; neither
+    agents nor sizes are part of the protocol: those of the package count, if any.
+    """
+
+    def refuse(why: str) -> NoReturn:
+        raise ResultError(f"{file}: {why}; nothing was imported")
+
     sound, problems = store.check()
     if problems:
         raise ResultError(f"{problems[0]}; run the suite again before importing")
+    suite = load_suite(store.suite.name) if store.suite.name in suite_names() else store.suite
+    reserved = {agent.label.casefold(): agent for agent in suite.agents}
     present = {result.cell.key: result.digest for result in sound}
     rows = {result.cell.row: result.cell for result in sound}
-    owners = {cell.agent.label.casefold(): cell for cell in rows.values()}
+    owners = {cell.agent.label.casefold(): cell.agent for cell in rows.values()}
     data = {cell.task.name: cell.data for cell in rows.values()}
     new = []
     for result in submission.results:
-        cell = result.cell
-        if cell.key in present:
-            if present[cell.key] != result.digest:
-                raise ResultError(
-                    f"{file}: {cell} is in {store.path} already with other numbers: dpb verify "
-                    "tells which are right; nothing was imported"
-                )
-            continue
-        other = owners.get(cell.agent.label.casefold(), cell)
-        if _owner(other) != _owner(cell):
-            raise ResultError(
-                f"{file}: the label {cell.agent.label!r} belongs to agent {other.agent.name!r} "
-                f"({other.agent.entry_point}) in {store.path}: submit under another label; "
-                "nothing was imported"
+        cell, run = result.cell, result.cell.agent
+        check_block(cell, suite, str(file))
+        own = reserved.get(run.label.casefold())
+        other = owners.get(run.label.casefold(), run)
+        if own is not None and (own.label, own.name) != (run.label, run.name):
+            refuse(
+                f"the label {run.label!r} is that of agent {own.name!r} in suite "
+                f"{store.suite.name!r}: submit under another label"
             )
-        old = rows.get(cell.row)
-        if old is not None and old.identity != cell.identity:
-            changed = [k for k in old.identity if old.identity[k] != cell.identity[k]]
-            raise ResultError(
-                f"{file}: {store.path} holds a row {cell.agent.title!r} on {cell.task.name!r} "
-                f"already, with another {', '.join(changed)}: submit under another label; "
-                "nothing was imported"
+        if present.get(cell.key, result.digest) != result.digest:
+            refuse(
+                f"{cell} is in {store.path} already with other numbers: dpb verify tells which "
+                "are right"
+            )
+        if cell.key in present:
+            continue
+        if any(getattr(other, k) != getattr(run, k) for k in ("label", "name", "entry_point")):
+            refuse(
+                f"the label {run.label!r} belongs to agent {other.name!r} ({other.entry_point}) in "
+                f"{store.path}: submit under another label"
+            )
+        old = rows.get(cell.row, cell).identity
+        if changed := [key for key, value in old.items() if value != cell.identity[key]]:
+            refuse(
+                f"{store.path} holds a row {run.title!r} on {cell.task.name!r} already, with "
+                f"another {', '.join(changed)}: submit under another label"
             )
         if data.get(cell.task.name, cell.data) != cell.data:
-            raise ResultError(
-                f"{file}: {cell} was computed on other data than the results in {store.path}; "
-                "nothing was imported"
-            )
+            refuse(f"{cell} was computed on other data than the results in {store.path}")
         new.append(result)
     if not new:
-        raise ResultError(
-            f"{file}: all {len(submission.results)} cells are in {store.path} already; nothing "
-            "was imported"
-        )
+        refuse(f"all {len(submission.results)} cells are in {store.path} already")
     return new
 
 
 def _trial(store: Store, new: Sequence[CellResult], submission: Submission, file: Path) -> None:
     """Draws the page that the import would leave; whatever it stumbles over is refused."""
-    where = {"created": origin.now(), "version": "trial"}
-    audits = submission.audits
 
     def audit(series: Series) -> Mapping[str, Any] | None:
-        return leaderboard_audit(audits.get(audit_key(series.cell.agent, series.cell.task.kind)))
+        key = audit_key(series.cell.agent, series.cell.task.kind)
+        return leaderboard_audit(submission.audits.get(key))
 
     try:
-        data = to_leaderboard(store.suite, [*store.results(), *new], audit=audit, **where)
+        results = [*store.results(), *new]
+        data = to_leaderboard(store.suite, results, audit=audit, created="now", version="trial")
         render(data)
     except (DPBError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ResultError(f"{file}: refused: no page can be drawn with it: {error}") from error
     for note in data.notes:
         if note.startswith(SET_ASIDE):
             raise ResultError(f"{file}: refused: {note.removeprefix(SET_ASIDE)}")
-
-
-def _owner(cell: Cell) -> tuple[str, str, str]:
-    return cell.agent.label, cell.agent.name, cell.agent.entry_point
-
-
-def _differences(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
-    if not isinstance(theirs, dict):
-        return ()
-    return tuple(
-        f"{name} {theirs[name]} there, {version} here"
-        for name, version in ours.items()
-        if name in theirs and theirs[name] != version
-    )

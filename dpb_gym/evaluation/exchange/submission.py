@@ -8,9 +8,12 @@ imported is marked as stated by its sender until ``dpb verify`` has computed it 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +26,6 @@ from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.exchange.archives import check_name, pack, unpack
 from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
@@ -34,7 +36,7 @@ from dpb_gym.evaluation.series import read_guarantee
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import Suite, load_suite, parse_suite, suite_names
+from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
 
 SUBMISSION_VERSION = 2
@@ -84,8 +86,7 @@ def submit(
         ResultError: If something is damaged or was computed by other code than is installed, or
             the archive cannot be written.
     """
-    target = Path(out)
-    check_name(target)
+    target = _zip(out)
     store = Store.open(directory)
     results = store.results()
     chosen = [r for r in results if agent in (r.cell.agent.name, r.cell.agent.label)]
@@ -150,7 +151,6 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
         stored.checked(stored.SUBMISSION, info)
         suite = parse_suite(info["suite_text"], f"{file}: suite_text")
         agent = info["agent"]["name"], info["agent"]["entry_point"]
-        described = (info["suite"], info["protocol"]) == (suite.name, suite.protocol)
         provenance = stated_by(printable(info["sender"]))
         entries = [replace(e, provenance=provenance) for e in from_rows(info["rows"])]
         audits = {key: _audit(key, report, agent[0]) for key, report in info["audits"].items()}
@@ -158,9 +158,9 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
         raise
     except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:
         raise ResultError(f"{file}: {SUBMISSION} is damaged ({error!s:.500})") from error
-    if not described:
+    if (info["suite"], info["protocol"]) != (suite.name, suite.protocol):
         raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
-    if hashlib.sha256(members[TABLE]).hexdigest() != info.get("table"):
+    if hashlib.sha256(members[TABLE]).hexdigest() != info["table"]:
         raise ResultError(f"{file}: {TABLE} does not have the hash that {SUBMISSION} states")
     if not entries:
         raise ResultError(f"{file}: holds no results")
@@ -180,41 +180,27 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     return Submission(info, suite, results, audits)
 
 
-def check_suite(suite: Suite, where: str) -> None:
-    """Refuses a suite that bears the name of one of the package but differs from it.
-
-    Raises:
-        ResultError: If it does.
-    """
-    if suite.name in suite_names() and load_suite(suite.name).protocol != suite.protocol:
-        raise ResultError(
-            f"{where}: its suite {suite.name!r} (protocol {suite.protocol[:8]}) is not the one of "
-            f"this package (protocol {load_suite(suite.name).protocol[:8]}): other tasks, seeds "
-            "or checkpoints"
-        )
-
-
 def check_cell(cell: Cell, suite: Suite, where: str) -> None:
-    """Checks that a cell says exactly what its suite says, its block of replicates included.
+    """Checks that a cell says exactly what its suite says.
 
     Raises:
-        ResultError: If its task, seed, checkpoints or replicates are others.
+        ResultError: If its suite, task, seed or checkpoints are others.
     """
-    if (cell.suite, cell.protocol) != (suite.name, suite.protocol):
-        raise ResultError(
-            f"{where}: {cell} belongs to suite {cell.suite!r} (protocol "
-            f"{cell.protocol[:8]}), not to {suite.name!r} (protocol {suite.protocol[:8]})"
-        )
     task = next((task for task in suite.tasks if task.name == cell.task.name), None)
-    if task is None or cell.task.identity != task.identity:
-        raise ResultError(
-            f"{where}: {cell} was computed on another environment than suite {suite.name!r} has"
+    if (cell.suite, cell.protocol) != (suite.name, suite.protocol):
+        wrong = (
+            f"belongs to suite {cell.suite!r} (protocol {cell.protocol[:8]}), not to "
+            f"{suite.name!r} (protocol {suite.protocol[:8]})"
         )
-    checkpoints = resolve_checkpoints(suite.checkpoints, task.horizon)
-    if (cell.seed, cell.checkpoints) != (suite.seed, checkpoints):
-        raise ResultError(
-            f"{where}: {cell} has other seeds or checkpoints than suite {suite.name!r}"
-        )
+    elif task is None or cell.task.identity != task.identity:
+        wrong = f"was computed on another environment than suite {suite.name!r} has"
+    elif (cell.seed, cell.checkpoints) != (
+        suite.seed, resolve_checkpoints(suite.checkpoints, task.horizon)
+    ):  # fmt: skip
+        wrong = f"has other seeds or checkpoints than suite {suite.name!r}"
+    else:
+        return
+    raise ResultError(f"{where}: {cell} {wrong}")
 
 
 def check_block(cell: Cell, suite: Suite, where: str) -> None:
@@ -251,34 +237,25 @@ def _check_code(result: CellResult, source: Mapping[str, Any]) -> None:
     cell = result.cell
     if result.provenance != COMPUTED:
         raise ResultError(f"{cell} is {result.provenance}: submit what was computed here")
+    other = [key for key in ("entry_point", "source") if getattr(cell.agent, key) != source[key]]
     if cell.algorithm != ALGORITHM_VERSION:
-        raise ResultError(
-            f"{cell} was computed by algorithm version {cell.algorithm}; this is "
-            f"{ALGORITHM_VERSION}: run the suite again"
-        )
-    for key in ("entry_point", "source"):
-        if getattr(cell.agent, key) != source[key]:
-            raise ResultError(
-                f"{cell} was computed with another {key.replace('_', ' ')} of the agent than is "
-                "here: run the suite again"
-            )
+        wrong = f"by algorithm version {cell.algorithm}; this is {ALGORITHM_VERSION}"
+    elif other:
+        wrong = f"with another {other[0].replace('_', ' ')} of the agent than is here"
+    else:
+        return
+    raise ResultError(f"{cell} was computed {wrong}: run the suite again")
 
 
 def _summary(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
     """Guarantee and number of replicates by task, label and budget."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for result in results:
-        key = result.cell.row
-        row = found.setdefault(
-            key,
-            {
-                **dict(zip(("task", "agent", "budget"), key)),
-                "guarantee": result.guarantee,
-                "replicates": 0,
-                "of": suite.task(key[0]).replicates or suite.replicates,
-            },
-        )
-        row["replicates"] += len(result.cell.replicates)
+        task, label, budget = result.cell.row
+        row = {"task": task, "agent": label, "budget": budget, "guarantee": result.guarantee}
+        of = suite.task(task).replicates or suite.replicates
+        known = found.setdefault(result.cell.row, {**row, "replicates": 0, "of": of})
+        known["replicates"] += len(result.cell.replicates)
     return list(found.values())
 
 
@@ -290,3 +267,62 @@ def _audit(key: str, report: Any, agent: str) -> Mapping[str, Any]:
         raise ValueError(f"an audit speaks of {name!r}, which is not the agent")
     leaderboard_audit(report, strict=True)
     return dict(report)
+
+
+def _zip(path: str | os.PathLike[str]) -> Path:
+    if Path(path).suffix.lower() != ".zip":
+        raise ResultError(f"{path}: a submission is a .zip archive")
+    return Path(path)
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """Returns a zip archive of `members`; the same members give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o100644 << 16
+            zipped.writestr(info, members[name])
+    return buffer.getvalue()
+
+
+def unpack(path: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
+    """Reads an archive into memory; nothing is written anywhere.
+
+    Args:
+        path: The archive.
+        sizes: The names that it must hold, each once, and no other; the bytes that each may have.
+
+    Raises:
+        ResultError: If it cannot be read, is damaged, too large, or holds anything else.
+    """
+    try:
+        if not _zip(path).is_file():
+            raise ResultError(f"{path}: no such file")
+        with zipfile.ZipFile(path) as zipped:
+            found = sorted(zipped.namelist())
+            if found != sorted(sizes):
+                raise ResultError(
+                    f"{path}: refused: a submission holds {' and '.join(sizes)} and nothing "
+                    f"else; this holds {', '.join(map(repr, found[:5])) or 'nothing':.200}"
+                )
+            members = {}
+            for name, most in sizes.items():
+                with zipped.open(name) as content:
+                    # What the directory says of the size need not be true.
+                    members[name] = content.read(most + 1)
+                if len(members[name]) > most:
+                    raise ResultError(
+                        f"{path}: refused: {name} is over {most >> 10:,} KiB unpacked"
+                    )
+            return members
+    except ResultError:
+        raise
+    except OSError as error:
+        raise ResultError(f"{path}: cannot read the archive: {error.strerror}") from error
+    except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError,
+            ValueError, OverflowError) as error:  # fmt: skip
+        raise ResultError(
+            f"{path}: damaged, or no archive: {str(error) or 'cut off':.300}"
+        ) from error

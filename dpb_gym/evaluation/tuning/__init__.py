@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dpb_gym.evaluation.recipes import load_recipe, write_recipe
-from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
-from dpb_gym.evaluation.tuning.search import TUNING_SEEDS, check_seeds, tune
+from dpb_gym.evaluation.tuning.search import (
+    TUNING_SEEDS,
+    Grid,
+    check_seeds,
+    choose_points,
+    read_grid,
+    tune,
+)
 
 __all__ = [
     "TUNING_SEEDS",

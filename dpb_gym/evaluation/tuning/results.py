@@ -40,12 +40,10 @@ class Selection:
 
     Attributes:
         budget: Budget as text, ``"none"`` without one.
-        default: The agent's defaults, None if they failed.
         points: All points that ran, best first.
     """
 
     budget: str
-    default: Point | None
     points: tuple[Point, ...]
 
     @property
@@ -53,14 +51,16 @@ class Selection:
         """The point of least mean regret."""
         return self.points[0]
 
+    @property
+    def default(self) -> Point | None:
+        """The agent's defaults, None if they failed."""
+        return next((point for point in self.points if not point.params), None)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "budget": self.budget,
-            "best": self.best.to_dict(),
-            "default": None if self.default is None else self.default.to_dict(),
-            "points": [point.to_dict() for point in self.points],
-        }
+        default = None if self.default is None else self.default.to_dict()
+        points = [point.to_dict() for point in self.points]
+        return {"budget": self.budget, "best": points[0], "default": default, "points": points}
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,15 @@ defaults are always among the points.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
@@ -25,7 +28,6 @@ from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.series import Series, collect
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.suite import SEED_SPAN
-from dpb_gym.evaluation.tuning.points import Grid, choose_points, read_grid
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec
@@ -37,6 +39,9 @@ POINTS = 32
 """Points per agent and budget, unless more or fewer are asked for."""
 
 REPLICATES = 20
+SHUFFLE_SEED = 20_240_229
+
+Grid = Mapping[str, Sequence[Any]]
 
 
 def tune(
@@ -139,6 +144,76 @@ def check_seeds(first: int, replicates: int) -> None:
         )
 
 
+def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any, ...]]:
+    """The grid of an agent: the one given, or its class's `tuning_grid`.
+
+    A class that is registered under several names may map each of them to a grid of its own.
+
+    Raises:
+        ParameterError: If there is nothing to tune, or a grid is not lists of values.
+    """
+    grid: Any = given
+    if grid is None:
+        own: Any = getattr(spec.load(), "tuning_grid", {})
+        per_name = bool(own) and all(isinstance(value, Mapping) for value in own.values())
+        grid = own.get(spec.name, {}) if per_name else own
+    own_values = spec.defaults
+    if not grid:
+        known = ", ".join(own_values) or "none"
+        raise ParameterError(
+            f"agent {spec.name!r} has nothing to tune: its class has no tuning_grid. "
+            f"Give a grid (--grid '{spec.name}.KEY=[VALUE, ...]'); its parameters are {known}"
+        )
+    read: dict[str, tuple[Any, ...]] = {}
+    for key, values in grid.items():
+        if isinstance(values, (str, bytes)) or not isinstance(values, Sequence) or not values:
+            raise ParameterError(
+                f"the grid of {spec.name!r} wants a list of values for {key!r}, got {values!r}"
+            )
+        start = own_values.get(key)
+        read[str(key)] = tuple(
+            # YAML's 1 is the same point as a default of 1.0.
+            float(v) if isinstance(start, float) and type(v) is int else v
+            for v in plain(list(values), f"grid of {spec.name!r}, {key}")
+        )
+    return read
+
+
+def choose_points(
+    spec: AgentSpec,
+    grid: Mapping[str, Sequence[Any]],
+    fixed: Mapping[str, Any],
+    cap: int | None,
+) -> list[dict[str, Any]]:
+    """The points to run, the defaults (``{}``) first.
+
+    Args:
+        spec: The agent.
+        grid: Values per parameter.
+        fixed: Parameters that do not vary.
+        cap: Most points; a random choice runs if the grid has more. None for all.
+
+    Raises:
+        ParameterError: If a parameter is both fixed and varied.
+    """
+    both = sorted(set(grid) & set(fixed))
+    if both:
+        raise ParameterError(f"{spec.name}: {', '.join(both)} cannot be fixed and varied")
+    start = {**spec.defaults, **fixed}
+    seen = {canonical(plain(start, spec.name))}
+    points: list[dict[str, Any]] = []
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values))
+        key = canonical(plain({**start, **point}, spec.name))
+        if key not in seen:
+            seen.add(key)
+            points.append({k: v for k, v in point.items() if k not in start or start[k] != v})
+    if cap is not None and len(points) > cap - 1:
+        order = np.random.default_rng(SHUFFLE_SEED).permutation(len(points))
+        points = [points[i] for i in sorted(order[: cap - 1])]
+    return [{}, *points]
+
+
 @dataclass(frozen=True)
 class _Search:
     """What is tried for one agent."""
@@ -207,9 +282,8 @@ class _Search:
             raise AgentError(
                 f"every point of {self.spec.name!r} at {budget} failed: nothing to choose from"
             )
-        default = next((point for point in measured if not point.params), None)
         measured.sort(key=lambda point: point.regret)  # stable: first in the grid wins
-        return Selection(budget, default, tuple(measured))
+        return Selection(budget, tuple(measured))
 
 
 def _overall(name: str, choices: Sequence[Selection]) -> Mapping[str, Any]:

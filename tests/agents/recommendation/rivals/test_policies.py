@@ -224,7 +224,7 @@ def test_bad_parameters_budgets_problems_and_actions_are_named(name):
     problem = make_problem("DPB/Recommendation-v0", horizon=10, dim=3)
     agent = make_agent(name)
     with pytest.raises(AgentError, match="needs a budget"):
-        check_supported(agent_spec(name), problem.info, None)
+        check_supported(agent_spec(name), problem.info, False)
     with pytest.raises(AgentError, match="plays recommendation, not pricing"):
         pricing = make_problem("DPB/Pricing-v0", horizon=10)
         agent.set_up(pricing.info, AgentStreams([0]), EXACT)
