@@ -36,6 +36,7 @@ def zoo(kind, needs):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ENVS)
 def test_who_needs_no_horizon_beats_random_without(kind):
     env, kwargs = ENVS[kind]

@@ -62,6 +62,7 @@ def attempt(path: Path, board: Path) -> bool:
     return gone
 
 
+@pytest.mark.slow
 def test_every_value_of_a_submission_may_be_a_lie(
     archive: Path, ours: Path, copy: Any, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_bytes_of_an_archive_may_be_anything(
             (tmp_path / "none").rename(tmp_path / f"taken-{k}")
 
 
+@pytest.mark.slow
 def test_every_value_of_a_manifest_may_be_damaged(finished: Path, copy: Any) -> None:
     manifest = json.loads((finished / "manifest.json").read_text())
     tries = [(at, value) for at in places(manifest) for value in VALUES]

@@ -259,6 +259,7 @@ KNOWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env_id, more",
     [

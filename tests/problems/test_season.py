@@ -20,7 +20,7 @@ from dpb_gym import make_problem
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.evaluation.audit.api import audit
-from dpb_gym.evaluation.data_notes import data_notes
+from dpb_gym.evaluation.leaderboard import data_notes
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse, VectorPrivateResponse
 from dpb_gym.problems.base import Instance
