@@ -52,20 +52,12 @@ class Policy:
 class AgentSpec:
     """Everything needed to make an agent again; serialises to JSON.
 
+    What is not listed here is as `register_agent` was told.
+
     Attributes:
         name: Registered name.
         entry_point: ``"module:Class"``.
-        supports: Problem kinds.
-        budget: ``"never"``, ``"optional"`` or ``"required"``.
-        protects: Notion and unit of what the agent protects under a budget.
         params: Keyword arguments of the class.
-        summary: What it does, in one line.
-        partial_feedback: Whether rounds without feedback (rejection replay) are allowed.
-        delayed_feedback: Whether responses may arrive later, with the context and action of their
-            round.
-        needs_horizon: Whether the agent must be told the number of rounds.
-        fixed_arms: Whether every round must offer the same arms (`ProblemInfo.fixed_arms`).
-        uses_oracle: Whether the agent needs the environment's hidden state (`oracle`).
     """
 
     name: str

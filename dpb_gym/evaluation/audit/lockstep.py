@@ -96,9 +96,7 @@ def play(
         target = t in targets
         if target and flat:
             elsewhere[t] = _elsewhere(agent, problem, pair, drawn, runs)
-        worlds: Worlds | None = (pair.first, pair.second) if target else None
-        if pair.others and not target:  # the frozen customer of the round, the same in both worlds
-            worlds = (pair.others[t % len(pair.others)],) * 2
+        worlds = pair.at(t, target)
         round_ = _exchanged(drawn, worlds, runs) if worlds else drawn
         context = round_.context
         action = agent.act(context)

@@ -48,6 +48,12 @@ class Pair:
     second: World
     others: tuple[World, ...] = ()
 
+    def at(self, t: int, target: bool) -> tuple[World, World] | None:
+        """Who comes in round t in either world; None: whom the environment draws."""
+        if target:
+            return self.first, self.second
+        return (self.others[t % len(self.others)],) * 2 if self.others else None
+
     def of(self, problem: Problem) -> Problem:
         """The problem as agents meet it here: with partial feedback if a target may get none."""
         if self.first.logged is self.second.logged is None:

@@ -209,8 +209,8 @@ def _trial(store: Store, new: Sequence[CellResult], submission: Submission, file
         return leaderboard_audit(submission.audits.get(key))
 
     try:
-        results = [*store.results(), *new]
-        data = to_leaderboard(store.suite, results, audit=audit, created="now", version="trial")
+        results, where = [*store.results(), *new], {"created": origin.now(), "version": "trial"}
+        data = to_leaderboard(store.suite, results, audit=audit, **where)
         render(data)
     except (DPBError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ResultError(f"{file}: refused: no page can be drawn with it: {error}") from error
