@@ -129,7 +129,7 @@ class OnePassMNL(OnePassNewton):
             self.theta,
             self.covariance,
             self._cut,
-            *self.layout.weighting,
+            self.layout.weighting,
             self.layout.factors,
             self.rows,
         )

@@ -16,6 +16,8 @@ from dpb_gym.kernels.pricing import LOGISTIC
 ROOT2 = np.sqrt(2.0)
 # A row's norm stays below its bound in floating point too.
 ROUNDING = 1.0 - 1e-12
+# By so much more counts what prices that differ by design tell of the price's coefficient.
+BOOST = 4.0
 
 
 @jit
@@ -53,16 +55,15 @@ def _square(matrix, vector, shift):
 
 
 @jit
-def _weight(curvature, response, bound, radius, share, most):
-    """Factor that brings squared norms of H and u to the full sensitivity, at most `most`."""
+def _weight(curvature, response, weighting):
+    """Factor that brings squared norms of H and u to the full sensitivity."""
+    bound, radius, share, most = weighting
     load = (1.0 - share) * curvature / (bound * bound) + share * response / (radius * radius)
     return min(most, ROUNDING / np.sqrt(load)) if load > 0.0 else most
 
 
 @jit
-def choice_rows(
-    features, slates, choice, theta, covariance, cut, bound, radius, share, most, factors, rows
-):
+def choice_rows(features, slates, choice, theta, covariance, cut, weighting, factors, rows):
     """Rows of one multinomial-logit choice per replicate.
 
     The alternatives are the slate's items and the outside option x = 0. With p the choice
@@ -78,10 +79,7 @@ def choice_rows(
         theta: ``(B, d)``.
         covariance: V, ``(B, d, d)``.
         cut: Largest norm of v.
-        bound: B of the weight.
-        radius: U of the weight.
-        share: q of the weight.
-        most: Largest weight.
+        weighting: B, U, q and the largest weight.
         factors: Of H and u in the row.
         rows: Output ``(B, d (d + 1) / 2 + d)``.
     """
@@ -156,7 +154,7 @@ def choice_rows(
             longest = max(longest, s)
         for j in range(d):
             u[j] += lengths[chosen] * x[chosen, j]
-        w = _weight(curvature, longest, bound, radius, share, most)
+        w = _weight(curvature, longest, weighting)
         _fill(h, u, w * factors[0], w * factors[1], rows[b])
 
 
@@ -175,9 +173,24 @@ def _fill(h, u, curvature_factor, response_factor, row):
 
 
 @jit
+def _demand(phi, theta, covariance, model, zeta):
+    """<phi, theta>, the demand expected and the factor of phi phi' in the curvature."""
+    s, v = 0.0, 0.0
+    for j in range(phi.shape[0]):
+        s += phi[j] * theta[j]
+        for k in range(phi.shape[0]):
+            v += phi[j] * covariance[j, k] * phi[k]
+    if model != LOGISTIC:
+        return s, s, 1.0
+    c = np.sqrt(1.0 + 0.125 * np.pi * zeta * zeta * v)
+    f = elementary.sigmoid(zeta * s / c)
+    return s, f, zeta * zeta * f * (1.0 - f) / c
+
+
+@jit
 def demand_rows(
     features,
-    price,
+    prices,
     demand,
     theta,
     covariance,
@@ -185,24 +198,22 @@ def demand_rows(
     zeta,
     low,
     high,
-    bound,
-    radius,
-    share,
-    most,
+    weighting,
     factors,
     rows,
 ):
     """Rows of one demand per replicate.
 
-    phi = [x; -p] / sqrt(d). Logistic: with s = zeta <phi, theta>,
-    c^2 = 1 + (pi / 8) zeta^2 phi' V phi and f the sigmoid, H = zeta^2 f'(s / c) / c phi phi',
-    u = H theta + zeta (y - f(s / c)) phi. Gaussian: H = phi phi', u = y phi, y the demand
-    moved into [low, high]. Both are multiplied by `_weight`, which does not depend on the
-    demand.
+    phi = [x; -p] / sqrt(d), a = zeta and f, h = zeta^2 f' / c the sigmoid's at s / c,
+    s = zeta <phi, theta>, c^2 = 1 + (pi / 8) zeta^2 phi' V phi; for Gaussian demand, moved into
+    [low, high], a = h = 1 and f = <phi, theta>. With the gap D of phi's last coordinate e to its
+    mean over all prices and g the least h of any,
+        H = h phi phi' + BOOST g D^2 e e',    u = H theta + a (y - f) (phi + BOOST g / h D e).
+    Both are multiplied by `_weight`, which does not depend on the demand.
 
     Args:
         features: ``(B, d - 1)``.
-        price: ``(B,)``.
+        prices: The price posted and others drawn alike, ``(m, B)``.
         demand: ``(B,)``.
         theta: ``(B, d)``.
         covariance: V, ``(B, d, d)``.
@@ -210,45 +221,40 @@ def demand_rows(
         zeta: Link scale of the logistic model.
         low: Least demand that counts.
         high: Largest demand that counts.
-        bound: B of the weight.
-        radius: U of the weight.
-        share: q of the weight.
-        most: Largest weight.
+        weighting: B, U, q and the largest weight.
         factors: Of H and u in the row.
         rows: Output ``(B, d (d + 1) / 2 + d)``.
     """
     B, d = theta.shape
+    m = prices.shape[0]
     root = np.sqrt(np.float64(d))
-    phi = np.empty(d)
-    zero = np.zeros(d)
-    u = np.empty(d)
-    h = np.empty((d, d))
+    scale = zeta if model == LOGISTIC else 1.0
+    phi, u, h = np.empty(d), np.empty(d), np.empty((d, d))
     for b in range(B):
         for j in range(d - 1):
             phi[j] = features[b, j] / root
-        phi[d - 1] = -price[b] / root
-        y = min(max(demand[b], low), high) if demand[b] == demand[b] else demand[b]
-        square = 0.0
+        least, mean = np.inf, 0.0
+        for i in range(m - 1, -1, -1):
+            phi[d - 1] = -prices[i, b] / root
+            s, f, slope = _demand(phi, theta[b], covariance[b], model, zeta)
+            least = min(least, slope)
+            mean += phi[d - 1] / m
+        gap = phi[d - 1] - mean
         for j in range(d):
-            square += phi[j] * phi[j]
-        if model == LOGISTIC:
-            s = 0.0
-            for j in range(d):
-                s += phi[j] * theta[b, j]
-            c = np.sqrt(1.0 + 0.125 * np.pi * zeta * zeta * _square(covariance[b], phi, zero))
-            f = elementary.sigmoid(zeta * s / c)
-            slope = zeta * zeta * f * (1.0 - f) / c
-            response = slope * s + zeta * (y - f)
-            longest = max(abs(slope * s + zeta * (1.0 - f)), abs(slope * s - zeta * f))
-        else:
-            slope = 1.0
-            response = y
-            longest = max(abs(low), abs(high))
-        for j in range(d):
-            u[j] = response * phi[j]
+            u[j] = slope * s * phi[j]
             for k in range(j, d):
                 h[j, k] = slope * phi[j] * phi[k]
-        w = _weight(
-            slope * slope * square * square, longest * longest * square, bound, radius, share, most
-        )
+        h[d - 1, d - 1] += BOOST * least * gap * gap
+        u[d - 1] += BOOST * least * gap * gap * theta[b, d - 1]
+        phi[d - 1] += BOOST * (least / slope if slope > 0.0 else 0.0) * gap
+        curvature, lowest, highest = 0.0, 0.0, 0.0
+        for j in range(d):
+            lowest += (u[j] + scale * (low - f) * phi[j]) ** 2
+            highest += (u[j] + scale * (high - f) * phi[j]) ** 2
+            for k in range(j, d):
+                curvature += h[j, k] * h[j, k] * (1.0 if j == k else 2.0)
+        y = min(max(demand[b], low), high) if demand[b] == demand[b] else demand[b]
+        for j in range(d):
+            u[j] += scale * (y - f) * phi[j]
+        w = _weight(curvature, max(lowest, highest), weighting)
         _fill(h, u, w * factors[0], w * factors[1], rows[b])

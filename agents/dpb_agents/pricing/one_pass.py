@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped in few rounds.
 GAUSSIAN_RANGE = (-3.0, 3.0)
+# Prices drawn again for each record.
+TWINS = 3
 LEAST_NORM, LARGEST_NORM = 0.2, 0.85
 # The prior size of theta, of which nearly all belief is in the first.
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])
 BELIEFS = np.array([0.97, 0.0075, 0.0075, 0.0075, 0.0075])
 
 
-@register_agent(
-    "one-pass-pricing",
-    supports=["pricing"],
-    protects=("anticipating", "user-round"),
-)
+@register_agent("one-pass-pricing", supports=["pricing"], protects=("anticipating", "user-round"))
 @dataclass(eq=False, kw_only=True)
 class OnePassPricing(OnePassNewton):
     """One-pass private Newton for pricing: noisy sums of curvature and response.
@@ -46,7 +44,9 @@ class OnePassPricing(OnePassNewton):
     The price is best for theta plus a small draw from its posterior, so that prices never stop
     to differ: the factor `disperse` costs about disperse^2 of what not knowing theta costs. In
     directions that have carried next to no information, intercept against slope say, the draw
-    is whole and the prior wide, until prices have told them apart. Until the first release the
+    is whole and the prior wide, until prices have told them apart. What a price differs by from
+    others that might have been drawn for the same customer is independent of the customer: with a
+    budget it counts BOOST times more for the price's coefficient. Until the first release the
     price is that of the prior mean: 1 for theta = 0 and logistic demand, so that a budget too
     small to learn from costs no more than price 1 does; random for Gaussian demand.
 
@@ -102,13 +102,11 @@ class OnePassPricing(OnePassNewton):
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable("one-pass-pricing", problem, "pricing", "demand")
         logistic, d = problem.demand == "logistic", problem.dim
-        self._model = MODELS.index(problem.demand)
-        self._zeta = 1.0 if problem.zeta is None else problem.zeta
-        self._range = (0.0, 1.0) if logistic else GAUSSIAN_RANGE
-        steepest = self._zeta**2 / 4 if logistic else 1.0
+        zeta = 1.0 if problem.zeta is None else problem.zeta
+        steepest = zeta**2 / 4 if logistic else 1.0
         # a quarter of the largest trace, spread over d coordinates
         rate = steepest / (4 * d)
-        response = self.clip * (self._zeta if logistic else GAUSSIAN_RANGE[1])
+        response = self.clip * (zeta if logistic else GAUSSIAN_RANGE[1])
         curvature = self.bound * steepest
         widening = curvature * math.sqrt(1 + 1 / d)
         norm = LARGEST_NORM if self.norm is None else self.norm
@@ -132,31 +130,34 @@ class OnePassPricing(OnePassNewton):
             calm=self.disperse,
         )
         self._blind = 0 if logistic or self._centre.any() else self.first_release
+        self._twins = TWINS if logistic and curator.private else 0
+        bounds = (0.0, 1.0) if logistic else GAUSSIAN_RANGE
+        self._demand = MODELS.index(problem.demand), zeta
+        self._public = *self._demand, *bounds, self.layout.weighting, self.layout.factors
         self._normals = streams.normals(d)
         self._drawn = np.empty_like(self.theta)
         self._value = np.empty(streams.replicates)
 
     def act(self, context: Context) -> Array:
-        normals, price = self._normals.next(), np.empty(len(self.theta))
         if self.rounds < self._blind:
-            price[:] = [kernels.elementary.normal_cdf(z) for z in normals[:, 0]]
-            return price
-        zoo.posterior.dispersed(self.theta, self.root, normals, self._drawn)
+            normals = self._normals.next()
+            return np.array([kernels.elementary.normal_cdf(z) for z in normals[:, 0]])
+        return self._price(context)
+
+    def _price(self, context: Context) -> Array:
+        """Best for theta plus a draw."""
+        price = np.empty(len(self.theta))
+        zoo.posterior.dispersed(self.theta, self.root, self._normals.next(), self._drawn)
         kernels.pricing.best_prices(
-            context.features, self._drawn, self._model, self._zeta, price, self._value
+            context.features, self._drawn, *self._demand, price, self._value
         )
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        features, _, demand = recorded(context, action, feedback)
+        alike = [action, *(self._price(context) for _ in range(self._twins))]
+        prices = np.array([recorded(context, price, feedback)[1] for price in alike])
         zoo.one_pass.demand_rows(
-            *recorded(context, action, feedback),
-            self.theta,
-            self.covariance,
-            self._model,
-            self._zeta,
-            *self._range,
-            *self.layout.weighting,
-            self.layout.factors,
-            self.rows,
+            features, prices, demand, self.theta, self.covariance, *self._public, self.rows
         )
         self.take()

@@ -9,6 +9,7 @@ from reference_mnl import UNFORESEEN, even_out, full, isometric_half, posterior
 from scipy.optimize import minimize_scalar
 
 CLIP, BOUND, DISPERSE, RARE, WIDER, LARGEST_WEIGHT = 0.3, 0.2, 0.1, 0.15, 6.0, 4.0
+TWINS, BOOST = 3, 4.0
 SIZES, BELIEFS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), np.array([0.97] + [0.0075] * 4)
 
 
@@ -51,14 +52,21 @@ class OnePassPricing:
         inner = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-10})
         return min([1.0, 0.0, inner.x], key=loss)
 
-    def record(self, x, price, demand):
-        """The row of one sale."""
-        phi, zeta = self.phi(x, price), self.zeta
-        s = zeta * phi @ self.theta
-        c = math.sqrt(1 + math.pi / 8 * zeta**2 * phi @ self.V @ phi)
-        f = sigmoid(s / c)
-        H = zeta**2 * f * (1 - f) / c * np.outer(phi, phi)
-        u = [H @ self.theta + zeta * (y - f) * phi for y in (0.0, 1.0)]
+    def record(self, x, prices, demand):
+        """The row of one sale at the first price; the others were drawn like it."""
+        features, zeta = [self.phi(x, p) for p in prices], self.zeta
+        links = []
+        for phi in features:
+            c = math.sqrt(1 + math.pi / 8 * zeta**2 * phi @ self.V @ phi)
+            f = sigmoid(zeta * phi @ self.theta / c)
+            links.append((f, zeta**2 * f * (1 - f) / c))
+        phi, f, h = features[0], *links[0]
+        gap = np.zeros(self.d)
+        gap[-1] = phi[-1] - np.mean([other[-1] for other in features])
+        least = BOOST * min(slope for _, slope in links)
+        H = h * np.outer(phi, phi) + least * np.outer(gap, gap)
+        score = zeta * (phi + least / h * gap)
+        u = [H @ self.theta + (y - f) * score for y in (0.0, 1.0)]
         w = 1.0
         if self.private:
             load = (1 - self.q) * (H**2).sum() / self.B**2

@@ -28,7 +28,7 @@ def choice_row(x, choice, theta, layout, cut, covariance=None):
         theta[None],
         np.zeros((1, d, d)) if covariance is None else covariance[None],
         cut,
-        *layout.weighting,
+        layout.weighting,
         layout.factors,
         rows,
     )
@@ -40,14 +40,14 @@ def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=No
     rows = np.empty((1, layout.width))
     one_pass.demand_rows(
         np.asarray(x)[None],
-        np.array([price]),
+        np.atleast_1d(price)[:, None],
         np.array([demand]),
         theta[None],
         np.zeros((1, d, d)) if covariance is None else covariance[None],
         model,
         zeta,
         *RANGE[model],
-        *layout.weighting,
+        layout.weighting,
         layout.factors,
         rows,
     )
@@ -126,6 +126,32 @@ def test_demand_responses_are_unbiased(layout):
     np.testing.assert_allclose(slope, h, atol=1e-7)
 
 
+@pytest.mark.parametrize("model", [0, 1])
+def test_prices_drawn_alike_count_more_and_bias_nothing(model):
+    """Whichever of the prices is posted: u has mean H theta, and its derivative is H on average."""
+    rng = np.random.default_rng(16)
+    x, theta, prices = rng.uniform(-1, 1, 2), rng.normal(size=3), np.array([0.2, 0.5, 0.6, 1.0])
+    curvature, slope, plain = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((3, 3))
+    for k, price in enumerate(prices):
+        order = [price, *np.delete(prices, k)]
+        phi = np.append(x, -price) / math.sqrt(3)
+
+        def mean(t, phi=phi):
+            return phi @ t if model else 1 / (1 + math.exp(-4.0 * phi @ t))
+
+        (h, u0), (same, u1) = (
+            unpack(demand_row(x, order, y, theta, EXACT, model), EXACT) for y in (0.0, 1.0)
+        )
+        np.testing.assert_array_equal(h, same)
+        np.testing.assert_allclose(u0 + mean(theta) * (u1 - u0), h @ theta, atol=1e-12)
+        slope += numerical_jacobian(lambda t, u=u1 - u0, mean=mean: mean(t) * u, theta)
+        curvature += h
+        plain += unpack(demand_row(x, price, 0.0, theta, EXACT, model), EXACT)[0]
+    np.testing.assert_allclose(slope, curvature, atol=1e-6)
+    more = curvature - plain
+    assert more[2, 2] > 0.02 and np.abs(more).sum() == pytest.approx(more[2, 2])
+
+
 def test_gaussian_demand_records_are_least_squares():
     x, theta = np.array([0.2, -0.7]), np.ones(3)
     phi = np.append(x, -0.5) / math.sqrt(3)
@@ -202,7 +228,8 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
     rows = []
     for _ in range(2):
         x = np.array(data.draw(st.lists(wild, min_size=d - 1, max_size=d - 1)))
-        price, demand = data.draw(st.floats(0, 1)), data.draw(st.floats(-100, 100))
+        price = data.draw(st.lists(st.floats(0, 1), min_size=1, max_size=4))
+        demand = data.draw(st.floats(-100, 100))
         if model == 0:
             demand = float(demand > 0)
         rows.append(demand_row(x, price, demand, theta, layout, model, zeta, np.outer(root, root)))
@@ -236,11 +263,12 @@ def test_search_finds_no_larger_distance_and_comes_near():
 
     def demands(z):
         first, second = (
-            demand_row(z[i : i + 1], 1 / (1 + z[i + 1] ** 2), 1.0, z[:2], layout) for i in (2, 4)
+            demand_row(z[i : i + 1], 1 / (1 + z[i + 1 : i + 3] ** 2), 1.0, z[:2], layout)
+            for i in (2, 5)
         )
         return np.linalg.norm(first - second)
 
-    assert 0.97 < search(demands, 6) <= 1 + 1e-9
+    assert 0.97 < search(demands, 8) <= 1 + 1e-9
 
 
 def test_the_bound_is_attained():

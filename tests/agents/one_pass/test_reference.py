@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from reference_mnl import OnePassMNL
-from reference_pricing import OnePassPricing
+from reference_pricing import TWINS, OnePassPricing
 
 import dpb_gym
 from dpb_gym.privacy import Budget, gaussian_sigma
@@ -15,7 +15,7 @@ from dpb_gym.streams import AgentStreams
 ROUNDS = 400
 
 
-def compare(name, kwargs, budget, make, record, action_of=None):
+def compare(name, kwargs, budget, make, record, action_of=None, alike=None):
     """Plays the fast agent; the plain one sees the same customers, actions and releases."""
     problem = dpb_gym.make_problem(horizon=ROUNDS, **kwargs)
     seeds = [3, 4]
@@ -44,8 +44,10 @@ def compare(name, kwargs, budget, make, record, action_of=None):
             for b, reference in enumerate(plain):
                 action_of(agent, reference, context, action, b)
         feedback = instance.respond(action).feedback
+        if alike is not None:
+            action = alike(agent, context, action)
         expected = [record(r, context, action, feedback, b) for b, r in enumerate(plain)]
-        agent.observe(context, action, feedback)
+        agent.observe(context, action if alike is None else action[0], feedback)
         np.testing.assert_allclose(agent.rows, expected, rtol=1e-6, atol=1e-7)
         if t < ROUNDS - 1:
             instance.advance()
@@ -72,7 +74,16 @@ def test_assortment(rho, theta):
 @pytest.mark.parametrize(("rho", "theta"), [(None, 1), (0.05, 1), (2.0, 1), (9.0, 9), (None, 6)])
 def test_pricing(rho, theta):
     def record(reference, context, action, feedback, b):
-        return reference.record(context.features[b].astype(float), action[b], feedback.demand[b])
+        x = context.features[b].astype(float)
+        return reference.record(x, [prices[b] for prices in action], feedback.demand[b])
+
+    def alike(agent, context, action):
+        """The price posted, and those that the agent will draw again."""
+        draw = type(agent)._price
+        twins = [] if rho is None else [draw(agent, context) for _ in range(TWINS)]
+        prices = [action, *twins]
+        agent._price = lambda seen: twins.pop(0) if twins else draw(agent, seen)
+        return prices
 
     def price(agent, reference, context, action, b):
         x = context.features[b].astype(float)
@@ -93,5 +104,6 @@ def test_pricing(rho, theta):
         lambda a, p: OnePassPricing(3, 4.0, ROUNDS, sigma),
         record,
         price,
+        alike,
     )
     assert (far > 0) == (theta > 1)
