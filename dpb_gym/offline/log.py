@@ -32,11 +32,11 @@ COLUMNS = {
 
 def _layout(names: list[str], where: str) -> tuple[int, int]:
     """Numbers of candidates and features; checks that the columns are complete."""
-    found = (re.fullmatch(r"x_(\d+)_(\d+)", name) for name in names)
-    pairs = {(int(fits[1]), int(fits[2])) for fits in found if fits}
+    found = (re.fullmatch(r"x_(0|[1-9]\d*)_(0|[1-9]\d*)", name) for name in names)
+    pairs = {fits[0]: (int(fits[1]), int(fits[2])) for fits in found if fits}
     if not pairs:
         raise DataError(f"{where}: expected feature columns x_0_0, x_0_1, ..., found none")
-    m, d = (1 + max(pair[axis] for pair in pairs) for axis in (0, 1))
+    m, d = (1 + max(pair[axis] for pair in pairs.values()) for axis in (0, 1))
     if m * d != len(pairs):
         raise DataError(
             f"{where}: expected {m} x {d} feature columns x_0_0 to x_{m - 1}_{d - 1}, "
@@ -49,7 +49,7 @@ def _layout(names: list[str], where: str) -> tuple[int, int]:
         wanted += each if any(name.startswith(f"{kind}_") for name in names) else []
     for missing in (name for name in wanted if name not in names):
         raise DataError(f"{where}: expected a column {missing!r}, found {', '.join(names[:6])}")
-    for unknown in (n for n in names if n not in known and n[:2] != "x_"):
+    for unknown in (n for n in names if n not in known and n not in pairs):
         raise DataError(f"{where}: unknown column {unknown!r}; known are {', '.join(known)}")
     return m, d
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpb_data import synthetic
 from dpb_data.reading import Column, Opened, open_table, take_columns
 from dpb_data.registry import generated
-from dpb_data.table import digest_of, encode_features, first_duplicate, renumber
+from dpb_data.table import digest_of, encode_features, first_duplicate, frozen, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 Array = NDArray[Any]
@@ -282,9 +282,10 @@ def _grouped(
     rows = np.flatnonzero(took[order])
     chosen = np.full(len(sizes), -1, np.int64)
     chosen[sets[rows]] = rows - starts[sets[rows]]
-    who = None if people is None else renumber("person", people[order][starts[:-1]])[0]
-    table = ChoiceTable(name, starts, items[order], item_ids, features, names, chosen, who, notes)
-    for values in (starts, table.items, features, chosen, who):
-        if values is not None:
-            values.flags.writeable = False
-    return table
+    who = None
+    if people is not None:
+        who = frozen(renumber("person", people[order][starts[:-1]])[0])
+    return ChoiceTable(
+        name, frozen(starts), frozen(items[order]), item_ids, frozen(features), names,
+        frozen(chosen), who, notes,
+    )  # fmt: skip

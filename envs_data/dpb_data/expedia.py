@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpb_data.places import Source, locate
 from dpb_data.reading import Column, Opened, open_csv
 from dpb_data.registry import Counts, find_dataset, generated
+from dpb_data.table import frozen
 from dpb_data.text import shorten
 from dpb_gym.errors import DataError, ParameterError
 
@@ -144,10 +145,10 @@ class SearchLog:
             )
         rows = self.columns["srch_destination_id"] == destination
         lengths = np.diff(self.starts)[self.per_search("srch_destination_id") == destination]
-        columns = {name: _frozen(values[rows]) for name, values in self.columns.items()}
+        columns = {name: frozen(values[rows]) for name, values in self.columns.items()}
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         return SearchLog(
-            self.name, MappingProxyType(columns), _frozen(starts), self.absent, self.notes
+            self.name, MappingProxyType(columns), frozen(starts), self.absent, self.notes
         )
 
     def digest(self) -> str:
@@ -263,9 +264,9 @@ def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = Non
         if column.zero_is_unknown and column.name in rows:
             values = rows[column.name]
             rows[column.name] = np.where(values == 0.0, np.nan, values)
-    columns = {key: _frozen(values) for key, values in rows.items()}
+    columns = {key: frozen(values) for key, values in rows.items()}
     absent = tuple(c.name for c in COLUMNS if c.name not in rows)
-    return SearchLog(name, MappingProxyType(columns), _frozen(starts), absent, notes)
+    return SearchLog(name, MappingProxyType(columns), frozen(starts), absent, notes)
 
 
 def _without_last(
@@ -321,9 +322,3 @@ def _check_searches(rows: dict[str, Array], starts: Array, order: Array, opened:
     so_far = np.cumsum(booked)
     before = (so_far - booked)[starts[:-1]][index]
     refuse(booked & (so_far - before > 1), "expected at most one booking in a search, found two")
-
-
-def _frozen(values: Array) -> Array:
-    values = np.ascontiguousarray(values)
-    values.flags.writeable = False
-    return values

@@ -6,7 +6,8 @@ import csv
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -135,20 +136,13 @@ class Opened:
         return found
 
     def _checked(self, column: Column, values: Any) -> Array:
-        import pyarrow as pa
-
         if not len(values):
             raise DataError(f"{self.where}: expected a column {column.name} with rows")
         missing = values.is_null().to_numpy()
         if missing.any() and not column.nullable:
             raise self._refusal(column, int(missing.argmax()), None)
-        try:
+        with _expected(self.where, f"{column.name} to be {column.allowed}"):
             read: Array = _converted(values, column.kind).to_numpy()
-        except (pa.ArrowException, NotImplementedError) as error:
-            raise DataError(
-                f"{self.where}: expected {column.name} to be {column.allowed} "
-                f"({shorten(str(error), 300)})"
-            ) from error
         if read.dtype.kind in "iuf":
             wrong = column.wrong(read) & ~missing
             if column.kind == "flag":
@@ -164,6 +158,18 @@ class Opened:
             f"{self.at(row)}: expected {column.name} to be {column.allowed}, found "
             f"{'none' if value is None else shorten(found)}"
         )
+
+
+@contextmanager
+def _expected(where: object, what: str) -> Iterator[None]:
+    """Says what was expected where Arrow refuses it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, NotImplementedError, OSError) as error:
+        said = shorten(str(error), 300)
+        raise DataError(f"{where}: expected {what} ({said})") from error
 
 
 def _converted(values: Any, kind: str) -> Any:
@@ -256,30 +262,23 @@ def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
     found = {}
     for column in columns:
         values = frame[column.name]
-        try:
-            if not isinstance(values, pa.ChunkedArray):
+        if not isinstance(values, pa.ChunkedArray):
+            with _expected("frame", f"{column.name} to be {column.allowed}"):
                 values = pa.chunked_array([pa.array(np.asarray(values), from_pandas=True)])
-        except (pa.ArrowException, NotImplementedError) as error:
-            raise DataError(
-                f"frame: expected {column.name} to be {column.allowed} ({error})"
-            ) from error
         found[column.name] = values
     return found
 
 
 def _open_parquet(place: Path) -> Opened:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def read(columns: Sequence[Column] | None) -> Any:
-        try:
-            if columns is None:
-                return pq.read_schema(place).names
+    def read(columns: Sequence[Column]) -> Any:
+        with _expected(place, "a Parquet file"):
             return pq.read_table(place, columns=[column.name for column in columns])
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{place}: expected a Parquet file ({error})") from error
 
-    return Opened(place.name.split(".")[0], str(place), read(None), read)
+    with _expected(place, "a Parquet file"):
+        names = pq.read_schema(place).names
+    return Opened(place.name.split(".")[0], str(place), names, read)
 
 
 def open_csv(

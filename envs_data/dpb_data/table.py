@@ -165,6 +165,13 @@ class RatingTable:
         return digest_of(self.users, self.items, self.ratings, np.array(self.rating_range))
 
 
+def frozen(values: NDArray[Any]) -> NDArray[Any]:
+    """The array itself, contiguous and read-only."""
+    values = np.ascontiguousarray(values)
+    values.flags.writeable = False
+    return values
+
+
 def digest_of(*parts: NDArray[Any] | Sequence[str] | None) -> str:
     """Hexadecimal digest of integers, numbers and texts, in this order."""
     digest = hashlib.sha256()

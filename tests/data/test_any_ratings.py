@@ -212,8 +212,9 @@ def test_results_name_a_table_and_its_digest(tmp_path: Path) -> None:
     assert inside.final_regret("random").tolist() == outside.final_regret("random").tolist()
     other = dpb_data.ratings(COLUMNS, **{**NAMES, "rating_range": (0, 10)}, name="shop")
     keys = set()
-    for result, data in ((inside, table), (outside, table), (run(other), other)):
-        (cell,) = [cell_result.cell for cell_result in result.cells]
+    for k, (result, data) in enumerate(((inside, table), (outside, table), (run(other), other))):
+        kept = dpb_gym.Result.load(result.save(tmp_path / f"run {k}"))
+        (cell,) = [cell_result.cell for cell_result in kept.cells]
         assert cell.data == data.digest()
         keys.add(cell.key)
     assert len(keys) == 3
@@ -238,5 +239,6 @@ def test_a_table_given_in_memory_is_stored_verified_as_missing_and_reaches_worke
     here.save(tmp_path / "run")
     again = type(here).load(tmp_path / "run")
     (cell,) = [cell_result.cell for cell_result in again.cells]
-    assert cell.data == table.digest() and cell.key == here.cells[0].cell.key
+    kept = dpb_gym.evaluate("DPB/MovieLensReplay-v0", ["random"], **kwargs, out=tmp_path / "kept")
+    assert cell.data == table.digest() and cell.key == kept.cells[0].cell.key
     assert unavailable(cell) == "its data (shop) were given in memory and are not stored"

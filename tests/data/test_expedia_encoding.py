@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import dpb_data
 from dpb_data.expedia import SearchLog, read_searches
-from dpb_data.expedia_encoding import HOTEL, USER, HotelChoices
+from dpb_data.expedia_encoding import HOTEL, USER, HotelChoices, best_split, impute, predict
 from dpb_data.expedia_synthetic import HEADER
-from dpb_data.expedia_tree import best_split, impute, predict
 from dpb_gym.errors import DataError, ParameterError
 
 NAMES = HEADER.split(",")

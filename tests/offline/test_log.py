@@ -104,6 +104,7 @@ def test_frames():
         ({k: v for k, v in columns.items() if k != "x_0_0"}, "2 x 1 feature columns"),
         ({k: v for k, v in columns.items() if k[0] != "x"}, "expected feature columns"),
         ({**columns, "arm_0": log.actions}, "expected a column 'arm_1'"),
+        ({**columns, "x_01_0": log.rewards}, "unknown column 'x_01_0'"),
         ({**columns, "x_900000000_900000000": log.rewards}, "feature columns"),
     ):
         with pytest.raises(DataError, match=message):
