@@ -7,8 +7,7 @@ registered with `quantity`; a package adds both (see `figure_files`).
 from dpb_gym.papers.claims import Claim, FigureTable, Quantity
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.engine import Reproduction, reproduce
-from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.loading import figure_files, load_figures, targets
+from dpb_gym.papers.figure import Figure, figure_files, load_figures, targets
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import QUANTITIES, quantity
 from dpb_gym.papers.results import FigureResult

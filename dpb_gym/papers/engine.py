@@ -18,8 +18,7 @@ from dpb_gym.evaluation.schema import plain
 from dpb_gym.evaluation.series import collect
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
-from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.loading import load_figures
+from dpb_gym.papers.figure import Figure, load_figures
 from dpb_gym.papers.rendering import PAGE, html, print_figure, write
 from dpb_gym.papers.results import FigureResult
 from dpb_gym.papers.studies import run_study

@@ -1,18 +1,25 @@
-"""Figures of papers as data: what to run, how to draw it, what the paper claims."""
+"""Figures of papers as data: what to run, how to draw it, what the paper claims; their files."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module, resources
+from importlib.metadata import entry_points
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.evaluation.schema import Many, Slug, Spec
+from dpb_gym.errors import ParameterError, SuiteError, unknown_name
+from dpb_gym.evaluation.schema import Many, Slug, Spec, read_spec
 from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, Selector, Study
 from dpb_gym.papers.curves import Curve, Scalar, same
+
+ENTRY_POINT_GROUP = "dpb_gym.papers"
 
 
 class Drawing(Spec):
@@ -247,3 +254,56 @@ def _read(series: Series, path: str) -> Scalar | None:
     else:
         value = getattr(task, name) if name in ("horizon", "name") else task.env_kwargs.get(name)
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def figure_files() -> dict[str, Traversable]:
+    """Every ``paper/figure`` that is installed, and its file.
+
+    A package adds papers by an entry point of the group ``dpb_gym.papers`` that names one of its
+    modules: the figures are the files ``PAPER/FIGURE.yaml`` beside it, and importing it registers
+    the quantities that they need. A broken package is warned of and left out.
+    """
+    folders = [resources.files("dpb_gym.papers") / "figures"]
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            folders.append(resources.files(import_module(point.module)))
+        except Exception as error:  # one broken plug-in must not take the others down
+            text = f"could not load the papers of {point.value} ({point.name}): {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+    found: dict[str, Traversable] = {}
+    for folder in folders:
+        for paper in (one for one in folder.iterdir() if one.is_dir()):
+            for file in (one for one in paper.iterdir() if one.name.endswith(".yaml")):
+                found.setdefault(f"{paper.name}/{file.name.removesuffix('.yaml')}", file)
+    return dict(sorted(found.items()))
+
+
+def targets() -> list[str]:
+    """Everything that can be reproduced by name: every ``paper/figure``."""
+    return list(figure_files())
+
+
+def load_figures(target: str) -> list[Figure]:
+    """The figures of a target: all of a paper, one ``paper/figure``, or a file's.
+
+    Args:
+        target: A name (see `targets`), or the path of a ``.yaml`` file.
+
+    Raises:
+        UnknownNameError: If there is no such paper or figure.
+        SuiteError: If a file is not valid or cannot be read.
+    """
+    if target.endswith((".yaml", ".yml")):
+        try:
+            return [read_spec(Figure, Path(target).read_text(encoding="utf-8"), target)]
+        except (OSError, UnicodeDecodeError) as error:
+            raise SuiteError(f"{target}: cannot be read: {error}") from None
+    known = figure_files()
+    chosen = [name for name in known if name == target or name.split("/")[0] == target]
+    if not chosen:
+        raise unknown_name("paper or figure", target, {n.split("/")[0] for n in known} | set(known))
+    figures = [read_spec(Figure, known[name].read_text(encoding="utf-8"), name) for name in chosen]
+    for name, figure in zip(chosen, figures):
+        if figure.target != name:
+            raise SuiteError(f"{name}: says that it is {figure.target}")
+    return figures

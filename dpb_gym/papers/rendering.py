@@ -1,27 +1,36 @@
-"""The views of figures as text: HTML, Markdown, and on the terminal."""
+"""The views of figures: their picture, HTML, Markdown, and on the terminal."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import io
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dpb_gym.evaluation.filesystem import make_folder, write_file, write_json
-from dpb_gym.papers.drawing import draw
+from dpb_gym.papers.curves import Curve, distinct, same, words
+from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from matplotlib.axes import Axes
     from rich.console import Console
 
 STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
-
-
 PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
+WIDTH, HEIGHT = 3.3, 2.25
+TITLE = 46  # characters that fit over a panel
+INK, MUTED, HAIR = "#1c2430", "#5b6572", "#d9dee5"
+COLOURS = (
+    "#1f5fb4", "#c2540a", "#1d7d4a", "#a92f78", "#6a48c2", "#0b7c89", "#b92f38", "#857000",
+)  # fmt: skip
 
 
 def write(result: FigureResult) -> None:
@@ -110,3 +119,118 @@ def print_figure(result: FigureResult, console: Console | None = None) -> None:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
         out.print(Text(f"{grid.title} ({grid.note})" if grid.note else grid.title, style="bold"))
         out.print(table)
+
+
+def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
+    """Draws cumulative regret with 95% bands to a PNG file: a row of panels per variant.
+
+    Args:
+        figure: The figure.
+        curves: Its curves.
+        path: The file.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    drawing = figure.drawing
+    shown = [c for c in curves if c.matches(drawing.where)]
+    rows, columns = _panels(figure, shown)
+    lines = distinct([{a: c.axes[a] for a in drawing.lines} for c in shown], ordered=True)
+    colours = _colours(lines)
+    width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
+    canvas = Canvas(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(canvas)
+    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex="col", sharey="row")
+    for r, row in enumerate(rows):
+        for c, column in enumerate(columns):
+            axes = grid[r][c]
+            title = textwrap.fill(words({**row, **column}), TITLE) or " "
+            axes.set_title(title, fontsize=8.5, color=INK, loc="left")
+            for line, colour in zip(lines, colours):
+                for curve in shown:
+                    if _lies(curve, {**row, **column, **line}):
+                        _line(axes, curve, colour, _caption(drawing, line))
+            if not axes.lines:
+                axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=MUTED)
+            _plain(axes)
+            if r == len(rows) - 1:
+                axes.set_xlabel("round", fontsize=8, color=MUTED)
+            if c == 0:
+                axes.set_ylabel("cumulative regret", fontsize=8, color=MUTED)
+    handles: dict[str, Any] = {}
+    for axes in grid.flat:
+        # last, as fixing one end of an axis stops it from growing with what is drawn later
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=0)
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels())))
+    canvas.suptitle(figure.title, fontsize=11, color=INK, x=0.01, ha="left", weight="bold")
+    if handles:
+        canvas.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside lower left",
+            ncols=max(1, min(len(handles), int(width / (0.5 + 0.068 * max(map(len, handles)))))),
+            fontsize=8,
+            frameon=False,
+        )
+    buffer = io.BytesIO()
+    canvas.savefig(buffer, format="png", dpi=120, facecolor="white")
+    write_file(path, buffer.getvalue(), durable=False)
+    return path
+
+
+def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any]]:
+    """Axes of the rows and of the columns of panels."""
+    variants = [a for a in figure.variants if any(c.axes[a] is not None for c in shown)]
+    rows = distinct([{a: c.axes[a] for a in variants} for c in shown if _placed(c, figure)])
+    ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in variants]
+    rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
+    across = figure.drawing.columns
+    found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
+    return rows or [{}], distinct(found, ordered=True) or [{}]
+
+
+def _placed(curve: Curve, figure: Figure) -> bool:
+    """References without a value on a variant axis are drawn in every row instead."""
+    known = [a for a in figure.variants if curve.axes[a] is not None]
+    return len(known) == len(figure.variants) or not known
+
+
+def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
+    return all(
+        curve.axes[a] is None or same(curve.axes[a], v) for a, v in coordinates.items()
+    ) and any(curve.axes[a] is not None for a in coordinates)
+
+
+def _caption(drawing: Drawing, line: Mapping[str, Any]) -> str:
+    if not drawing.caption:
+        return words(line)
+    return drawing.caption.format_map({a: "–" if v is None else v for a, v in line.items()})
+
+
+def _colours(lines: Sequence[Mapping[str, Any]]) -> list[Any]:
+    numeric = all(isinstance(v, (int, float)) for line in lines for v in line.values())
+    if not numeric or len(lines) == 1:
+        return [COLOURS[i % len(COLOURS)] for i in range(len(lines))]
+    from matplotlib import colormaps
+
+    shades = np.linspace(0.05, 0.78, len(lines))
+    return [colormaps["viridis"](float(shade)) for shade in shades]
+
+
+def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:
+    rounds, _ = curve.with_origin
+    mean, low, high = (
+        np.array([0.0, *(getattr(band, part) for band in curve.bands)])
+        for part in ("mean", "low", "high")
+    )
+    axes.plot(rounds, mean, color=colour, linewidth=1.4, label=label)
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.16, linewidth=0)
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(HAIR)
+    axes.tick_params(labelsize=7.5, colors=MUTED, color=HAIR)
+    axes.grid(True, color=HAIR, linewidth=0.5)
+    axes.set_axisbelow(True)

@@ -11,7 +11,7 @@ import pytest
 from test_figures import fabricated
 
 from dpb_gym.papers import load_figures
-from dpb_gym.papers.drawing import draw
+from dpb_gym.papers.rendering import draw
 
 
 @pytest.mark.parametrize("target", ["private-pricing/fig2", "private-pricing/fig4"])

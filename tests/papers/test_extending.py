@@ -26,7 +26,6 @@ from dpb_gym.papers import (
     Quantity,
     judge,
     load_figures,
-    loading,
     quantity,
     reproduce,
     targets,
@@ -136,7 +135,7 @@ def package(
         EntryPoint("other", "dpb_other_papers", "dpb_gym.papers"),
         EntryPoint("broken", "dpb_no_such_module", "dpb_gym.papers"),
     ]
-    monkeypatch.setattr(loading, "entry_points", lambda group: points)
+    monkeypatch.setattr("dpb_gym.papers.figure.entry_points", lambda group: points)
     yield figure_data
     sys.modules.pop("dpb_other_papers", None)
 

@@ -11,12 +11,12 @@ import yaml
 
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
 from dpb_gym.evaluation.plan import plan_suite
+from dpb_gym.evaluation.schema import read_spec
 from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.loading import parse_figure
 from dpb_gym.papers.numbers import fill
 
 ALL = targets()
@@ -254,7 +254,7 @@ def test_invalid_files_name_the_key(
 ) -> None:
     text = yaml.safe_dump(change(figure_data, path, value))
     with pytest.raises(SuiteError, match=message) as caught:
-        parse_figure(text, "a-file")
+        read_spec(Figure, text, "a-file")
     assert str(caught.value).startswith("a-file: ")
     assert isinstance(caught.value, DPBError)
 
@@ -262,7 +262,7 @@ def test_invalid_files_name_the_key(
 def test_claims_are_distinct(figure_data: dict[str, Any]) -> None:
     figure_data["claims"] *= 2
     with pytest.raises(SuiteError, match="claim given twice: below-random"):
-        parse_figure(yaml.safe_dump(figure_data), "a-file")
+        read_spec(Figure, yaml.safe_dump(figure_data), "a-file")
 
 
 def test_other_environments_get_another_name(figure: Figure) -> None:

@@ -107,7 +107,8 @@ class Stock(Condition):
         listed = isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1
         units = list(value) if listed else [value] * count
         if len(units) != count:
-            raise ParameterError(f"stock must be a number or {count} numbers, got {len(units)}")
+            allowed = "a number" if count == 1 else f"a number or {count} numbers"
+            raise ParameterError(f"stock must be {allowed}, got {len(units)}")
         self._stock = tuple(validation.integer("stock", unit, 0) for unit in units)
         if not any(self._stock):
             raise ParameterError("stock must leave something to sell, got 0 of everything")
