@@ -27,66 +27,67 @@ def schedule(T, d, sigma, spread, prior):
 
 
 def play(joint, contexts, answer, noise, sigma):
-    """Returns actions ``(T,)`` and theta ``(d + 1,)``: slopes, then level.
+    """Actions ``(T,)`` and theta, slopes then level, on candidates ``(T, m, d)`` per round.
 
-    Args:
-        contexts: Candidates per round, ``(T, m, d)``.
-        answer: Reward in [0, 1] of a round and a candidate.
-        noise: Standard normals of release k, as a function of k.
-        sigma: Noise at sensitivity 1; the joint half has entries of H first, u last.
+    answer(t, arm) is a reward in [0, 1], noise(k) the standard normals of release k (joint: of
+    H's half, then of u), sigma what they are times at sensitivity 1.
     """
     T, _, d = contexts.shape
-    n, contrast, (norm, intercept) = d + 1, 0.25, (1.5, 0.35) if joint else (1, 0.15)
+    n, (norm, intercept, contrast) = d + 1, (1.5, 0.35, 0.25) if joint else (1, 0.15, 0)
     prior, stretch = (norm / 2) ** 2 / d, 1 + intercept**2
     if joint:
         h = 0.2  # w_H^2 / w_u^2; the largest distance of two rows follows from both
         w_H, w_u = np.sqrt([h, 1]) / np.sqrt(2 * h + 0.5 + 1 / (32 * h))
         bent = (1 + 1 / n) / 2 * d * prior * stretch / w_H**2  # variance of the noise of H, times t
-        row = np.sqrt(1 / w_u**2 + bent)
+        weights = w_H, w_u, (row := np.sqrt(1 / w_u**2 + bent)), bent
     ends, b, a = schedule(T, d, sigma * (row * np.sqrt(stretch) if joint else 1), 0.25, prior)
-    theta, centre, total, batch = np.zeros(n), np.zeros(d), np.zeros(n), []
+    theta, excess, worth, seen, batch = np.zeros(n), np.eye(d), 0, [], []
     released, batches, actions, k, running = [], [], [], 0, 0.0
     for t in range(T):
         x = contexts[t] / np.linalg.norm(contexts[t], axis=1, keepdims=True).clip(1)
-        arm = int((x @ theta[:d]).argmax())
+        arm = int((x @ theta[:d] + worth * ((x @ excess) * x).sum(1).clip(0)).argmax())
         actions.append(arm)
-        y = x[arm] - contrast * x.mean(0)
-        z = y - centre
+        seen.append(x)
+        z = x[arm] - contrast * x.mean(0)
         v = np.append(z / np.linalg.norm(z), intercept) / np.sqrt(stretch)
-        batch.append((v, np.append(x[arm], 1.0), answer(t, arm) - 0.5))
-        total += np.append(y, 1.0)
+        batch.append((v, np.concatenate([x[arm], [1], x.mean(0)]), answer(t, arm) - 0.5))
         if k == len(ends) or t + 1 < ends[k]:
             continue
         V, phi, r = (np.array(part) for part in zip(*batch))
         batches.append((b[k] * V.T @ phi, b[k] ** 2 / 4 * V.T @ V))
+        record = V.T @ r
         if joint:
-            H, u = w_H * V.T @ V, w_u * V.T @ r
-            half = [H[i, j] * (1 if i == j else np.sqrt(2)) for i in range(n) for j in range(i, n)]
-            running = running + b[k] * np.concatenate([half, u])
-        else:
-            running = running + b[k] * V.T @ r
+            H, (i, j) = w_H * V.T @ V, np.triu_indices(n)
+            record = np.append(H[i, j] * np.where(i == j, 1, np.sqrt(2)), w_u * record)
+        running = running + b[k] * record
         released.append(running + sigma / a[k] * noise(k))
         if joint:
-            weights = w_H, w_u, row, bent
             theta = joint_posterior(released, ends, b, a, sigma, weights, intercept, prior)
         else:
-            theta = posterior(released, batches, a, sigma, prior)
-            if k:
-                centre = 0.5 * total[:d] / total[d]
-            total = np.zeros(n)
+            X, t1 = np.array(seen), t + 1
+            square, mean, centre = (X**2).sum(2).mean(), X.mean(1), X.mean((0, 1))
+            own = len(x) * ((mean**2).sum(1).mean() - centre @ centre)
+            ratio = (10 + t1 * own / (square - centre @ centre)) / (9 + t1)
+            if k == 0:
+                own = prior / square * (4 * max(0, 1 - 1 / ratio)) ** 2
+                sizes = np.repeat([prior / square, prior, own], [d, 1, d])
+            theta, C = posterior(released, batches, a, sigma, sizes)
+            doubt = C[:d, :d] - np.outer(C[d, :d], C[d, :d]) / C[d, d]
+            excess = doubt - 2 * d / np.trace(np.linalg.inv(doubt)) * np.eye(d)
+            worth = max(0, 1 - ratio) / 2 / prior
         batch, k = [], k + 1
     return np.array(actions), theta
 
 
-def posterior(released, batches, a, sigma, prior):
-    """Mean of theta given all releases S_i + noise, S_i = sum_{j <= i} (G_j theta + e_j)."""
+def posterior(released, batches, a, sigma, sizes):
+    """Theta given all releases S_i + noise, S_i = sum_{j <= i} (G_j t + e_j); covariance of t."""
     G, K = (np.cumsum(part, axis=0) for part in zip(*batches))
     k, n = len(G), G.shape[1]
-    cross = np.concatenate(G) * prior
+    cross = np.concatenate(G) * sizes
     noise = np.kron(np.diag((sigma / a[:k]) ** 2), np.eye(n))
     own = np.block([[K[min(i, j)] for j in range(k)] for i in range(k)])
-    covariance = cross @ np.concatenate(G).T + own + noise
-    return cross.T @ np.linalg.solve(covariance, np.concatenate(released))
+    gain = np.linalg.solve(cross @ np.concatenate(G).T + own + noise, cross).T
+    return (gain @ np.concatenate(released))[:n], np.diag(sizes) - gain @ cross
 
 
 def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
@@ -94,8 +95,8 @@ def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
     w_H, w_u, row, bent = weights
     k, stretch, t = len(released), 1 + intercept**2, ends[len(released) - 1]
     exposure, sizes = np.tril(np.ones((k, k))) * b[:k], np.diff(ends[:k], prepend=0)
-    n = int((np.sqrt(9 + 8 * len(released[0])) - 3) / 2)  # n (n + 1) / 2 + n numbers in a row
-    d = n - 1
+    d = int((np.sqrt(9 + 8 * len(released[0])) - 3) / 2) - 1  # a row: n (n + 1) / 2 + n numbers
+    n = d + 1
     covariance = 0.25 / d * (exposure * sizes) @ exposure.T + np.diag((sigma * row / a[:k]) ** 2)
     alpha = np.linalg.solve(covariance, exposure @ sizes)
     alpha *= t / (alpha @ exposure @ sizes)
@@ -107,14 +108,12 @@ def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
     keep = min(max(0, 1 - d * s**2 / 2 / (c @ c)), np.sqrt(level * trace / (c @ c)))
     common, c = 0.05 * d * keep**2 * np.outer(c, c) / (c @ c), keep * c
     cut = np.outer(c, c) / level
-    C = H[:d, :d] - cut
-    D = C - np.trace(C) / d * np.eye(d)
+    D = H[:d, :d] - cut - np.trace(H[:d, :d] - cut) / d * np.eye(d)
     left = max(0, 1 - (d * (d + 1) / 2 - 1) * s**2 / (D**2).sum())
     values, vectors = np.linalg.eigh((trace - np.trace(cut)) / d * np.eye(d) + left * D)
     H = np.block([[vectors * values.clip(0) @ vectors.T + cut, c[:, None]], [c, level]])
-    P = np.diag(np.append(np.ones(d), 1 / intercept**2))
-    P[:d, :d] += common
-    P *= prior * stretch
+    P = np.diag(np.append(np.ones(d), 1 / intercept**2)) * prior * stretch
+    P[:d, :d] += common * prior * stretch
     e = 0.25 * uneven * H + (std**2 / w_u**2 + left * std**2 * bent) * np.eye(n)
     mean = P @ H @ np.linalg.solve(H @ P @ H + e, sums[-n:] / w_u)
     return mean / np.sqrt(stretch) * np.append(np.ones(d), intercept)

@@ -92,7 +92,10 @@ def test_the_linear_filters_start_at_the_prior(name):
     np.testing.assert_allclose(agent._believed[:3, :3], wanted, rtol=1e-9)
     assert agent._believed[3, 3] == pytest.approx(0.6**2 / 3)
     if name == "one-pass-linear":
-        np.testing.assert_array_equal(agent._covariance[0, :4, :4], agent._believed)
+        once = np.ones(len(agent.theta))  # features of length 1, candidates drawn afresh
+        agent._believe(once, once)
+        np.testing.assert_allclose(agent._covariance[0, :4, :4], agent._believed, rtol=1e-9)
+        assert not agent._covariance[0, 4:, 4:].any()
     certain = begun(name, info(dpb_gym.Prior(MEAN, 1e12 * np.eye(3))), "rho=1")
     vague = begun(name, info(dpb_gym.Prior(MEAN, 0.0 * PRECISION)), "rho=1")
     plain = begun(name, info(dpb_gym.Prior(MEAN)), "rho=1")

@@ -16,7 +16,7 @@ ROOT2 = np.sqrt(2.0)
 
 @jit
 def _add_clipped(features, b, k, weight, out):
-    """out += weight x / max(1, |x|)."""
+    """out += weight x / max(1, |x|); returns the square of x / max(1, |x|)."""
     square = 0.0
     for j in range(out.shape[0]):
         x = np.float64(features[b, k, j])
@@ -25,11 +25,16 @@ def _add_clipped(features, b, k, weight, out):
         weight /= np.sqrt(square)
     for j in range(out.shape[0]):
         out[j] += weight * np.float64(features[b, k, j])
+    return min(1.0, square)
 
 
 @jit
-def best_candidates(features, theta, action):
-    """argmax_k <x_k, theta>; ties to the lower index. features ``(B, m, d)``, theta ``(B, d)``."""
+def best_candidates(features, theta, doubt, even, worth, action):
+    """argmax_k <x_k, theta> + worth (x_k' doubt x_k - even |x_k|^2)_+; ties to the lower index.
+
+    features ``(B, m, d)``, theta ``(B, d)`` or wider, doubt ``(B, d, d)`` symmetric, even and
+    worth ``(B,)``.
+    """
     B, m, d = features.shape
     x = np.empty(d)
     for b in range(B):
@@ -41,29 +46,36 @@ def best_candidates(features, theta, action):
             s = 0.0
             for j in range(d):
                 s += x[j] * theta[b, j]
+            if worth[b] > 0.0:
+                excess = 0.0
+                for i in range(d):
+                    row = 0.5 * (doubt[b, i, i] - even[b]) * x[i]
+                    for j in range(i):
+                        row += doubt[b, i, j] * x[j]
+                    excess += 2.0 * row * x[i]
+                s += worth[b] * max(0.0, excess)
             if s > best:
                 best = s
                 action[b] = k
 
 
 @jit
-def directions(features, action, observed, centre, contrast, intercept, phi, out, total):
+def directions(features, action, observed, contrast, intercept, phi, out, moments):
     """What a round's reward is regressed on, and the unit vector that it multiplies.
 
-    phi[b] = [x; 1] for the chosen x. With y = x - contrast xbar, xbar the mean of the round's
-    candidates, and z = y - centre, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). Both
-    are 0 where nothing was observed, out[b] also if z = 0.
+    phi[b] = [x; 1; xbar] for the chosen x and the mean xbar of the round's candidates. With
+    z = x - contrast xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). Both are 0
+    where nothing was observed, out[b] also if z = 0.
 
     Args:
         features: ``(B, m, d)``.
         action: ``(B,)``, the chosen candidates.
         observed: ``(B,)``.
-        centre: ``(B, d)``.
         contrast: Of xbar.
         intercept: Value of the constant feature.
-        phi: Output ``(B, d + 1)``.
+        phi: Output ``(B, 2 d + 1)``.
         out: Output ``(B, d + 1)``.
-        total: ``(B, d + 1)``, gains [y; 1].
+        moments: ``(B, d + 3)``, gains [xbar; |xbar|^2, mean |x_k|^2, 1].
 
     Returns:
         0, or 1 + the first replicate whose action is out of range.
@@ -77,19 +89,26 @@ def directions(features, action, observed, centre, contrast, intercept, phi, out
         x, z = phi[b], out[b]
         x[:] = 0.0
         z[:] = 0.0
+        alone, together = 0.0, 0.0
+        for k in range(m):
+            alone += _add_clipped(features, b, k, 1.0 / m, x[d + 1 :]) / m
+        for j in range(d):
+            together += x[d + 1 + j] ** 2
+        if together < np.inf:  # NaN is refused below
+            for j in range(d):
+                moments[b, j] += x[d + 1 + j]
+            moments[b, d] += together
+            moments[b, d + 1] += alone
+            moments[b, d + 2] += 1.0
         if not observed[b]:
+            x[:] = 0.0
             continue
         _add_clipped(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
-        for k in range(m):
-            _add_clipped(features, b, k, -contrast / m, z[:d])
         square = 0.0
         for j in range(d):
-            z[j] += x[j]
-            total[b, j] += z[j]
-            z[j] -= centre[b, j]
+            z[j] = x[j] - contrast * x[d + 1 + j]
             square += z[j] * z[j]
-        total[b, d] += 1.0
         # NaN goes on to the releaser, which refuses it
         if square == 0.0:
             continue

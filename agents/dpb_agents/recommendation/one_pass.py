@@ -23,6 +23,11 @@ from dpb_gym.streams import AgentStreams
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Schedule, WeightedSum
 
+# What is so many times less known than if all had been played alike is tried.
+OVERDUE = 2.0
+# Rounds before the first, in which candidates were alike as far as chance makes them.
+LIKE_CHANCE = 10.0
+
 
 @dataclass(eq=False, kw_only=True)
 class OnePass(WarmStart):
@@ -58,15 +63,9 @@ class OnePass(WarmStart):
         ParameterError: If a parameter is out of range, or rewards are not bounded.
     """
 
-    tuning_grid: ClassVar[dict[str, list[Any]]] = {
-        "norm": [0.7, 1.0],
-        "first": [0.03, 0.07],
-        "intercept": [0.15, 0.35],
-    }
-
     norm: float = 1.0
     intercept: float = 0.15
-    contrast: float = 0.25
+    contrast: float = 0.0
     first: float = 0.07
     ratio: float = 1.1
     anytime: bool = False
@@ -98,19 +97,20 @@ class OnePass(WarmStart):
         self._mean[:d] = known.centre
         # the variance of a reward is at most this
         self._spread = (0.5 * self._range) ** 2
-        self._variance = (0.5 * self.norm * self._range) ** 2 / d
+        self._size = self._variance = (0.5 * self.norm * self._range) ** 2 / d
         self._believed = np.eye(d + 1) * self._variance
-        information = known.information()
-        if information is not None:
+        self._information = known.information()
+        if self._information is not None:
             # both priors: what is told, and the size that theta - mean can have
-            told = (information + np.eye(d) / self._variance)[None]
+            told = (self._information + np.eye(d) / self._variance)[None]
             kernels.linalg.inverse(told, told)
             self._believed[:d, :d] = told[0]
             self._variance = float(np.trace(told[0])) / d
         self.theta = np.repeat(self._mean[None], B, axis=0)
-        self._phi, self._directions = np.empty((B, d + 1)), np.empty((B, d + 1))
-        self._centre, self._total = np.zeros((B, d)), np.zeros((B, d + 1))
-        self._all = np.ones(B, bool)
+        self._phi, self._directions = np.empty((B, 2 * d + 1)), np.empty((B, d + 1))
+        # what is not known of theta, how much less is even, what more is worth: central only
+        self._doubt, self._even, self._worth = np.zeros((B, d, d)), np.zeros(B), np.zeros(B)
+        self._moments, self._all = np.zeros((B, d + 3)), np.ones(B, bool)
         # noise of standard deviation 1 is so much in a coordinate of sum r v
         self._unit_noise = 1.0
         self._batches = 0
@@ -131,7 +131,9 @@ class OnePass(WarmStart):
     @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
-        zoo.one_pass_linear.best_candidates(context.features, self.theta, action)
+        zoo.one_pass_linear.best_candidates(
+            context.features, self.theta, self._doubt, self._even, self._worth, action
+        )
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -140,12 +142,11 @@ class OnePass(WarmStart):
             context.features,
             action,
             observed,
-            self._centre,
             self.contrast,
             self.intercept,
             self._phi,
             self._directions,
-            self._total,
+            self._moments,
         )
         if bad:
             raise ActionError(
@@ -203,21 +204,30 @@ class OnePassLinear(OnePass):
 
     A reward multiplies a public unit vector v, so its sensitivity is its range, whatever the
     features' scale (a user's vectors are scaled by `LifetimeWeights`). What theta is then follows
-    from the public sums of v [x; 1]' and v v' of every batch: a Kalman filter on (theta, level,
-    weighted sum) is its exact posterior for normal rewards, however the information is spread
-    over batches and directions. Proofs: docs/agents/one-pass-linear.md.
+    from the public sums of v [x; 1; xbar]' and v v' of every batch: a Kalman filter on (theta,
+    level, gamma, weighted sum) is its exact posterior for normal rewards, however the information
+    is spread over batches and directions. xbar is the mean of the round's candidates and
+    <xbar, gamma> what all of them have in common, their customer's taste. theta's prior size is
+    for features of mean square 1. Where the same candidates are offered again and again what was
+    not played is not learnt: as far as it is behind, up to half the range is added to its score.
+    Reasons and proofs: docs/agents/one-pass-linear.md.
 
     Args:
-        centring: Share of the mean of the last batch that is subtracted besides, in [0, 1], so
-            that the rewards' level, which multiplies the sum of what is released, hardly enters.
+        effect: Prior size of gamma, in units of theta's, if all of xbar is the customer's, >= 0.
     """
 
-    centring: float = 0.5
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "effect": [2.0, 4.0],
+        "first": [0.03, 0.07],
+        "intercept": [0.15, 0.35],
+    }
+
+    effect: float = 4.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
-        self.centring = validation.real("centring", self.centring, 0.0, 1.0)
+        self.effect = validation.real("effect", self.effect, 0.0)
 
     def _open(self, curator: Curator) -> None:
         B, n = self.theta.shape
@@ -233,20 +243,44 @@ class OnePassLinear(OnePass):
             schedule=self._plan,
             what="running reward sums",
         )
-        self._state = np.zeros((B, 2 * n))
+        m = self._phi.shape[1]
+        self._state = np.zeros((B, m + n))
         self._state[:, :n] = self._mean
-        self._covariance = np.zeros((B, 2 * n, 2 * n))
-        self._covariance[:, :n, :n] = self._believed
-        self._gram, self._own = np.zeros((B, n, n)), np.zeros((B, n, n))
+        self._covariance = np.zeros((B, m + n, m + n))
+        self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        self._candidates = context.features.shape[1]
         if self._weights is not None:
             self._weights.scale(context.users, observed, self._directions)
         self.releaser.add(reward, self._directions)
         zoo.one_pass_linear.add_products(self._directions, self._phi, self._gram)
         zoo.one_pass_linear.add_products(self._directions, self._directions, self._own)
 
+    def _likeness(self) -> tuple[Array, Array]:
+        """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
+        rounds = self._moments[:, -1]
+        *means, together, square = self._moments[:, :-1].T / rounds
+        centre = sum(mean**2 for mean in means)
+        ratio = self._candidates * (together - centre) / np.maximum(square - centre, 1e-9)
+        ratio = (LIKE_CHANCE + rounds * ratio) / (LIKE_CHANCE - 1.0 + rounds)
+        return np.maximum(square, 1e-9), ratio
+
+    def _believe(self, square: Array, ratio: Array) -> None:
+        """The prior covariance of theta, level and gamma."""
+        n, m = self.theta.shape[1], self._phi.shape[1]
+        precision = np.eye(n - 1) * (square / self._size)[:, None, None]
+        if self._information is not None:
+            precision += self._information
+        kernels.linalg.inverse(precision, self._covariance[:, : n - 1, : n - 1])
+        self._covariance[:, n - 1, n - 1] = self._size
+        own = self.effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
+        self._covariance[:, range(n, m), range(n, m)] = (own**2 * self._size / square)[:, None]
+
     def _renew(self, batch: int) -> None:
+        square, ratio = self._likeness()
+        if not batch:
+            self._believe(square, ratio)
         # exact sums count as all but exact, which keeps the filter's matrices invertible
         noise = max(self.releaser.noise_std, 1e-3 * self._range)
         zoo.one_pass_linear.filter_step(
@@ -260,13 +294,16 @@ class OnePassLinear(OnePass):
             noise**2,
         )
         self.theta = self._state[:, : self.theta.shape[1]].copy()
-        # the first batch was chosen without theta: its mean says nothing of later ones
-        if batch:
-            count = np.maximum(self._total[:, -1:], 1.0)
-            self._centre = self.centring * self._total[:, :-1] / count
+        # theta given the level, which all candidates share
+        d, c = self.theta.shape[1] - 1, self._covariance
+        along = c[:, d, :d, None]
+        self._doubt = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
+        precision = np.repeat(np.eye(d)[None], len(along), axis=0)
+        kernels.linalg.inverse(self._doubt, precision)
+        self._even = OVERDUE * d / np.trace(precision, axis1=1, axis2=2)
+        self._worth = 0.5 * self._range / self._size * np.maximum(0.0, 1.0 - ratio)
         self._gram[:] = 0.0
         self._own[:] = 0.0
-        self._total[:] = 0.0
 
 
 def planned(
@@ -274,10 +311,7 @@ def planned(
 ) -> Schedule:
     """Release weights that minimise a model of the greedy policy's regret.
 
-    Among all mechanisms that release linear combinations of batches with independent Gaussian
-    noise, those of a `Schedule` suffice: every stationary point of the model has rank one (proof
-    in docs/agents/one-pass-linear.md). What remains are the releases' precisions a_i. With
-    b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to the
+    With b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to the
     variance v_k = noise^2 / P_k + spread / t_k, P_k = sum_{i <= k} a_i^2 (sum_{j <= i} b_j n_j)^2,
     and a greedy policy earns about rho_k = (prior / (prior + v_k))^(1/2) of what can be earned.
     The a_i maximise the sum of rho_k over all rounds, by a fixed-point iteration

@@ -52,6 +52,7 @@ class OnePassLinearJoint(OnePass):
 
     norm: float = 1.5
     intercept: float = 0.35
+    contrast: float = 0.25
     curvature: float = 0.2
     common: float = 0.05
 

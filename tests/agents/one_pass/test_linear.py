@@ -74,7 +74,7 @@ def chosen_records(problem, agent, seed, rounds):
         x = context.features[0].astype(float)
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         own = x[action[0]] - agent.contrast * x.mean(0)
-        phi.append(np.append(x[action[0]], 1.0))
+        phi.append(np.concatenate([x[action[0]], [1.0], x.mean(0)]))
         own = np.append(own / np.linalg.norm(own), agent.intercept)
         z.append(own / np.linalg.norm(own))
         r.append(feedback.reward[0] - 0.5)
@@ -86,15 +86,16 @@ def chosen_records(problem, agent, seed, rounds):
 def test_without_budget_it_is_the_posterior_given_exact_sums():
     """theta from the sums of r z of every batch, which are all but exact."""
     problem = problem_of(130)
-    agent = begin(problem, [3], None, centring=0.0)
+    agent = begin(problem, [3], None, effect=0.0)
     phi, z, r = chosen_records(problem, agent, 3, 130)
     ends = agent.releaser.schedule.ends
     parts = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
     batches = [(z[part], phi[part]) for part in parts]
     sums = list(np.cumsum([z[part].T @ r[part] for part in parts], axis=0))
-    # each coefficient, the level too, has the prior variance (1/2)^2 / d
-    k = len(ends)
-    wanted = gaussian_posterior(np.full(6, 0.05), batches, [1.0] * k, sums, [1e-3] * k, 0.25)
+    # the features have length 1; each coefficient, the level too, has the prior variance
+    # (1/2)^2 / d, and what a round's candidates share has none
+    k, prior = len(ends), np.repeat([0.05, 0.0], [6, 5])
+    wanted = gaussian_posterior(prior, batches, [1.0] * k, sums, [1e-3] * k, 0.25)[:6]
     np.testing.assert_allclose(agent.theta[0], wanted, rtol=1e-5, atol=1e-7)
 
 
@@ -230,10 +231,10 @@ def test_a_plan_for_any_horizon_does_not_depend_on_it():
 
 def direction(x, others=(), contrast=0.0, intercept=0.35):
     features = np.array([[x, *others]], np.float32)
-    phi, z, total = (np.zeros((1, len(x) + 1)) for _ in range(3))
-    centre = np.zeros((1, len(x)))
+    d = len(x)
+    phi, z, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
     chosen, seen = np.zeros(1, np.int64), np.ones(1, bool)
-    args = (features, chosen, seen, centre, contrast, intercept, phi, z, total)
+    args = (features, chosen, seen, contrast, intercept, phi, z, moments)
     assert one_pass_linear.directions(*args) == 0
     return z[0]
 
@@ -242,11 +243,10 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     rng = np.random.default_rng(0)
     scale = rng.choice([1e-8, 0.3, 5], (50, 1, 1))
     features = (rng.normal(size=(50, 3, 4)) * scale).astype("f4")
-    phi, out, total = np.empty((50, 5)), np.empty((50, 5)), np.zeros((50, 5))
+    phi, out, moments = np.empty((50, 9)), np.empty((50, 5)), np.zeros((50, 7))
     observed = rng.random(50) < 0.7
     action = rng.integers(0, 3, 50)
-    centre = rng.normal(size=(50, 4)) * 0.2
-    args = (features, action, observed, centre, 0.5, 0.15, phi, out, total)
+    args = (features, action, observed, 0.5, 0.15, phi, out, moments)
     assert one_pass_linear.directions(*args) == 0
     np.testing.assert_allclose(np.linalg.norm(out[observed], axis=1), 1.0, rtol=1e-12)
     assert not out[~observed].any() and not phi[~observed].any()
@@ -256,9 +256,13 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     for a in (x, everyone):
         a /= np.maximum(1.0, np.linalg.norm(a, axis=-1, keepdims=True))
     own = x - 0.5 * everyone.mean(1)
-    np.testing.assert_allclose(total[:, :4], own * observed[:, None], rtol=1e-6, atol=1e-12)
-    np.testing.assert_array_equal(total[:, 4], observed)
-    own -= centre
+    mean = everyone.mean(1)
+    np.testing.assert_allclose(phi[:, 5:], mean * observed[:, None], rtol=1e-6, atol=1e-12)
+    # what rounds are like counts in every round: contexts are public
+    np.testing.assert_allclose(moments[:, :4], mean, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(moments[:, 4], (mean**2).sum(1), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(moments[:, 5], (everyone**2).sum(2).mean(1), rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(moments[:, 6], 1.0)
     wanted = own / np.linalg.norm(own, axis=1, keepdims=True) / math.sqrt(1 + 0.15**2)
     np.testing.assert_allclose(out[observed, :4], wanted[observed], rtol=1e-6, atol=1e-12)
     assert not direction([0.0, 0.0]).any()
@@ -542,6 +546,39 @@ def test_rewards_need_not_be_centred(name):
         found = run(level)
         assert found < 2.5 * centred
         assert found < 0.6 * chance
+
+
+@pytest.mark.parametrize("budget", [None, Budget.zcdp(0.5)])
+def test_an_arm_that_was_never_played_is_tried(budget):
+    """Arms that are always offered teach nothing of each other; the first one pays .6."""
+    problem = dpb_gym.make_problem(
+        "DPB/MultiArmed-v0", horizon=3000, n_arms=5, theta=[0.4, -1, -1, -1, 1.6], reward="linear"
+    )
+    agent = begin(problem, range(10), budget)
+    _, actions = play(agent, problem, range(10), 3000)
+    assert (actions[-500:] == 4).mean() > 0.9
+
+
+def test_what_the_candidates_of_a_round_share_is_not_theirs():
+    """A customer's taste is in all features and moves the reward: theta is found despite it."""
+    rng = np.random.default_rng(0)
+    theta, taste = np.array([0.5, 0.5, 0, 0, 0]), np.array([-0.5, -0.5, 0, 0, 0])
+    problem = problem_of(1500)
+    seeds = range(6)
+    instance = problem.instance(seeds)
+    first, agents = instance.context(), [begin(problem, seeds, None, effect=e) for e in (4.0, 0.0)]
+    for _ in range(1500):
+        own, u = rng.normal(size=(6, 5, 5)) * 0.25, rng.normal(size=(6, 1, 5)) * 0.25
+        context = first._replace(features=(own + u).astype("f4"))
+        coins = rng.random(6)
+        for agent in agents:
+            action = agent.act(context)
+            chosen = context.features[np.arange(6), action]
+            paid = coins < 0.5 + chosen @ theta + u[:, 0] @ (taste - theta)
+            feedback = instance.fork().respond(action).feedback
+            agent.observe(context, action, feedback._replace(reward=paid.astype(float)))
+    found, missed = (agent.theta[:, :2].sum(axis=1) for agent in agents)
+    assert (found > 0.6).all() and found.mean() > 2 * missed.mean()
 
 
 def test_the_releaser_is_a_weighted_sum_that_ships():

@@ -19,9 +19,13 @@ play = runpy.run_path(str(REFERENCE))["play"]
 
 @pytest.mark.parametrize("rho", [0.05, 2.0, 200.0])
 @pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
-def test_the_agent_is_its_reference(name, rho):
+@pytest.mark.parametrize("arms", [False, True])
+def test_the_agent_is_its_reference(name, rho, arms):
     rounds, seeds = 1500, [3]
-    problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=rounds, dim=4, n_arms=20)
+    env, sizes = "DPB/Recommendation-v0", {"dim": 4, "n_arms": 20}
+    if arms:
+        env, sizes = "DPB/MultiArmed-v0", {"n_arms": 5}
+    problem = dpb_gym.make_problem(env, horizon=rounds, **sizes)
     agent = make_agent(name)
     agent.set_up(problem.info, AgentStreams(seeds), Budget.zcdp(rho))
     releaser = agent.releaser
