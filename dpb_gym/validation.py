@@ -115,14 +115,15 @@ def array(
 ) -> FloatArray:
     """Returns a finite float64 array of the given shape (None = any length)."""
     result = numbers(name, value)
-    wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
     if result.ndim != len(shape) or any(
         s is not None and s != n for s, n in zip(shape, result.shape, strict=True)
     ):
+        wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
         raise ParameterError(f"{name} must have shape {wanted}, got {result.shape}")
     if not np.isfinite(result).all():
         raise ParameterError(f"{name} must be finite, got NaN or infinity")
-    if result.size and (result.min() < low or result.max() > high):
+    bounded = low > -math.inf or high < math.inf
+    if bounded and result.size and (result.min() < low or result.max() > high):
         raise ParameterError(
             f"{name} must lie in [{low}, {high}], got values in [{result.min()}, {result.max()}]"
         )
@@ -135,6 +136,8 @@ def numbers(name: str, value: Any) -> FloatArray:
     Raises:
         ParameterError: If it holds anything but real numbers.
     """
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
     try:
         given = np.asanyarray(value)
     except Exception:  # rows of unequal length, or a stranger's object

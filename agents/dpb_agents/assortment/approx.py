@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from dpb_agents.assortment.dpmnl import DPMNL, _Width
 from dpb_agents.assortment.policy import ChoiceReleasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
+from dpb_agents.common.parameters import choice
 from dpb_gym import portable, validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import (
@@ -90,14 +91,12 @@ class DPMNLApprox(DPMNL):
     audit_horizon = 264
 
     mechanism: str = field(default="binary-tree", init=False)
-    conversion: str = "correct"
-    sigma: str = "theorem-5"
+    conversion: str = choice("correct", CONVERSIONS)
+    sigma: str = choice("theorem-5", SIGMAS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         validation.choice("calibration", self.calibration, CALIBRATIONS)
-        self.conversion = validation.choice("conversion", self.conversion, CONVERSIONS)
-        self.sigma = validation.choice("sigma", self.sigma, SIGMAS)
         if self.sigma != "theorem-5" and not self._printed:
             raise ParameterError("sigma='algorithm-4' is a printed constant: calibration='paper'")
 

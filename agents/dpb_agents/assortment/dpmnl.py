@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
-from dpb_gym import portable, validation
+from dpb_agents.common.parameters import choice, inside, integer, positive
+from dpb_gym import portable
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
     Curator,
@@ -75,24 +76,15 @@ class DPMNL(MNLPolicy):
     }
 
     explore: int = 200
-    max_updates: int = 5
-    share: float = 0.9
+    max_updates: int = integer(5, 1)
+    share: float = inside(0.9)
     scale: float = 1e-4
     rule: str = "ucb"
-    mechanism: str = "binary-tree"
-    every: int = 1
-    calibration: str = "verified"
-    kappa: float = 1.0
+    mechanism: str = choice("binary-tree", MECHANISMS)
+    every: int = integer(1, 1)
+    calibration: str = choice("verified", CALIBRATIONS)
+    kappa: float = positive(1.0)
     samples: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.max_updates = validation.integer("max_updates", self.max_updates, 1)
-        self.share = validation.real("share", self.share, 0.0, 1.0, open_low=True, open_high=True)
-        self.mechanism = validation.choice("mechanism", self.mechanism, MECHANISMS)
-        self.every = validation.integer("every", self.every, 1)
-        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
-        self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         assert problem.capacity is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE
+from dpb_agents.common.parameters import positive
 from dpb_gym import portable, validation
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
@@ -42,12 +43,11 @@ class ExactMNL(MNLPolicy):
     }
 
     kappa: float = field(default=1.0, init=False)
-    ridge: float = 1.0
+    ridge: float = positive(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
-        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         d, K = problem.dim, problem.capacity

@@ -10,8 +10,9 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import offered
+from dpb_agents.common.parameters import inside, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -47,18 +48,10 @@ class OFUMNLPlus(WarmStart):
         "ridge": [10.0, 100.0],
     }
 
-    scale: float = 0.003
-    ridge: float = 100.0
-    norm: float | None = None
-    delta: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.scale = validation.real("scale", self.scale, 0.0)
-        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
-        if self.norm is not None:
-            self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
-        self.delta = validation.real("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
+    scale: float = real(0.003, 0.0)
+    ridge: float = positive(100.0)
+    norm: float | None = positive(None)
+    delta: float = inside(0.01)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
+from dpb_agents.common.parameters import integer, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import unsuitable
@@ -75,15 +76,13 @@ class MNLPolicy(WarmStart):
     rule: str = field(default="greedy", init=False)
     scale: float = field(default=0.0, init=False)
     samples: int | None = field(default=None, init=False)
-    explore: int = 0
-    growth: float = 2.0
+    explore: int = integer(0, 0)
+    growth: float = real(2.0, 1.0, open_low=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.rule = validation.choice("rule", self.rule, RULES)
-        self.explore = validation.integer("explore", self.explore, 0)
         self.scale = validation.real("scale", self.scale, 0.0)
-        self.growth = validation.real("growth", self.growth, 1.0, open_low=True)
         if self.samples is not None:
             self.samples = validation.integer("samples", self.samples, 1)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import positive
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import validation
 from dpb_gym.errors import AgentError
 from dpb_gym.local import Messages
 from dpb_gym.problems.base import Array, ProblemInfo
@@ -53,13 +53,8 @@ class LocalSGD(WarmStart):
         size: Prior standard deviation of a coordinate of theta, > 0.
     """
 
-    curvature: float = 0.8
-    size: float = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.curvature = validation.real("curvature", self.curvature, 0.0, open_low=True)
-        self.size = validation.real("size", self.size, 0.0, open_low=True)
+    curvature: float = positive(0.8)
+    size: float = positive(0.3)
 
     def open(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpb_agents.common.parameters import Configured
 from dpb_gym import validation
-from dpb_gym.agent import Agent
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.prior import Prior
 
 
 @dataclass(eq=False, kw_only=True)
-class WarmStart(Agent):
+class WarmStart(Configured):
     """An agent whose regularisation pulls theta to a known point instead of to 0.
 
     What is known beforehand, from older data that nobody protects or from another market, costs no
@@ -31,6 +31,7 @@ class WarmStart(Agent):
     prior_mean: Any = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.prior_mean is not None:
             self.prior_mean = validation.array("prior_mean", self.prior_mean, (None,))
 

@@ -11,8 +11,9 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.one_pass import OnePassMNL
 from dpb_agents.common.one_pass import OnePassNewton
+from dpb_agents.common.parameters import inside, integer
 from dpb_agents.pricing.one_pass import OnePassPricing
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo, Round
@@ -45,17 +46,9 @@ class Resolving(OnePassNewton):
         counting: Part of the budget that pays for the sums of sales.
     """
 
-    solves: int = 20
-    sample: int = 64
-    counting: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.solves = validation.integer("solves", self.solves, 1)
-        self.sample = validation.integer("sample", self.sample, 1)
-        self.counting = validation.real(
-            "counting", self.counting, 0.0, 1.0, open_low=True, open_high=True
-        )
+    solves: int = integer(20, 1)
+    sample: int = integer(64, 1)
+    counting: float = inside(0.2)
 
     def model(self, problem: ProblemInfo) -> Problem:
         """The problem as the agent believes it to be."""

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import choice, real
 from dpb_agents.multi_armed.arm_sums import LAWS, ArmSums
 from dpb_agents.multi_armed.base import SUPPORTS, MultiArmed
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -51,12 +52,8 @@ class AdaptiveUCB(MultiArmed):
         "alpha": [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.1]
     }
 
-    alpha: float = 0.3
-    law: str = "gaussian"
-
-    def __post_init__(self) -> None:
-        self.alpha = validation.real("alpha", self.alpha, 0.0)
-        self.law = validation.choice("law", self.law, LAWS)
+    alpha: float = real(0.3, 0.0)
+    law: str = choice("gaussian", LAWS)
 
     def _open(self, problem: ProblemInfo, curator: Curator) -> None:
         B, _ = self._shape

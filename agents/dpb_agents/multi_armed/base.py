@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpb_gym.agent import Agent
+from dpb_agents.common.parameters import Configured
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -18,7 +18,7 @@ SUPPORTS = ["recommendation"]
 
 
 @dataclass(eq=False, kw_only=True)
-class MultiArmed(Agent):
+class MultiArmed(Configured):
     """An agent that knows an arm by its number in the pool alone.
 
     Raises:

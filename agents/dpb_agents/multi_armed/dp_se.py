@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import positive
 from dpb_agents.multi_armed.arm_sums import ArmSums
 from dpb_agents.multi_armed.base import SUPPORTS, MultiArmed
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -43,10 +44,7 @@ class DPSE(MultiArmed):
         "scale": [0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 1.0]
     }
 
-    scale: float = 0.1
-
-    def __post_init__(self) -> None:
-        self.scale = validation.real("scale", self.scale, 0.0, open_low=True)
+    scale: float = positive(0.1)
 
     def _open(self, problem: ProblemInfo, curator: Curator) -> None:
         self.sums = ArmSums(

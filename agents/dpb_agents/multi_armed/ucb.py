@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import real
 from dpb_agents.multi_armed.base import SUPPORTS, MultiArmed
 from dpb_gym import portable, validation
 from dpb_gym.errors import AgentError
@@ -36,10 +37,7 @@ class UCB(MultiArmed):
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}
 
-    alpha: float = 0.3
-
-    def __post_init__(self) -> None:
-        self.alpha = validation.real("alpha", self.alpha, 0.0)
+    alpha: float = real(0.3, 0.0)
 
     def _open(self, problem: ProblemInfo, curator: Curator) -> None:
         self._sum, self._count = np.zeros(self._shape), np.zeros(self._shape)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.glm import ExactGLM
 from dpb_agents.pricing.policy import DemandReleasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import recorded
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
@@ -54,13 +55,12 @@ class ExploreCommit(ExactGLM):
 
     explore: int = None  # type: ignore[assignment]
     growth: float = field(default=2.0, init=False)
-    demand_bound: float = 3.0
+    demand_bound: float = positive(3.0)
 
     def __post_init__(self) -> None:
         self._explore = self.explore
         self.explore = 0 if self.explore is None else self.explore
         super().__post_init__()
-        self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         T, d = problem.longest, problem.dim
@@ -103,13 +103,8 @@ class MLECycle(ExactGLM):
 
     explore: int = field(default=0, init=False)
     growth: float = field(default=2.0, init=False)
-    first: int = 16
-    tests: str = "sqrt"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.first = validation.integer("first", self.first, 2)
-        self.tests = validation.choice("tests", self.tests, ("sqrt", "dim"))
+    first: int = integer(16, 2)
+    tests: str = choice("sqrt", ("sqrt", "dim"))
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
@@ -157,12 +152,8 @@ class ControlledVariance(ExactGLM):
         "ridge": [1.0, 4.0],
     }
 
-    width: float = 0.1
+    width: float = real(0.1, 0.0, 1.0)
     growth: float = 1.25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.width = validation.real("width", self.width, 0.0, 1.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dpb_agents.common.parameters import positive
 from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.records import ExactMLE
-from dpb_gym import validation
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
@@ -23,11 +23,7 @@ class ExactGLM(GLMPolicy):
         ridge: Weight of ``||theta||^2 / 2`` in the likelihood and shift of V, > 0.
     """
 
-    ridge: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
+    ridge: float = positive(1.0)
 
     def watches(self) -> bool:
         """Whether the policy reads V."""

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.local_sgd import GAUSSIAN, LOGISTIC, LocalSGD
+from dpb_agents.common.parameters import integer, real
 from dpb_agents.pricing.records import recorded
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -54,13 +55,8 @@ class LocalPricing(LocalSGD):
 
     curvature: float = 0.3
     size: float = 0.6
-    explore: int = 100
-    growth: float = 1.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.explore = validation.integer("explore", self.explore, 0)
-        self.growth = validation.real("growth", self.growth, 1.0, open_low=True)
+    explore: int = integer(100, 0)
+    growth: float = real(1.1, 1.0, open_low=True)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import integer, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.pricing.records import MODELS, Estimator, recorded
 from dpb_gym import kernels, portable, validation
@@ -67,15 +68,13 @@ class GLMPolicy(WarmStart):
 
     rule: str = field(default="greedy", init=False)
     gamma: float = field(default=0.0, init=False)
-    explore: int = 10
-    growth: float = 2.0
+    explore: int = integer(10, 0)
+    growth: float = real(2.0, 1.0, open_low=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.rule = validation.choice("rule", self.rule, RULES)
-        self.explore = validation.integer("explore", self.explore, 0)
         self.gamma = validation.real("gamma", self.gamma, 0.0)
-        self.growth = validation.real("growth", self.growth, 1.0, open_low=True)
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:

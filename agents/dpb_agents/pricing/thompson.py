@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import positive
 from dpb_agents.pricing.glm import ExactGLM
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
@@ -43,13 +44,8 @@ class ThompsonPricing(ExactGLM):
         "ridge": [1.0, 4.0],
     }
 
-    scale: float | None = None
+    scale: float | None = positive(None)
     growth: float = 1.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale is not None:
-            self.scale = validation.real("scale", self.scale, 0.0, open_low=True)
 
     def watches(self) -> bool:
         return True

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from dpb_agents.common.parameters import choice, real
 from dpb_agents.recommendation.adaprivate_sums import printed_sigma
 from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
-from dpb_gym import validation
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
@@ -43,12 +43,8 @@ class NoisyBatches(LinearPolicy):
     """
 
     batch: int = 300
-    calibration: str = "verified"
+    calibration: str = choice("verified", CALIBRATIONS)
     sampling = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
 
     def _sums(
         self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
@@ -111,13 +107,12 @@ class AdaPrivateTS(NoisyBatches, LinTS):
     }
 
     v: float = 1.0
-    sampling: float = 1.0
+    sampling: float = real(1.0, 0.0, 1.0, open_low=True)
 
     def __post_init__(self) -> None:
         self._tuned = self.v is None
         self.v = 0.0 if self.v is None else self.v
         super().__post_init__()
-        self.sampling = validation.real("sampling", self.sampling, 0.0, 1.0, open_low=True)
 
     def _first_width(self, dim: int) -> float:
         if not self._tuned:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import integer
 from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
@@ -188,8 +189,8 @@ class FLIPHAT(LinearRival):
     alpha: float = field(init=False, default=0.0, repr=False)
     ridge: float = field(init=False, default=1.0, repr=False)
     centre: bool = True
-    sparsity: int = 5
-    length: int = 100
+    sparsity: int = integer(5, 1)
+    length: int = integer(100, 1)
     steps: float = 0.2
     step: float = 0.5
     spread: float = 2.0
@@ -197,8 +198,6 @@ class FLIPHAT(LinearRival):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.sparsity = validation.integer("sparsity", self.sparsity, 1)
-        self.length = validation.integer("length", self.length, 1)
         for name in ("steps", "step", "spread", "radius"):
             setattr(self, name, validation.real(name, getattr(self, name), 0.0, open_low=True))
 

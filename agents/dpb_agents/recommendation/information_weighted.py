@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import integer, real
 from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
-from dpb_gym import validation
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -65,15 +65,9 @@ class InformationWeighted(LinearRival):
 
     alpha: float = 0.2
     centre: bool = True
-    length: int = 100
-    weight: float = 1.0
-    shift: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.length = validation.integer("length", self.length, 1)
-        self.weight = validation.real("weight", self.weight, 0.0)
-        self.shift = validation.real("shift", self.shift, 0.0)
+    length: int = integer(100, 1)
+    weight: float = real(1.0, 0.0)
+    shift: float = real(1.0, 0.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         B, d = self._theta.shape

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import inside, integer, positive, real
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import (
     Curator,
@@ -109,20 +110,11 @@ class JDPGLM(LinearRival):
 
     alpha: float = 0.3
     centre: bool = field(init=False, default=False, repr=False)
-    share: float = 0.8
-    updates: int | None = None
-    growth: float = 1.0
-    every: int = 10
-    shift: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.share = validation.real("share", self.share, 0.0, 1.0, open_low=True, open_high=True)
-        if self.updates is not None:
-            self.updates = validation.integer("updates", self.updates, 1)
-        self.growth = validation.real("growth", self.growth, 0.0, open_low=True)
-        self.every = validation.integer("every", self.every, 1)
-        self.shift = validation.real("shift", self.shift, 0.0)
+    share: float = inside(0.8)
+    updates: int | None = integer(None, 1)
+    growth: float = positive(1.0)
+    every: int = integer(10, 1)
+    shift: float = real(1.0, 0.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         if (bound.low, bound.high) != (0.0, 1.0):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
@@ -62,21 +63,15 @@ class LinearPolicy(WarmStart):
             bounded.
     """
 
-    ridge: float = 1.0
-    batch: int = 1
-    centre: bool = False
-    intercept: float = 0.0
-    gamma: float | None = None
+    ridge: float = positive(1.0)
+    batch: int = integer(1, 1)
+    centre: bool = flag(False)
+    intercept: float = real(0.0, 0.0)
+    gamma: float | None = positive(None)
     window: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
-        self.batch = validation.integer("batch", self.batch, 1)
-        self.centre = validation.flag("centre", self.centre)
-        self.intercept = validation.real("intercept", self.intercept, 0.0)
-        if self.gamma is not None:
-            self.gamma = validation.real("gamma", self.gamma, 0.0, open_low=True)
         if self.window is not None:
             self.window = validation.integer("window", self.window, 2 * self.batch)
 
@@ -224,11 +219,7 @@ class LinUCB(LinearPolicy):
         "lin-ucb": {"alpha": WIDTHS, **CENTRED},
     }
 
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.alpha = validation.real("alpha", self.alpha, 0.0)
+    alpha: float = real(1.0, 0.0)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
         plain = np.eye(len(gram)) / gram[0, 0]
@@ -271,13 +262,8 @@ class LinTS(LinearPolicy):
 
     tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
 
-    v: float = 1.0
-    decay: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.v = validation.real("v", self.v, 0.0)
-        self.decay = validation.real("decay", self.decay, 0.0, 1.0, open_low=True)
+    v: float = real(1.0, 0.0)
+    decay: float = real(1.0, 0.0, 1.0, open_low=True)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
         self._factor = np.empty((replicates, *gram.shape))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.local import LocalPrivacy, Messages
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -148,19 +149,11 @@ class LocalLinear(WarmStart):
         "local-lin-greedy": {"shift": [0.5, 1.0, 2.0, 4.0], "refresh": [25, 100]},
     }
 
-    rule: str = "ucb"
-    alpha: float = 0.1
-    ridge: float = 1.0
-    shift: float = 4.0
-    refresh: int = 25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.rule = validation.choice("rule", self.rule, RULES)
-        self.alpha = validation.real("alpha", self.alpha, 0.0)
-        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
-        self.shift = validation.real("shift", self.shift, 0.0)
-        self.refresh = validation.integer("refresh", self.refresh, 1)
+    rule: str = choice("ucb", RULES)
+    alpha: float = real(0.1, 0.0)
+    ridge: float = positive(1.0)
+    shift: float = real(4.0, 0.0)
+    refresh: int = integer(25, 1)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         from dpb_gym.feedback import GaussianStatistics

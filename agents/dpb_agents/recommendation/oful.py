@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import inside, real
 from dpb_agents.recommendation.linear import CENTRED, WIDTHS
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.switching import Switching
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.problems.base import Array
 from dpb_gym.registry import register_agent
 
@@ -37,13 +38,8 @@ class OFUL(Switching):
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": WIDTHS, **CENTRED}
 
     growth: float = 1.0
-    norm: float = 1.0
-    delta: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.norm = validation.real("norm", self.norm, 0.0)
-        self.delta = validation.real("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
+    norm: float = real(1.0, 0.0)
+    delta: float = inside(0.01)
 
     def _widths(self, due: Array) -> Array:
         level = -2.0 * portable.log(self.delta)

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import Configured, positive
 from dpb_gym import kernels, portable, validation
-from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -20,7 +20,7 @@ from dpb_gym.streams import AgentStreams
 
 
 @dataclass(eq=False, kw_only=True)
-class DeepAgent(Agent):
+class DeepAgent(Configured):
     """Small fully connected networks, every replicate its own, trained by Adam.
 
     Lists are read item by item: the same network on every item or candidate. Revenues are an
@@ -34,12 +34,12 @@ class DeepAgent(Agent):
         ParameterError: If a parameter is out of range.
     """
 
-    learning_rate: float = 3e-3
+    learning_rate: float = positive(3e-3)
     net_arch: Sequence[int] = (32,)
 
     def __post_init__(self) -> None:
-        rate = validation.real("learning_rate", self.learning_rate, 0.0, open_low=True)
-        self.learning_rate, widths = rate, self.net_arch
+        super().__post_init__()
+        widths = self.net_arch
         if isinstance(widths, (str, bytes)) or not isinstance(widths, Sequence):
             raise ParameterError(f"net_arch must be a sequence of widths, got {widths!r}")
         self.net_arch = [validation.integer("net_arch", width, 1) for width in widths]

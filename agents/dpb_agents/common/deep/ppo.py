@@ -9,6 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.deep.networks import DeepAgent, orthogonal_layers
+from dpb_agents.common.parameters import integer, real
 from dpb_gym import portable, validation
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -44,17 +45,14 @@ class PPO(DeepAgent):
         "n_steps": [64, 256],
     }
 
-    n_steps: int = 64
+    n_steps: int = integer(64, 2)
     batch_size: int = 32
-    n_epochs: int = 10
-    log_std_init: float = -0.5
+    n_epochs: int = integer(10, 1)
+    log_std_init: float = real(-0.5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.n_steps = validation.integer("n_steps", self.n_steps, 2)
         self.batch_size = validation.integer("batch_size", self.batch_size, 2, self.n_steps)
-        self.n_epochs = validation.integer("n_epochs", self.n_epochs, 1)
-        self.log_std_init = validation.real("log_std_init", self.log_std_init)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.deep.networks import DeepAgent, uniform_layers
-from dpb_gym import kernels, portable, validation
+from dpb_agents.common.parameters import integer, positive, real
+from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -38,19 +39,11 @@ class OffPolicy(DeepAgent):
         "gradient_steps": [4, 16],
     }
 
-    buffer_size: int = 10_000
-    batch_size: int = 64
-    learning_starts: int = 50
-    train_freq: int = 8
-    gradient_steps: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.buffer_size = validation.integer("buffer_size", self.buffer_size, 1)
-        self.batch_size = validation.integer("batch_size", self.batch_size, 1)
-        self.learning_starts = validation.integer("learning_starts", self.learning_starts, 1)
-        self.train_freq = validation.integer("train_freq", self.train_freq, 1)
-        self.gradient_steps = validation.integer("gradient_steps", self.gradient_steps, 1)
+    buffer_size: int = integer(10_000, 1)
+    batch_size: int = integer(64, 1)
+    learning_starts: int = integer(50, 1)
+    train_freq: int = integer(8, 1)
+    gradient_steps: int = integer(4, 1)
 
     @abstractmethod
     def _train(self, rounds: tuple[Array, ...], due: Array, picks: Array) -> None:
@@ -98,15 +91,9 @@ class DQN(OffPolicy):
         n_prices: Prices, at least 2.
     """
 
-    exploration: float = 0.05
-    final_epsilon: float = 0.01
-    n_prices: int = 21
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.exploration = validation.real("exploration", self.exploration, 0.0, 1.0, open_low=True)
-        self.final_epsilon = validation.real("final_epsilon", self.final_epsilon, 0.0, 1.0)
-        self.n_prices = validation.integer("n_prices", self.n_prices, 2)
+    exploration: float = real(0.05, 0.0, 1.0, open_low=True)
+    final_epsilon: float = real(0.01, 0.0, 1.0)
+    n_prices: int = integer(21, 2)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._layers = 1 if problem.kind == "recommendation" else self.n_prices
@@ -159,13 +146,8 @@ class SAC(OffPolicy):
         target_entropy: Entropy of the policy on [-1, 1] to which the coefficient steers.
     """
 
-    entropy: float = 0.1
-    target_entropy: float = -2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.entropy = validation.real("entropy", self.entropy, 0.0, open_low=True)
-        self.target_entropy = validation.real("target_entropy", self.target_entropy)
+    entropy: float = positive(0.1)
+    target_entropy: float = real(-2.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)

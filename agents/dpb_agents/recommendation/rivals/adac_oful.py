@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import real
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.switching import Switching
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.problems.base import Array
 from dpb_gym.registry import register_agent
 
@@ -49,11 +50,7 @@ class AdaCOFUL(Switching):
 
     alpha: float = 0.5
     growth: float = 1.0
-    norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.norm = validation.real("norm", self.norm, 0.0)
+    norm: float = real(1.0, 0.0)
 
     def _widths(self, due: Array) -> Array:
         d = self._theta.shape[1]

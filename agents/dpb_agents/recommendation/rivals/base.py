@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import flag, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.rivals.reward_sums import RewardSums
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -42,15 +43,9 @@ class LinearRival(WarmStart):
 
     releaser: Sum = field(init=False, repr=False)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {}
-    alpha: float = 1.0
-    ridge: float = 1.0
-    centre: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.alpha = validation.real("alpha", self.alpha, 0.0)
-        self.ridge = validation.real("ridge", self.ridge, 0.0, open_low=True)
-        self.centre = validation.flag("centre", self.centre)
+    alpha: float = real(1.0, 0.0)
+    ridge: float = positive(1.0)
+    centre: bool = flag(False)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         name = type(self).__name__

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import choice, integer
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -48,13 +49,8 @@ class BatchedAggregation(RewardRival):
         "centre": [False, True],
     }
 
-    batch: int = 300
-    composition: str = "sequential"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.batch = validation.integer("batch", self.batch, 1)
-        self.composition = validation.choice("composition", self.composition, COMPOSITIONS)
+    batch: int = integer(300, 1)
+    composition: str = choice("sequential", COMPOSITIONS)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.batch * self._stretch

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import choice, integer
 from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.problems.offers import among_available
@@ -52,13 +53,8 @@ class CoresetElimination(RewardRival):
     }
 
     alpha: float = 0.1
-    length: int = 100
-    composition: str = "sequential"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.length = validation.integer("length", self.length, 1)
-        self.composition = validation.choice("composition", self.composition, COMPOSITIONS)
+    length: int = integer(100, 1)
+    composition: str = choice("sequential", COMPOSITIONS)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         first, T = self.length * self._stretch, self._horizon

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import integer
 from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
-from dpb_gym import validation
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -56,11 +56,7 @@ class DynamicSensitivity(RewardRival):
         "centre": [False, True],
     }
 
-    every: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.every = validation.integer("every", self.every, 1)
+    every: int = integer(1, 1)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.every * self._stretch

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import integer, real
 from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -45,13 +46,8 @@ class Episodic(RewardRival):
     }
 
     alpha: float = 0.5
-    length: int = 100
-    trigger: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.length = validation.integer("length", self.length, 1)
-        self.trigger = validation.real("trigger", self.trigger, 1.0)
+    length: int = integer(100, 1)
+    trigger: float = real(2.0, 1.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._sums(bound, curator, "estimate of one episode")

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents.common.parameters import choice, real
 from dpb_agents.recommendation.rivals.base import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import Curator, PSDBall, RunningSum
 from dpb_gym.problems.base import Array
@@ -64,14 +65,9 @@ class JDPLinUCB(JointLinUCB):
         "centre": [False, True],
     }
 
-    mechanism: str = "binary-tree"
+    mechanism: str = choice("binary-tree", MECHANISMS)
     every: int = 10
-    norm: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.mechanism = validation.choice("mechanism", self.mechanism, MECHANISMS)
-        self.norm = validation.real("norm", self.norm, 0.0)
+    norm: float = real(1.0, 0.0)
 
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
         budget, sigma, d = curator.budget, None, self._theta.shape[1]

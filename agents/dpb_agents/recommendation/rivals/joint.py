@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.rivals.base import LinearRival
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, RunningSum, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
@@ -31,15 +32,9 @@ class JointLinUCB(LinearRival):
     """
 
     releaser: RunningSum | BatchSum = field(init=False, repr=False)
-    every: int = 1
-    calibration: str = "verified"
-    shift: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.every = validation.integer("every", self.every, 1)
-        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
-        self.shift = validation.real("shift", self.shift, 0.0)
+    every: int = integer(1, 1)
+    calibration: str = choice("verified", CALIBRATIONS)
+    shift: float = real(1.0, 0.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         B, d = self._theta.shape

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpb_agents.common.parameters import positive
 from dpb_agents.recommendation.rivals.base import RewardRival
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
@@ -25,11 +26,7 @@ class Switching(RewardRival):
         growth: A switch comes when det A exceeds ``1 + growth`` times its value at the last.
     """
 
-    growth: float = 4.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.growth = validation.real("growth", self.growth, 0.0, open_low=True)
+    growth: float = positive(4.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._sums(bound, curator, "reward sum between switches")
