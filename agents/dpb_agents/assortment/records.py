@@ -32,6 +32,14 @@ def offered(action: Array, feedback: Feedback) -> Array:
     return np.where(feedback.observed[:, None], action, -1)
 
 
+def resized(store: Array, count: int, capacity: int) -> Array:
+    """A store ``(B, capacity, ...)`` with its first `count` records, as far as they fit."""
+    new = np.empty((store.shape[0], capacity, *store.shape[2:]), store.dtype)
+    kept = min(count, capacity)
+    new[:, :kept] = store[:, :kept]
+    return new
+
+
 class ChoiceRecords:
     """Growing store of (features of the offered items, bought item), float32.
 
@@ -65,20 +73,20 @@ class ChoiceRecords:
             raise HorizonExceeded(f"these records were declared for {self.horizon} rounds")
         if self.count == self.x.shape[1]:
             self._grow()
-        finite = zoo.choices.store(
-            features, slates, choice, self.clip, self.count, self.x, self.offered, self.chosen
-        )
-        if not finite:
+        *places, n = self.stored
+        if not zoo.choices.store(features, slates, choice, self.clip, n, *places):
             raise ParameterError("features must be finite, got NaN or infinity")
         self.count += 1
+
+    @property
+    def stored(self) -> tuple[Array, Array, Array, int]:
+        """x, offered, chosen, and how many."""
+        return self.x, self.offered, self.chosen, self.count
 
     def _grow(self) -> None:
         capacity = min(self.horizon, 2 * self.count)
         for name in ("x", "offered", "chosen"):
-            old = getattr(self, name)
-            new = np.empty((old.shape[0], capacity, *old.shape[2:]), old.dtype)
-            new[:, : self.count] = old
-            setattr(self, name, new)
+            setattr(self, name, resized(getattr(self, name), self.count, capacity))
 
 
 class ChoiceMLE(Minimiser):
@@ -130,31 +138,19 @@ class ChoiceMLE(Minimiser):
     def minimise(
         self, due: Array, linear: Array, ridge: float, tolerance: float
     ) -> tuple[Array, Array]:
-        records, exact = self.records, self.plan is None
-        zoo.choices.newton(
-            records.x,
-            records.offered,
-            records.chosen,
-            records.count,
-            due,
-            ridge,
-            linear,
-            DECREMENT if exact else 0.0,
-            0.0 if exact else tolerance,
-            self._theta,
-            self._hessian,
-            self._seen if exact else np.zeros(len(due), np.int64),
-            self._norm,
-        )
+        exact = self.plan is None
+        stops = (DECREMENT, 0.0) if exact else (0.0, tolerance)
+        seen = self._seen if exact else np.zeros(len(due), np.int64)
+        state = self._theta, self._hessian, seen, self._norm
+        zoo.choices.newton(self.records.stored, due, ridge, linear, *stops, *state)
         return self._theta, self._norm
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
-        records, (B, d) = self.records, theta.shape
+        *stored, n = self.records.stored
+        B, d = theta.shape
         loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
-        stored = (records.x, records.offered, records.chosen)
-        first, due = np.zeros(B, np.int64), np.ones(B, bool)
-        terms = (theta, loss, gradient, hessian)
-        kernels.mnl.add_choices(*stored, first, records.count, due, *terms)
+        terms = (np.ones(B, bool), theta, loss, gradient, hessian)
+        kernels.mnl.add_choices(*stored, np.zeros(B, np.int64), n, *terms)
         lower = np.tril(hessian)
         return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
 

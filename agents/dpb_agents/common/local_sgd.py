@@ -97,16 +97,8 @@ class LocalSGD(WarmStart):
 
     def step(self, vectors: Array, response: Array) -> None:
         """One user's message per replicate, and theta's move: v ``(B, d)``, y ``(B,)``."""
-        zoo.gradients.negative_scores(
-            vectors,
-            response,
-            self.theta,
-            self._model,
-            self._scale,
-            GAUSSIAN_LIMIT,
-            self._gradient,
-            self._reach,
-        )
+        model, made = (self._model, self._scale, GAUSSIAN_LIMIT), (self._gradient, self._reach)
+        zoo.gradients.negative_scores(vectors, response, self.theta, *model, *made)
         sent = self.gradients.send(self._gradient, self._reach)
         self._t += 1
         away = self.theta - self._centre - sent / (self._h * self._t)

@@ -6,22 +6,18 @@ Arrays lead with the replicate axis.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.mnl import add_choices
 from dpb_gym.kernels.newton import minimise, step
 
-Array = NDArray[Any]
-
 UNIT = 1.0 - 2.0**-22  # a row scaled to this length is inside the ball in float32 too
 
 
 @jit
-def _clip_factor(row: Array, clip: bool) -> float:
+def _clip_factor(row, clip):
     """What to multiply a feature row with so that it lies in the unit ball."""
     if not clip:
         return 1.0
@@ -30,12 +26,12 @@ def _clip_factor(row: Array, clip: bool) -> float:
         s += np.float64(row[k]) * np.float64(row[k])
     if s <= UNIT * UNIT:
         return 1.0
-    factor: float = UNIT / np.sqrt(s)
+    factor = UNIT / np.sqrt(s)
     return factor
 
 
 @jit
-def offered_rows(features: Array, slates: Array, clip: bool, rows: Array) -> None:
+def offered_rows(features, slates, clip, rows):
     """rows[b, a] = the features of item a of the slate, 0 where there is none, ``(B, K, d)``.
 
     `clip` moves each into the unit ball.
@@ -53,16 +49,7 @@ def offered_rows(features: Array, slates: Array, clip: bool, rows: Array) -> Non
 
 
 @jit
-def store(
-    features: Array,
-    slates: Array,
-    choice: Array,
-    clip: bool,
-    at: int,
-    x: Array,
-    offered: Array,
-    chosen: Array,
-) -> bool:
+def store(features, slates, choice, clip, at, x, offered, chosen):
     """Writes one record per replicate at position `at`.
 
     Args:
@@ -99,21 +86,7 @@ def store(
     return finite
 
 
-def newton(
-    x: Array,
-    offered: Array,
-    chosen: Array,
-    n: int,
-    due: Array,
-    ridge: float,
-    linear: Array,
-    decrement: float,
-    precision: float,
-    theta: Array,
-    hessian: Array,
-    seen: Array,
-    norm: Array,
-) -> None:
+def newton(records, due, ridge, linear, decrement, precision, theta, hessian, seen, norm):
     """Minimises sum of losses + ridge/2 ||theta||^2 + <linear, theta>; see `minimise`.
 
     A warm start costs a pass over the new records only: where `seen` > 0, theta must be
@@ -121,20 +94,13 @@ def newton(
     the first step needs nothing else.
 
     Args:
-        x, offered, chosen: Records as `store` writes them.
-        n: Number of records.
-        due: ``(B,)``: which replicates to fit.
-        ridge: Positive.
-        linear: ``(B, d)``.
-        decrement: See `minimise`.
-        precision: See there.
-        theta: In and out, ``(B, d)``.
+        records: x, offered and chosen as `store` writes them, and their number n.
         hessian: In and out, ``(B, d, d)``: lower triangle of the records' curvature.
         seen: In and out, ``(B,)``: records that theta and hessian cover; 0 = cold start.
-        norm: Output ``(B,)``: norm of the gradient at the last point evaluated.
     """
+    x, offered, chosen, n = records
 
-    def losses(first: Array, which: Array, point: Array, *terms: Array) -> None:
+    def losses(first, which, point, *terms):
         add_choices(x, offered, chosen, first, n, which, point, *terms)
 
     warm = due & (seen > 0)

@@ -139,13 +139,8 @@ def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss,
     """Adds `pricing.add_demands_one` of every replicate, an objective of `minimise`.
 
     Args:
-        features: ``(B, records, d - 1)``.
-        price: ``(B, records)``.
-        demand: ``(B, records)``.
-        unit: See there.
-        n: The same.
-        model: The same.
-        zeta: The same.
+        features: ``(B, records, d - 1)``; price and demand ``(B, records)``; unit, n, model and
+            zeta as there.
         due: ``(B,)``: which replicates count.
         theta: ``(B, d)``.
         loss: ``(B,)``, in place.
@@ -161,39 +156,17 @@ def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss,
 
 
 def newton(
-    features,
-    price,
-    demand,
-    unit,
-    n,
-    due,
-    model,
-    zeta,
-    ridge,
-    curvature,
-    linear,
-    decrement,
-    precision,
-    theta,
-    norm,
-):
+    features, price, demand, unit, n, due, model, zeta, ridge, curvature, linear, decrement,
+    precision, theta, norm,
+):  # fmt: skip
     """Minimises the losses of `add_demands` + a fixed quadratic; see `newton.minimise`."""
 
     def losses(*arguments):
         add_demands(features, price, demand, unit, n, model, zeta, *arguments)
 
-    minimise(
-        losses,
-        due,
-        theta,
-        norm,
-        np.empty_like(curvature),
-        ridge=ridge,
-        linear=linear,
-        curvature=curvature,
-        decrement=decrement,
-        precision=precision,
-    )
+    terms = {"ridge": ridge, "linear": linear, "curvature": curvature}
+    stops = {"decrement": decrement, "precision": precision}
+    minimise(losses, due, theta, norm, np.empty_like(curvature), **terms, **stops)
 
 
 @jit
@@ -204,13 +177,7 @@ def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear
     g the gradient at theta minus H theta: added to `curvature` and `linear`.
 
     Args:
-        features: See `add_demands`.
-        price: The same.
-        demand: The same.
-        unit: The same.
-        n: The same.
-        model: The same.
-        zeta: The same.
+        features: As for `add_demands`, and so is what follows.
         theta: Where to expand, ``(B, d)``.
         curvature: In and out, ``(B, d, d)``.
         linear: In and out, ``(B, d)``.

@@ -5,10 +5,7 @@ Arrays lead with the replicate axis. H is the matrix of the estimate's metric; k
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import exp
@@ -21,14 +18,11 @@ from dpb_gym.kernels.linalg import (
     solve_cholesky_one,
 )
 
-Array = NDArray[Any]
 HALVINGS = 60
 
 
 @jit
-def optimistic_utilities(
-    features: Array, theta: Array, inverse: Array, width: float, utility: Array
-) -> None:
+def optimistic_utilities(features, theta, inverse, width, utility):
     """utility = <x, theta> + width ||x||_{H^-1}, ``(B, N)``.
 
     Args:
@@ -49,7 +43,7 @@ def optimistic_utilities(
 
 
 @jit
-def _gather(features: Array, slate: Array, x: Array) -> int:
+def _gather(features, slate, x):
     """Features of the offered items into the first rows of `x`; returns how many there are."""
     n = 0
     for k in range(slate.shape[0]):
@@ -61,7 +55,7 @@ def _gather(features: Array, slate: Array, x: Array) -> int:
 
 
 @jit
-def _choice_law(x: Array, n: int, theta: Array, p: Array, mean: Array) -> float:
+def _choice_law(x, n, theta, p, mean):
     """Probabilities p of n items, and their mean feature sum p x; returns that of no purchase."""
     top = 0.0
     for a in range(n):
@@ -81,9 +75,7 @@ def _choice_law(x: Array, n: int, theta: Array, p: Array, mean: Array) -> float:
 
 
 @jit
-def _add_information(
-    inverse: Array, x: Array, n: int, p: Array, outside: float, mean: Array, weight: float
-) -> None:
+def _add_information(inverse, x, n, p, outside, mean, weight):
     """Adds ``weight G`` to the matrix of the inverse, G = sum p x x' - mean mean'.
 
     G is the covariance of the chosen feature vector, 0 for no purchase: n + 1 squares.
@@ -97,7 +89,7 @@ def _add_information(
 
 
 @jit
-def _project(point: Array, inverse: Array, radius: float) -> None:
+def _project(point, inverse, radius):
     """Moves a point to the nearest one of norm at most `radius` in the metric of the matrix.
 
     That is (I + mu inverse)^-1 point for the mu that makes its norm the radius.
@@ -126,16 +118,7 @@ def _project(point: Array, inverse: Array, radius: float) -> None:
 
 
 @jit
-def mirror_step(
-    features: Array,
-    slates: Array,
-    choice: Array,
-    eta: float,
-    centre: Array,
-    radius: float,
-    theta: Array,
-    inverse: Array,
-) -> None:
+def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
     """One step of online mirror descent for every replicate (Lee & Oh 2024, Algorithm 1).
 
     theta <- argmin over ||theta' - centre|| <= radius of <g, theta'> + ||theta' - theta||^2 /

@@ -113,13 +113,13 @@ def _evaluate(weights, widths, rounds, order, start, m, tapes, found):
 
 
 @vectorised
-def _step(weights, widths, rounds, order, start, m, before, tapes, slants, found, gradient):
+def _step(weights, widths, rounds, order, start, m, made, gradient):
     """Adds the slopes of the loss of a mini-batch to `gradient`.
 
     Rounds whose ratio is clipped move the actor nowhere: the others' columns close up.
     """
     N = rounds[0].shape[1]
-    values, logs, slopes, deviations = found
+    before, tapes, slants, (values, logs, slopes, deviations) = made
     P, last = (weights.shape[0] - 1) // 2, tapes[0].shape[0] - 1
     rewards = rounds[4]
     mean, square, moving = 0.0, 0.0, 0
@@ -187,19 +187,8 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
             for start in range(0, n, batch):
                 m = min(batch, n - start)
                 _evaluate(weights[b], widths, mine, order, start, m, tapes, found)
-                _step(
-                    weights[b],
-                    widths,
-                    mine,
-                    order,
-                    start,
-                    m,
-                    before,
-                    tapes,
-                    slants,
-                    found,
-                    gradient,
-                )
+                made = before, tapes, slants, found
+                _step(weights[b], widths, mine, order, start, m, made, gradient)
                 shorten(gradient, LONGEST)
                 steps[b] += 1
                 adam(weights[b], gradient, moments[b], steps[b], rate, EPS)

@@ -6,22 +6,15 @@ is L, and `root` is the inverse of L, so that ||x||_{V^-1} = ||root x||.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slates, top_indices
 
-Array = NDArray[Any]
-
 
 @jit
-def roots(
-    matrices: Array, shift: float, floor: float, root: Array, logdet: Array, ok: Array
-) -> None:
+def roots(matrices, shift, floor, root, logdet, ok):
     """Inverse Cholesky factors and log-determinants of matrices + shift I.
 
     Args:
@@ -51,9 +44,7 @@ def roots(
 
 
 @jit
-def _best_slate(
-    b: int, utility: Array, revenues: Array, equal: bool, exactly: bool, slates: Array
-) -> None:
+def _best_slate(b, utility, revenues, equal, exactly, slates):
     """Best slate of replicate `b`; the arrays are those of all."""
     one, K = slice(b, b + 1), slates.shape[1]
     if equal:
@@ -86,17 +77,7 @@ def _add_products(weights, count, columns, out):
 
 
 @jit
-def optimistic_slates(
-    features: Array,
-    revenues: Array,
-    equal: bool,
-    exactly: bool,
-    theta: Array,
-    root: Array,
-    width: float,
-    utility: Array,
-    slates: Array,
-) -> None:
+def optimistic_slates(features, revenues, equal, exactly, theta, root, width, utility, slates):
     """Best slates under the utilities <x, theta> + width ||x||_{V^-1}.
 
     Args:
@@ -130,17 +111,8 @@ def optimistic_slates(
 
 @jit
 def sampled_slates(
-    features: Array,
-    revenues: Array,
-    equal: bool,
-    exactly: bool,
-    theta: Array,
-    root: Array,
-    width: float,
-    normals: Array,
-    utility: Array,
-    slates: Array,
-) -> None:
+    features, revenues, equal, exactly, theta, root, width, normals, utility, slates
+):
     """Best slates under the largest of M utilities drawn by Thompson sampling.
 
     Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1; the other arguments

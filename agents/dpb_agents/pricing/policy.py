@@ -111,22 +111,14 @@ class GLMPolicy(WarmStart):
         if self._rounds < self._start.shape[1]:
             return self._start[:, self._rounds].copy()
         price = np.empty(len(self._theta))
+        known = self._model, self._zeta
         if self.rule == "greedy":
-            kernels.pricing.best_prices(
-                context.features, self._theta, self._model, self._zeta, price, self._value
-            )
+            best = context.features, self._theta, *known
+            kernels.pricing.best_prices(*best, price, self._value)
         else:
-            zoo.prices.optimistic_prices(
-                context.features,
-                self._theta,
-                self._inverse,
-                self._model,
-                self._zeta,
-                self.gamma,
-                SEARCH_TOLERANCE,
-                price,
-                self._value,
-            )
+            best = context.features, self._theta, self._inverse, *known
+            search = self.gamma, SEARCH_TOLERANCE
+            zoo.prices.optimistic_prices(*best, *search, price, self._value)
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

@@ -90,33 +90,17 @@ class PrivateMLE(Minimiser):
         return self._theta, self._norm
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
-        records, (B, d) = self.records, theta.shape
+        B, d = theta.shape
         loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
-        stored = (records.features, records.price, records.demand, records.unit, records.count)
         known = (self._model, self._demand.zeta, np.ones(B, bool))
-        zoo.demand.add_demands(*stored, *known, theta, loss, gradient, hessian)
+        zoo.demand.add_demands(*self.records.stored, *known, theta, loss, gradient, hessian)
         lower = np.tril(hessian)
         return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
 
     def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
-        records = self.records
-        zoo.demand.newton(
-            records.features,
-            records.price,
-            records.demand,
-            records.unit,
-            records.count,
-            due,
-            self._model,
-            self._demand.zeta,
-            ridge,
-            self._hessian,
-            self._linear,
-            decrement,
-            0.5 * self._tolerance,
-            theta,
-            self._norm,
-        )
+        known = (due, self._model, self._demand.zeta, ridge, self._hessian, self._linear)
+        stops = (decrement, 0.5 * self._tolerance)
+        zoo.demand.newton(*self.records.stored, *known, *stops, theta, self._norm)
 
     def _search_sphere(self, b: int, ridge: float) -> None:
         """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.

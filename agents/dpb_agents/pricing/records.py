@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.assortment.records import resized
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback
 
@@ -93,18 +94,9 @@ class DemandRecords:
             return
         if self.count == self.price.shape[1]:
             self._resize(min(self.horizon, 2 * self.count))
-        bad = zoo.demand.store(
-            features,
-            price,
-            demand,
-            self.count,
-            *self._bounds,
-            self._ball,
-            self.unit,
-            self.features,
-            self.price,
-            self.demand,
-        )
+        xs, ps, ys, unit, at = self.stored
+        limits = (*self._bounds, self._ball, unit)
+        bad = zoo.demand.store(features, price, demand, at, *limits, xs, ps, ys)
         if bad == zoo.demand.SHAPE:
             B, _, m = self.features.shape
             raise ParameterError(
@@ -116,6 +108,11 @@ class DemandRecords:
             raise ParameterError(f"{name} must be finite, got NaN or infinity")
         self.count += 1
 
+    @property
+    def stored(self) -> tuple[Array, Array, Array, float, int]:
+        """x, prices, demands, what stands for a demand of 1, and how many."""
+        return self.features, self.price, self.demand, self.unit, self.count
+
     def drop(self) -> None:
         """Frees everything, and from now on only counts."""
         self._resize(0)
@@ -123,11 +120,7 @@ class DemandRecords:
 
     def _resize(self, capacity: int) -> None:
         for name in ("features", "price", "demand"):
-            old = getattr(self, name)
-            new = np.empty((old.shape[0], capacity, *old.shape[2:]), old.dtype)
-            kept = min(self.count, capacity)
-            new[:, :kept] = old[:, :kept]
-            setattr(self, name, new)
+            setattr(self, name, resized(getattr(self, name), self.count, capacity))
 
 
 class ExactMLE:
@@ -202,40 +195,15 @@ class ExactMLE:
         return self._theta.copy()
 
     def _fit(self, due: Array, theta: Array) -> None:
-        records = self.records
-        zoo.demand.newton(
-            records.features,
-            records.price,
-            records.demand,
-            records.unit,
-            records.count,
-            due,
-            self._model,
-            self._zeta,
-            self.ridge,
-            self._curvature,
-            self._linear - self.ridge * self.centre,
-            2.0 * self.tolerance,
-            0.0,
-            theta,
-            self._norm,
-        )
+        model, linear = (self._model, self._zeta), self._linear - self.ridge * self.centre
+        known = (due, *model, self.ridge, self._curvature, linear, 2.0 * self.tolerance, 0.0)
+        zoo.demand.newton(*self.records.stored, *known, theta, self._norm)
 
     def _fold(self) -> None:
         records = self.records
         anchor = self._theta.copy()
         self._fit(np.ones(len(anchor), bool), anchor)
-        zoo.demand.fold(
-            records.features,
-            records.price,
-            records.demand,
-            records.unit,
-            records.count,
-            self._model,
-            self._zeta,
-            anchor,
-            self._curvature,
-            self._linear,
-        )
+        expanded = (anchor, self._curvature, self._linear)
+        zoo.demand.fold(*records.stored, self._model, self._zeta, *expanded)
         self._folded += records.count
         records.count = 0

@@ -13,7 +13,8 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import integer
-from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
+from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Curator, Releaser, Segment, ZCDPEvent

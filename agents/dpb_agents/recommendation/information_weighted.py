@@ -13,7 +13,8 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import integer, real
-from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
+from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
 from dpb_gym.problems.base import Array, ProblemInfo

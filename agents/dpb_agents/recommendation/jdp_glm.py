@@ -15,7 +15,8 @@ from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import inside, integer, positive, real
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.recommendation.rivals.base import SUPPORTS, LinearRival
+from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
 from dpb_gym import kernels, portable
 from dpb_gym.errors import ParameterError

@@ -26,6 +26,20 @@ WIDTHS = [0.1, 0.3, 1.0, 3.0]
 CENTRED = {"centre": [False, True]}
 
 
+def take_recommended(features: Array, action: Array, observed: Array, out: Array) -> None:
+    """out[b] = clipped features of the recommended candidate, 0 where nothing was observed.
+
+    Raises:
+        ActionError: If a candidate does not exist.
+    """
+    bad = kernels.recommendation.take(features, action, observed, out)
+    if bad:
+        raise ActionError(
+            f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
+            f"0..{features.shape[1] - 1}"
+        )
+
+
 @dataclass(eq=False, kw_only=True)
 class LinearPolicy(WarmStart):
     """Ridge regression on rewards: A = ridge I + sum x x', b = ridge m + sum r x, m the prior mean.
@@ -177,12 +191,7 @@ class LinearPolicy(WarmStart):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         admitted = self._admitted(context, feedback)
         features = self._features(context)
-        bad = kernels.recommendation.take(features, action, admitted, self._chosen)
-        if bad:
-            raise ActionError(
-                f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
-                f"0..{features.shape[1] - 1}"
-            )
+        take_recommended(features, action, admitted, self._chosen)
         self._add(feedback.reward - self._shift, context)
         self._grow()
         self._rounds += 1

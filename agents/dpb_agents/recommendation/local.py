@@ -11,8 +11,9 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.common.prior import WarmStart
+from dpb_agents.recommendation.linear import SUPPORTS, take_recommended
 from dpb_gym import kernels
-from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.errors import AgentError
 from dpb_gym.local import LocalPrivacy, Messages
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from dpb_gym.feedback import GaussianStatistics
     from dpb_gym.privacy import Curator
 
-SUPPORTS = ["recommendation"]
 PROTECTS = ("local", "user-round")
 RULES = ("greedy", "ucb")
 CENTRED_UCB = [{"alpha": a, "centre": True} for a in (0.3, 1.0, 3.0)]
@@ -93,12 +93,7 @@ class Statistics(Messages):
         """
         B = len(action)
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
-        bad = kernels.recommendation.take(context.features, action, observed, self._chosen)
-        if bad:
-            raise ActionError(
-                f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
-                f"0..{context.features.shape[1] - 1}"
-            )
+        take_recommended(context.features, action, observed, self._chosen)
         self.ready()
         return self.mechanism.privatise(
             self._chosen, feedback.reward - self.centre, self.numbers.next()

@@ -10,9 +10,9 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.local_sgd import LocalSGD
-from dpb_gym import kernels
+from dpb_agents.recommendation.linear import take_recommended
 from dpb_gym.agent import unsuitable
-from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.errors import AgentError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
 from dpb_gym.registry import register_agent
@@ -69,10 +69,5 @@ class LocalGLM(LocalSGD):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        bad = kernels.recommendation.take(context.features, action, observed, self._chosen)
-        if bad:
-            raise ActionError(
-                f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
-                f"0..{context.features.shape[1] - 1}"
-            )
+        take_recommended(context.features, action, observed, self._chosen)
         self.step(self._chosen, (feedback.reward - self._low) / self._range)

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import inside, real
-from dpb_agents.recommendation.linear import CENTRED, WIDTHS
-from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS
 from dpb_agents.recommendation.rivals.switching import Switching
 from dpb_gym import portable
 from dpb_gym.problems.base import Array

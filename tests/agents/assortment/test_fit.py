@@ -83,7 +83,7 @@ class Fit:
     ) -> Array:
         B, d = self.theta.shape
         zoo.choices.newton(
-            self.x, self.offered, self.chosen, n,
+            (self.x, self.offered, self.chosen, n),
             np.ones(B, bool) if due is None else due, ridge,
             np.zeros((B, d)) if linear is None else linear, tolerance, precision,
             self.theta, self.hessian, self.seen, self.norm,

@@ -93,15 +93,6 @@ class PPO(DeepAgent):
         for b in np.flatnonzero(due):
             orders[b] = [self._training[b].permutation(self.n_steps) for _ in orders[b]]
         rounds = self._contexts, self._offers, self._slates, self._bids, self._rewards
-        zoo.ppo.train(
-            self._weights,
-            self._moments,
-            self._steps,
-            self._widths(1),
-            rounds,
-            due,
-            orders,
-            self.batch_size,
-            self.learning_rate,
-        )
+        state = self._weights, self._moments, self._steps, self._widths(1)
+        zoo.ppo.train(*state, rounds, due, orders, self.batch_size, self.learning_rate)
         self._seen[due] = 0

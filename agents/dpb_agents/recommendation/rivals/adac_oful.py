@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import real
-from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.switching import Switching
 from dpb_gym import kernels, portable
 from dpb_gym.problems.base import Array

@@ -12,15 +12,15 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import flag, positive, real
 from dpb_agents.common.prior import WarmStart
+from dpb_agents.recommendation.linear import take_recommended
 from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import kernels
-from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
 from dpb_gym.streams import AgentStreams
 
-SUPPORTS = ["recommendation"]
 COMPOSITIONS = ("sequential", "parallel")
 
 
@@ -96,12 +96,7 @@ class LinearRival(WarmStart):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        bad = kernels.recommendation.take(context.features, action, observed, self._chosen)
-        if bad:
-            raise ActionError(
-                f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
-                f"0..{context.features.shape[1] - 1}"
-            )
+        take_recommended(context.features, action, observed, self._chosen)
         self._rounds += 1
         self._learn(feedback.reward - self._shift)
 

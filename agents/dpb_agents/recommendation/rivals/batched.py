@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import choice, integer
-from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
+from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.rivals.base import COMPOSITIONS, RewardRival
 from dpb_gym import kernels
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo

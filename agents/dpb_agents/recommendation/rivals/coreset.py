@@ -10,7 +10,8 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer
-from dpb_agents.recommendation.rivals.base import COMPOSITIONS, SUPPORTS, RewardRival
+from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.rivals.base import COMPOSITIONS, RewardRival
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, Context, ProblemInfo

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import integer
-from dpb_agents.recommendation.rivals.base import SUPPORTS, RewardRival, operator_norm
+from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.rivals.base import RewardRival, operator_norm
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent

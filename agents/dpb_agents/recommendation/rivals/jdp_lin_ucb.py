@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import choice, real
-from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.joint import JointLinUCB, isometric_noise_norm
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, gaussian_sigma, textbook_rho
 from dpb_gym.problems.base import Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.switching import Switching
 from dpb_gym.problems.base import Array
 from dpb_gym.registry import register_agent

@@ -82,17 +82,9 @@ class RewardSums(Sum):
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
             self._noise.fill(int(b), self._normals[b])
             self._cursor[b] = 0
-        zoo.linear.release(
-            self._total,
-            self._normals,
-            self._cursor,
-            due,
-            self._sigma,
-            inverse is not None,
-            self._no_inverse if inverse is None else inverse,
-            self._no_norm if norm is None else norm,
-            self.keep is not None,
-            self._released,
-        )
+        sums, through = (self._total, self._normals, self._cursor, due), inverse is not None
+        image = (inverse, norm) if through else (self._no_inverse, self._no_norm)
+        keep = self.keep is not None
+        zoo.linear.release(*sums, self._sigma, through, *image, keep, self._released)
         self.releases += due
         return self._released.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpb_agents.recommendation.rivals.base import SUPPORTS
+from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.noisy_gram import NoisyGramUCB
 from dpb_gym.privacy import Curator, PSDBall, ShuffledSum
 from dpb_gym.registry import register_agent
