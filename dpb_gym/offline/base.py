@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike
 
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import checked, frozen, part
+from dpb_gym.offline.checks import checked
 from dpb_gym.offline.collecting import LOGS, Columns, collect
 from dpb_gym.problems.base import Array, Context, Problem
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Log(ABC):
-    """What every log has. The arrays are read-only.
+    """What every log has: its arrays are checked and copied when it is made, and read-only.
 
     Attributes:
         features: float32, what the policy saw, n rounds first.
@@ -28,10 +27,10 @@ class Log(ABC):
         name: For titles and messages.
     """
 
-    features: Array = part("nmd", dtype=np.float32)
-    rewards: Array = part("n", "reward")
+    features: Array
+    rewards: Array
     reward_range: tuple[float, float]
-    name: str = "log"
+    name: str
 
     kind: ClassVar[str]
     estimators: ClassVar[Mapping[str, Any]]
@@ -46,22 +45,29 @@ class Log(ABC):
         LOGS[cls.kind] = cls
 
     @classmethod
-    def _checked(
-        cls, given: Mapping[str, Any], reward_range: Any, name: str, **bounds: tuple[float, float]
-    ) -> dict[str, Any]:
-        """The fields of a log of these arrays; see `checked`."""
+    def from_arrays(cls, *arrays: Any, **named: Any) -> Self:
+        """The log of these arrays (or lists), in the order of the attributes or by name.
+
+        Raises:
+            ParameterError: If an array has a wrong shape or a value out of range; the message
+                names the first bad round.
+        """
+        return cls(*arrays, **named)
+
+    def _keep(self, given: Mapping[str, Any], **bounds: tuple[float, float]) -> None:
+        """Checks what was given by what the class declares, and keeps it."""
+        declared = self.reward_range
         try:
-            low, high = (float(v) for v in reward_range)
+            low, high = (float(v) for v in declared)
         except (TypeError, ValueError):
             raise ParameterError(
-                f"reward_range must be (lowest, highest), got {reward_range!r}"
+                f"reward_range must be (lowest, highest), got {declared!r}"
             ) from None
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise ParameterError(
-                f"reward_range must be finite and increasing, got {reward_range!r}"
-            )
-        kept = checked(cls, given, {}, {"reward": (low, high), **bounds})
-        return {**kept, "reward_range": (low, high), "name": str(name)}
+            raise ParameterError(f"reward_range must be finite and increasing, got {declared!r}")
+        kept = checked(type(self), given, {}, {"reward": (low, high), **bounds})
+        for name, value in {**given, **kept, "reward_range": (low, high)}.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     @abstractmethod
@@ -101,15 +107,12 @@ class Log(ABC):
             ParameterError: If fewer than two rounds remain.
         """
         chosen: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
-                chosen[one.name] = frozen(value[rounds])
+                chosen[name] = value[rounds]
             elif hasattr(value, "select"):
-                chosen[one.name] = value.select(rounds)
-        if len(chosen["rewards"]) < 2:
-            raise ParameterError("a log needs at least 2 rounds")
-        return replace(self, **chosen)
+                chosen[name] = value.select(rounds)
+        return replace(self, **chosen)  # type: ignore[type-var]
 
     @abstractmethod
     def target(self, policy: Any, samples: int) -> Any:

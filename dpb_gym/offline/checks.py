@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, field, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,16 +73,21 @@ def distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
     return values(name, value, shape, 0.0, 1.0, sums=True)
 
 
-def part(axes: str, bounds: str = "", *, default: Any = MISSING, **about: Any) -> Any:
-    """Declares an array of a log as a field of its class.
+@dataclass(frozen=True)
+class Part:
+    """Declares an array of a log, in the annotation of its field.
 
-    Args:
+    Attributes:
         axes: A letter per axis: n rounds, m candidates or items, d features, K positions.
         bounds: Name of its bounds: ``"item"``, ``"share"``, or one that the log gives.
-        default: None if the log may lack it.
-        **about: Options of `values`.
+        dtype: See `values`, as the others.
     """
-    return field(default=default, metadata={"axes": axes, "bounds": bounds, "about": about})
+
+    axes: str
+    bounds: str = ""
+    dtype: type = np.float64
+    positive: bool = False
+    sums: bool = False
 
 
 def checked(
@@ -102,20 +107,23 @@ def checked(
             the first bad round.
     """
     kept = {}
-    for declared in fields(kind):
-        about, value = declared.metadata, given.get(declared.name)
-        if not about or declared.name not in given or (value is None and declared.default is None):
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        part = next((p for p in getattr(hint, "__metadata__", ()) if isinstance(p, Part)), None)
+        value = given.get(name)
+        if part is None or name not in given or (value is None and getattr(kind, name, "") is None):
             continue
         known = {"": NO_BOUNDS, "share": (0.0, 1.0), "item": (0, sizes.get("m", 0) - 1), **bounds}
-        shape = tuple(sizes.get(axis) for axis in about["axes"])
-        name = prefix + declared.name
-        found = values(name, value, shape, *known[about["bounds"]], **about["about"])
-        sizes.update(zip(about["axes"], found.shape))
+        shape = tuple(sizes.get(axis) for axis in part.axes)
+        found = values(
+            prefix + name, value, shape, *known[part.bounds], dtype=part.dtype,
+            positive=part.positive, sums=part.sums,
+        )  # fmt: skip
+        sizes.update(zip(part.axes, found.shape))
         if not found.size or any(sizes.get(axis, 2) < 2 for axis in "nm"):
             raise ParameterError(
                 f"a log needs at least 2 rounds and 2 candidates, got {name} of shape {found.shape}"
             )
-        kept[declared.name] = frozen(found)
+        kept[name] = frozen(found)
     return kept
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import checked, distribution, frozen, part, values
+from dpb_gym.offline.checks import Part, checked, distribution, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import LIMITS, NEEDS_MODEL, WEIGHTING, Estimator, Weighted
 from dpb_gym.offline.models import cross_fitted, estimated_propensities
@@ -54,17 +54,18 @@ def _layout(names: list[str], where: str) -> tuple[int, int]:
     return m, d
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoggedData(Log):
     """n logged recommendations: candidates, the one shown, how likely that was, its reward.
 
-    Build it with `from_arrays`, `from_columns` or `from_problem`, which validate.
+    Build it of arrays, or with `from_columns` or `from_problem`.
 
     Attributes:
         features: float32 ``(n, m, d)``, the candidates' features.
         actions: int64 ``(n,)``, the candidate that was shown, in 0..m - 1.
         propensities: ``(n,)`` in (0, 1], the probability with which the logging policy
-            chose just that candidate.
+            chose just that candidate. None: that of `behaviour`, or without it an estimate of a
+            cross-fitted model (`estimated_propensities`), and whatever is computed says so.
         behaviour: ``(n, m)``, its probability of every candidate, or None.
         estimated: Whether the propensities come from a model instead of the logging policy.
         minimum_propensity: Declared lower bound on the propensities of everybody who could have
@@ -82,60 +83,35 @@ class LoggedData(Log):
         0.2
     """
 
-    actions: Array = part("n", "item", dtype=np.int64)
-    propensities: Array = part("n", "propensity", positive=True)
-    behaviour: Array | None = part("nm", "share", default=None, sums=True)
-    estimated: bool = False
+    features: Annotated[Array, Part("nmd", dtype=np.float32)]
+    actions: Annotated[Array, Part("n", "item", dtype=np.int64)]
+    propensities: Annotated[Array, Part("n", "propensity", positive=True)]
+    rewards: Annotated[Array, Part("n", "reward")]
+    reward_range: tuple[float, float]
+    behaviour: Annotated[Array | None, Part("nm", "share", sums=True)] = None
     minimum_propensity: float | None = None
-    arms: Array | None = part("nm", default=None, dtype=np.int64)
-    users: Array | None = part("n", default=None, dtype=np.int64)
-    expected: Array | None = part("nm", "reward", default=None)
+    arms: Annotated[Array | None, Part("nm", dtype=np.int64)] = None
+    users: Annotated[Array | None, Part("n", dtype=np.int64)] = None
+    expected: Annotated[Array | None, Part("nm", "reward")] = None
+    name: str = "log"
+    estimated: bool = False
 
     kind: ClassVar[str] = "recommendation"
     estimators: ClassVar[Mapping[str, Estimator]] = WEIGHTING
     usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "dm", "dr", "switch-dr")
     options: ClassVar[tuple[str, ...]] = (*LIMITS, "groups")
 
-    @classmethod
-    def from_arrays(
-        cls,
-        features: ArrayLike,
-        actions: ArrayLike,
-        propensities: ArrayLike | None,
-        rewards: ArrayLike,
-        reward_range: tuple[float, float],
-        *,
-        behaviour: ArrayLike | None = None,
-        minimum_propensity: float | None = None,
-        arms: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-        expected: ArrayLike | None = None,
-        name: str = "log",
-    ) -> LoggedData:
-        """Validates arrays and makes a log of copies of them; see the attributes.
-
-        Without `propensities` they are those of `behaviour`, or without it estimates of a
-        cross-fitted model (`estimated_propensities`), and the log and whatever is computed from it
-        say so.
-
-        Raises:
-            ParameterError: If an array has a wrong shape or a value out of range; the
-                message names the first bad round.
-        """
-        given = {
-            "features": features, "rewards": rewards, "actions": actions, "behaviour": behaviour,
-            "arms": arms, "users": users, "expected": expected,
-        }  # fmt: skip
-        kept = cls._checked(given, reward_range, name)
-        n = len(kept["features"])
-        estimated = propensities is None and behaviour is None
-        if estimated:
-            kept["behaviour"] = frozen(estimated_propensities(kept["features"], kept["actions"]))
-        if propensities is None:
-            propensities = kept["behaviour"][np.arange(n), kept["actions"]]
-        bounds = {"propensity": (minimum_propensity or 0.0, 1.0)}
-        kept |= checked(cls, {"propensities": propensities}, {"n": n}, bounds)
-        return cls(**kept, estimated=estimated, minimum_propensity=minimum_propensity)
+    def __post_init__(self) -> None:
+        given = dict(vars(self))
+        if self.propensities is None:
+            first = {key: given[key] for key in ("features", "actions", "behaviour")}
+            known = checked(LoggedData, first, {}, {})
+            if self.behaviour is None:
+                known["behaviour"] = estimated_propensities(known["features"], known["actions"])
+                given |= {"behaviour": known["behaviour"], "estimated": True}
+            rounds = np.arange(len(known["actions"]))
+            given["propensities"] = known["behaviour"][rounds, known["actions"]]
+        self._keep(given, propensity=(self.minimum_propensity or 0.0, 1.0))
 
     @classmethod
     def from_columns(

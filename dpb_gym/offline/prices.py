@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import part, values
+from dpb_gym.offline.checks import NO_BOUNDS, Part, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -84,11 +84,11 @@ def kernel_weights(
     return weights
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriceLog(Log):
     """n logged prices: whom they were offered, how dense they were, what they earned.
 
-    Build it with `from_arrays` or `from_problem`. The estimators are those of recommendations with
+    Build it of arrays or with `from_problem`. The estimators are those of recommendations with
     kernel weights (`kernel_weights`).
 
     Attributes:
@@ -98,10 +98,13 @@ class PriceLog(Log):
         price_range: Lowest and highest price that it could offer; infinite if unbounded.
     """
 
-    features: Array = part("nd", dtype=np.float32)
-    prices: Array = part("n", "price")
-    densities: Array = part("n", "density", positive=True)
-    price_range: tuple[float, float]
+    features: Annotated[Array, Part("nd", dtype=np.float32)]
+    prices: Annotated[Array, Part("n", "price")]
+    densities: Annotated[Array, Part("n", "density", positive=True)]
+    rewards: Annotated[Array, Part("n", "reward")]
+    reward_range: tuple[float, float]
+    price_range: tuple[float, float] = NO_BOUNDS
+    name: str = "log"
 
     kind: ClassVar[str] = "pricing"
     estimators: ClassVar[Mapping[str, Estimator]] = {
@@ -117,30 +120,12 @@ class PriceLog(Log):
             price_range=(0.0, 1.0), name=name,
         )  # fmt: skip
 
-    @classmethod
-    def from_arrays(
-        cls,
-        features: ArrayLike,
-        prices: ArrayLike,
-        densities: ArrayLike,
-        rewards: ArrayLike,
-        reward_range: tuple[float, float],
-        *,
-        price_range: tuple[float, float] = (-np.inf, np.inf),
-        name: str = "log",
-    ) -> PriceLog:
-        """Validates arrays and makes a log of copies of them; see the attributes.
-
-        Raises:
-            ParameterError: If an array has a wrong shape or a value out of range; the
-                message names the first bad round.
-        """
-        bottom, top = (float(end) for end in price_range)
+    def __post_init__(self) -> None:
+        bottom, top = (float(end) for end in self.price_range)
         if not bottom < top:
-            raise ParameterError(f"price_range must be increasing, got {price_range!r}")
-        given = {"features": features, "rewards": rewards, "prices": prices, "densities": densities}
-        bounds = {"price": (bottom, top), "density": (0.0, np.inf)}
-        return cls(**cls._checked(given, reward_range, name, **bounds), price_range=(bottom, top))
+            raise ParameterError(f"price_range must be increasing, got {self.price_range!r}")
+        given = {**vars(self), "price_range": (bottom, top)}
+        self._keep(given, price=(bottom, top), density=(0.0, np.inf))
 
     def __repr__(self) -> str:
         n, d = self.features.shape

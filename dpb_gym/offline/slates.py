@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import checked, distribution, part, values
+from dpb_gym.offline.checks import Part, checked, distribution, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted
 from dpb_gym.offline.models import cross_fitted
@@ -36,9 +36,9 @@ class SlateProbabilities:
             it. None if not known; needed of targets by ``cascade-dr``.
     """
 
-    slate: Array = part("n", "share", positive=True)
-    marginals: Array | None = part("nK", "share", default=None, positive=True)
-    prefixes: Array | None = part("nK", "share", default=None, positive=True)
+    slate: Annotated[Array, Part("n", "share", positive=True)]
+    marginals: Annotated[Array | None, Part("nK", "share", positive=True)] = None
+    prefixes: Annotated[Array | None, Part("nK", "share", positive=True)] = None
     conditional: Array | None = None
 
     @classmethod
@@ -159,11 +159,11 @@ rewards from position k on: sum_k w_k (r_k - Q_k) + w_{k-1} E_pi[Q_k] (Kiyohara 
 """
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SlateLog(Log):
     """n logged slates of K items out of m, what each item earned, how likely they were.
 
-    Build it with `from_arrays` or `from_problem`.
+    Build it of arrays or with `from_problem`.
 
     Attributes:
         features: float32 ``(n, m, d)``, the items' features.
@@ -174,11 +174,14 @@ class SlateLog(Log):
         revenues: ``(n, m)`` that the agent sees beside the features, or None.
     """
 
-    rewards: Array = part("nK", "reward")
-    actions: Array = part("nK", "item", dtype=np.int64)
+    features: Annotated[Array, Part("nmd", dtype=np.float32)]
+    actions: Annotated[Array, Part("nK", "item", dtype=np.int64)]
     behaviour: SlateProbabilities
+    rewards: Annotated[Array, Part("nK", "reward")]
+    reward_range: tuple[float, float]
     ordered: bool = True
-    revenues: Array | None = part("nm", default=None, dtype=np.float32)
+    revenues: Annotated[Array | None, Part("nm", dtype=np.float32)] = None
+    name: str = "log"
 
     kind: ClassVar[str] = "assortment"
     estimators: ClassVar[Mapping[str, Any]] = SLATES
@@ -193,35 +196,13 @@ class SlateLog(Log):
             ordered=False, revenues=c.get("revenues"), name=name,
         )  # fmt: skip
 
-    @classmethod
-    def from_arrays(
-        cls,
-        features: ArrayLike,
-        actions: ArrayLike,
-        behaviour: SlateProbabilities,
-        rewards: ArrayLike,
-        reward_range: tuple[float, float],
-        *,
-        ordered: bool = True,
-        revenues: ArrayLike | None = None,
-        name: str = "log",
-    ) -> SlateLog:
-        """Validates arrays and makes a log of copies of them; see the attributes.
-
-        Raises:
-            ParameterError: If an array has a wrong shape or a value out of range; the
-                message names the first bad round.
-        """
-        given = {
-            "features": features, "rewards": rewards, "actions": actions, "revenues": revenues
-        }  # fmt: skip
-        kept = cls._checked(given, reward_range, name)
-        chosen = kept["actions"]
-        if not ordered and (np.diff(np.sort(chosen, axis=1), axis=1) == 0).any():
+    def __post_init__(self) -> None:
+        self._keep(vars(self))
+        if not self.ordered and (np.diff(np.sort(self.actions, axis=1), axis=1) == 0).any():
             raise ParameterError("a set shows no item twice")
-        sizes = dict(zip("nK", chosen.shape))
-        shares = checked(SlateProbabilities, vars(behaviour), sizes, {}, "behaviour.")
-        return cls(**kept, behaviour=SlateProbabilities(**shares), ordered=ordered)
+        sizes = dict(zip("nK", self.actions.shape))
+        shares = checked(SlateProbabilities, vars(self.behaviour), sizes, {}, "behaviour.")
+        object.__setattr__(self, "behaviour", SlateProbabilities(**shares))
 
     def __repr__(self) -> str:
         n, K = self.actions.shape
