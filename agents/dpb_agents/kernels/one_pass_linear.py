@@ -89,6 +89,8 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
         x, z = phi[b], out[b]
         x[:] = 0.0
         z[:] = 0.0
+        if not observed[b]:
+            continue
         alone, together = 0.0, 0.0
         for k in range(m):
             alone += _add_clipped(features, b, k, 1.0 / m, x[d + 1 :]) / m
@@ -100,9 +102,6 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             moments[b, d] += together
             moments[b, d + 1] += alone
             moments[b, d + 2] += 1.0
-        if not observed[b]:
-            x[:] = 0.0
-            continue
         _add_clipped(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
         square = 0.0

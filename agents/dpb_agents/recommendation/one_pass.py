@@ -259,12 +259,12 @@ class OnePassLinear(OnePass):
 
     def _likeness(self) -> tuple[Array, Array]:
         """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
-        rounds = self._moments[:, -1]
+        rounds = np.maximum(1.0, self._moments[:, -1])
         *means, together, square = self._moments[:, :-1].T / rounds
         centre = sum(mean**2 for mean in means)
         ratio = self._candidates * (together - centre) / np.maximum(square - centre, 1e-9)
         ratio = (LIKE_CHANCE + rounds * ratio) / (LIKE_CHANCE - 1.0 + rounds)
-        return np.maximum(square, 1e-9), ratio
+        return np.where(square > 0.0, square, 1.0), ratio
 
     def _believe(self, square: Array, ratio: Array) -> None:
         """The prior covariance of theta, level and gamma."""
