@@ -195,10 +195,12 @@ class AssortmentProblem(Problem):
         context = round_.context
         if self.exactly:
             self._check_full(action)
-        choice, (reward, expected) = np.empty(len(action), np.int64), np.empty((2, len(action)))
-        asked = context.features, hidden["theta"], context.revenues, action
-        model = self._nests, self._dissimilarity
-        bad = kernels.mnl.outcome(*asked, *model, round_.uniform, choice, reward, expected)
+        B = len(action)
+        choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
+        bad = kernels.mnl.outcome(
+            context.features, hidden["theta"], context.revenues, action, self._nests,
+            self._dissimilarity, round_.uniform, choice, reward, expected,
+        )  # fmt: skip
         if bad:
             raise ActionError(
                 f"slate {action[bad - 1].tolist()} of replicate {bad - 1} holds an item outside "

@@ -152,14 +152,18 @@ class PricingProblem(Problem):
         return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        demand, reward, expected = out = np.empty((3, len(action)))
-        asked = round_.context.features, hidden["theta"], action, self._model, self.zeta
-        bad = kernels.pricing.outcome(*asked, round_.uniform, *out)
+        B, features, theta = len(action), round_.context.features, hidden["theta"]
+        demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
+        model, zeta, uniform = self._model, self.zeta, round_.uniform
+        bad = kernels.pricing.outcome(
+            features, theta, action, model, zeta, uniform, demand, reward, expected
+        )
         if bad:
             text = f"price {action[bad - 1]} of replicate {bad - 1} is outside [0, 1]"
             raise ActionError(text).at(bad - 1)
         if "cost" in round_.secret:
-            kernels.pricing.net_revenues(*asked, round_.secret["cost"], expected)
+            cost = round_.secret["cost"]
+            kernels.pricing.net_revenues(features, theta, action, model, zeta, cost, expected)
         return Feedback(reward, demand=demand), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:

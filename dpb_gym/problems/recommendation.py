@@ -212,9 +212,12 @@ class RecommendationProblem(Problem):
         return Round(context, drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        reward, expected = np.empty((2, len(action)))
-        asked = round_.context.features, hidden["theta"], action, *self._model
-        bad = kernels.recommendation.outcome(*asked, round_.uniform, reward, expected)
+        reward, expected = np.empty(len(action)), np.empty(len(action))
+        features, theta, uniform = round_.context.features, hidden["theta"], round_.uniform
+        law, noise = self._model
+        bad = kernels.recommendation.outcome(
+            features, theta, action, law, noise, uniform, reward, expected
+        )
         if bad:
             raise out_of_range(action, bad - 1, self.n_candidates)
         return Feedback(reward), expected
