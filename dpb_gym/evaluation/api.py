@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.callbacks import Callback
 from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
@@ -129,7 +128,7 @@ def evaluate(
     raise_if_all_failed(failures, len(results))
     for failure in broken.values():
         warnings.warn(failure.message, RuntimeWarning, stacklevel=2)
-    return Result(suite, results, failures, revision=origin.revision())
+    return Result(suite, results, failures)
 
 
 def one_task_suite(

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide the numbers."""
     found = {"python": platform.python_version()}
@@ -30,11 +32,12 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def revision() -> str | None:
     """Git revision of the source tree, with ``-dirty`` if it was changed; None if unknown.
 
     Only a tree that holds this package counts: an installed copy inside somebody else's
-    repository has no revision.
+    repository has no revision. Asked once: it is the code that this process has read that counts.
     """
     package = Path(__file__).resolve().parents[1]
     return git_revision(package / "errors.py", package)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@dataclass(eq=False, repr=False)
 class Result:
     """Results of one or more tasks: read them, draw them, keep them.
 
@@ -44,31 +45,19 @@ class Result:
         command: Command that computed them.
         revision: Source revision, None if unknown.
         versions: Versions of Python and the packages.
+        notes: Remarks.
         audits: Kept audit reports as dicts, see `dpb_gym.evaluation.audits`.
     """
 
-    def __init__(
-        self,
-        suite: Suite,
-        cells: Sequence[CellResult],
-        failures: Sequence[Failure] = (),
-        *,
-        created: str | None = None,
-        command: str | None = None,
-        revision: str | None = None,
-        versions: dict[str, str] | None = None,
-        notes: Sequence[str] = (),
-        audits: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        self.suite = suite
-        self.cells = tuple(cells)
-        self.failures = tuple(failures)
-        self.created = created or origin.now()
-        self.command = origin.command_line() if command is None else command
-        self.revision = revision
-        self.versions = versions or origin.versions()
-        self._notes = tuple(notes)
-        self.audits: Mapping[str, Mapping[str, Any]] = dict(audits or {})
+    suite: Suite
+    cells: Sequence[CellResult]
+    failures: Sequence[Failure] = ()
+    created: str = field(default_factory=origin.now, kw_only=True)
+    command: str = field(default_factory=origin.command_line, kw_only=True)
+    revision: str | None = field(default_factory=origin.revision, kw_only=True)
+    versions: Mapping[str, str] = field(default_factory=origin.versions, kw_only=True)
+    notes: Sequence[str] = field(default=(), kw_only=True)
+    audits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, kw_only=True)
 
     @cached_property
     def series(self) -> list[Series]:
@@ -144,7 +133,7 @@ class Result:
 
     def to_leaderboard(self) -> LeaderboardData:
         """The rows with intervals and scores, as the report room draws them."""
-        notes = [*self._notes, *(f"Failed: {failure}" for failure in self.failures)]
+        notes = [*self.notes, *(f"Failed: {failure}" for failure in self.failures)]
         notes += [AUDIT_NOTE] if any(map(leaderboard_audit, self.audits.values())) else []
         return to_leaderboard(
             self.suite,
@@ -369,7 +358,7 @@ class Result:
             created=store.manifest["updated"],
             command=str(last.get("command", "")),
             revision=last.get("revision"),
-            versions=last.get("versions"),
+            versions=last.get("versions") or origin.versions(),
             notes=notes,
             audits={**store.manifest["stated"], **store.manifest["audits"]},
         )

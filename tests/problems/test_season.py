@@ -120,6 +120,7 @@ def bound_of(problem, seed, stock):
     return net.sum() + (prices * np.array(stock)).sum(), prices
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -447,6 +448,7 @@ KNOWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
 def test_every_agent_plays_a_season(env_id):
     kind = environment(env_id).kind
