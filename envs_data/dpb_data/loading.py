@@ -135,7 +135,7 @@ def ratings(
         )
     low, high = (float(bound) for bound in rating_range)
     columns = [Column(user, kind="id"), Column(item, kind="id"), Column(rating, low, high)]
-    columns += [Column(time, kind="integer")] if time is not None else []
+    columns += [Column(time, kind="time")] if time is not None else []
     columns += [Column(title, kind="text", nullable=True)] if title is not None else []
     opened, read = take_columns(source, columns)
     names = (user, item, rating, *([time] if time is not None else []))

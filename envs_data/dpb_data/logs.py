@@ -139,7 +139,7 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
     affinities = [f"user-item_affinity_{k}" for k in range(n_items)]
     opened, read = take_columns(
         log,
-        [Column("timestamp", kind="text"),
+        [Column("timestamp", kind="time"),
          Column("item_id", 0.0, n_items - 1.0, kind="integer"),
          Column("position", 1.0, 100.0, kind="integer"),
          Column("click", kind="flag"),
@@ -156,21 +156,12 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
         read["position"] - 1,
         read["click"].astype(np.float64),
         read["propensity_score"],
-        _seconds(read["timestamp"], opened.where),
+        read["timestamp"],
         np.column_stack([renumber(f, read[f])[0] for f in _USER_FEATURES]),
         features,
         names,
         None if missing else np.column_stack([read[a] for a in affinities]),
     )
-
-
-def _seconds(texts: Array, where: str) -> Array:
-    """Unix seconds of ISO dates; those of the data set are in UTC and say so."""
-    try:
-        plain = [str(text).removesuffix("+00:00") for text in texts]
-        return np.array(plain, dtype="datetime64[s]").astype(np.int64)
-    except ValueError as error:
-        raise DataError(f"{where}: expected dates as timestamps ({error})") from error
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

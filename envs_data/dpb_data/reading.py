@@ -44,8 +44,8 @@ class Column:
         high: Largest value; with a limit of infinity, infinity itself is refused.
         step: Values are multiples of it; None for any number.
         kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"id"`` (int64
-            where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false) or
-            ``"any"`` (numbers, else text).
+            where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false),
+            ``"time"`` (Unix seconds, or dates, as such) or ``"any"`` (numbers, else text).
         required: Whether every table must have it.
         nullable: Whether single values may be missing (NaN, None).
         also: One value outside the range that is allowed.
@@ -69,7 +69,8 @@ class Column:
         """What values may be, in words."""
         whole = self.kind == "integer" or self.step == 1.0
         text = "a whole number" if whole else f"a multiple of {self.step:g}" if self.step else ""
-        other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value"}
+        other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value",
+                 "time": "Unix seconds or a date"}  # fmt: skip
         text = other.get(self.kind) or text or "a number"
         if self.low > -math.inf:
             text += f" from {self.low:.16g}" if self.low != POSITIVE else " above 0"
@@ -178,23 +179,26 @@ def _converted(values: Any, kind: str) -> Any:
     import pyarrow.compute as pc
 
     whole, number, text = pa.int64(), pa.float64(), pa.string()
-    if kind in ("integer", "number"):
-        if pa.types.is_temporal(values.type):
-            values = values.cast(pa.timestamp("s"), safe=False).cast(whole)
-        return values.cast(whole if kind == "integer" else number)
     if kind == "flag":
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
         return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1)
-    ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": ()}[kind]
-    for way in () if pa.types.is_temporal(values.type) else ways:
+    if kind in ("integer", "number"):
+        return values.cast(whole if kind == "integer" else number)
+    date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
+    ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": ()}
+    if pa.types.is_temporal(values.type):
+        ways = dict.fromkeys(ways, ())
+    for way in ways.get(kind, ((whole,), (date,), (local,))):
         found = values
         try:
             for target in way:
-                found = found.cast(target)
+                found = found.cast(target, safe=kind != "time")
         except (pa.ArrowException, NotImplementedError):
             continue
+        if kind == "time" and pa.types.is_temporal(found.type):
+            found = found.cast(pa.timestamp("s"), safe=False).cast(whole)
         return found
-    return values.cast(text)
+    return values.cast(date if kind == "time" else text)
 
 
 def take_columns(

@@ -93,6 +93,27 @@ def test_every_source_gives_the_same_table(tmp_path: Path, kind: str) -> None:
     assert table.name == ("shop" if isinstance(source, Path) else "frame")
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["1574553603", "2019-11-24 00:00:03", "2019-11-24T00:00:03.9", "2019-11-24 01:00:03+01:00"],
+)
+def test_times_are_seconds_or_dates(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "n.csv"
+    path.write_text(f"who,what,stars,when\na,b,3,{text}\n")
+    stamps = dpb_data.ratings(path, **NAMES, time="when").timestamps
+    assert stamps is not None and stamps.tolist() == [1_574_553_603]
+    frame = {
+        "who": ["a"],
+        "what": ["b"],
+        "stars": [3],
+        "when": [np.datetime64("2019-11-24T00:00:03")],
+    }
+    assert dpb_data.ratings(frame, **NAMES, time="when").timestamps == stamps
+    path.write_text("who,what,stars,when\na,b,3,soon\n")
+    with pytest.raises(DataError, match=r"expected when to be Unix seconds or a date .*soon"):
+        dpb_data.ratings(path, **NAMES, time="when")
+
+
 def test_numbers_as_ids_stay_numbers_and_the_scale_counts(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("who,what,stars\n12,7,1\n9,07,10\n")

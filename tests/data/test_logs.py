@@ -70,7 +70,7 @@ def test_a_log_feeds_off_policy_evaluation(tmp_path: Path) -> None:
         ("item_id", 6, "line 4: expected item_id to be a whole number from 0 to 5, found '6'"),
         ("click", 2, "line 4: expected click to be .* found '2'"),
         ("position", 0, "line 4: expected position"),
-        ("timestamp", "yesterday", "expected dates as timestamps"),
+        ("timestamp", "yesterday", "expected timestamp to be Unix seconds or a date .*yesterday"),
         ("user_feature_1", "", "line 4: expected user_feature_1 to be some id, found none"),
     ],
 )
