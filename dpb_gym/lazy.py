@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -9,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,6 +40,17 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return load, listing
+
+
+@lru_cache
+def declared(package: str) -> dict[str, list[str]]:
+    """Names by submodule, as a package's ``__init__`` imports them under ``if TYPE_CHECKING:``."""
+    homes: dict[str, list[str]] = {}
+    for node in ast.walk(ast.parse(Path(str(sys.modules[package].__file__)).read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(package + "."):
+            names = homes.setdefault(str(node.module).removeprefix(package + "."), [])
+            names.extend(alias.name for alias in node.names)
+    return homes
 
 
 def submodules(package: str) -> Callable[[str], ModuleType]:

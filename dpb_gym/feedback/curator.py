@@ -39,7 +39,7 @@ class _Curated(ChosenLayer):
 
     def _sum(self, seed: int, episode: int) -> BatchSum:
         info = self._core.problem.info
-        key = f"central curator, {self._budget}"
+        key = f"central curator, {self._budget}, batches of {self._batch}"
         noise = NoiseSource([generator(seed, Stream.LOCAL_PRIVACY, episode, key)])
         curator = Curator(self._budget, PROTECTS, noise=noise, horizon=info.longest)
         made = BatchSum(curator, info.dim, reward=info.reward_range)

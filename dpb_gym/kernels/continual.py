@@ -94,7 +94,7 @@ def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> i
             column += 1
             for j in range(i + 1, side):
                 gap = max(gap, abs(matrices[b, i, j] - matrices[b, j, i]))
-                rows[b, column] = root2 * matrices[b, i, j]
+                rows[b, column] = root2 * matrices[b, j, i]  # the triangle that is factored
                 column += 1
         if gap > SYMMETRY_TOLERANCE * largest:
             return NOT_SYMMETRIC

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.lazy import lazy_names
+from dpb_gym.lazy import declared, lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget as Budget
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import PoissonGaussianEvent as PoissonGaussianEvent
     from dpb_gym.privacy.events import PureEvent as PureEvent
     from dpb_gym.privacy.events import RandomizedResponseEvent as RandomizedResponseEvent
+    from dpb_gym.privacy.events import ShuffledBitsEvent as ShuffledBitsEvent
     from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
     from dpb_gym.privacy.guarantee import Guarantee as Guarantee
     from dpb_gym.privacy.ledger import Charge as Charge
@@ -59,42 +60,5 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.weighted import Schedule as Schedule
     from dpb_gym.privacy.releasers.weighted import WeightedSum as WeightedSum
 
-_HOMES = {
-    "budget": ("Budget",),
-    "calibration": (
-        "calibrate_scale",
-        "equivalent_rho",
-        "fit_rho",
-        "gaussian_sigma",
-        "textbook_epsilon",
-        "textbook_rho",
-    ),
-    "composition": ("Composition",),
-    "curator": ("Curator", "WithoutAxis"),
-    "events": (
-        "ApproxEvent",
-        "Event",
-        "GaussianEvent",
-        "LaplaceEvent",
-        "PoissonGaussianEvent",
-        "PureEvent",
-        "RandomizedResponseEvent",
-        "ShuffledBitsEvent",
-        "ZCDPEvent",
-    ),
-    "guarantee": ("Guarantee",),
-    "ledger": ("Charge", "Ledger"),
-    "noise": ("NoiseSource", "SystemNoise"),
-    "objective": ("ObjectivePerturbation", "PerturbedObjectiveEvent", "objective_plan"),
-    "papers": ("amplified_sigma_ru", "objective_cs", "objective_cs_approx", "objective_csw"),
-    "releasers.base": ("Releaser",),
-    "releasers.minimiser": ("LossMinimiser", "Minimiser"),
-    "releasers.records": ("Ball", "Bound", "PSDBall", "RecordShape", "Segment"),
-    "releasers.shuffled": ("ShuffledSum",),
-    "releasers.sums": ("BatchSum", "RunningSum", "Sum"),
-    "releasers.users": ("ContributionCap", "LifetimeClip", "UserSum"),
-    "releasers.weighted": ("Combinations", "Schedule", "WeightedSum"),
-}
-
-__all__ = sorted(name for names in _HOMES.values() for name in names)
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__all__ = sorted(name for names in declared(__name__).values() for name in names)
+__getattr__, __dir__ = lazy_names(__name__, declared(__name__))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import BudgetError
 from dpb_gym.portable import erfcx, exp, expm1, log, log1p, log_normal_cdf, log_sum
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import (
@@ -42,6 +42,15 @@ from dpb_gym.validation import FloatArray
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
 PLD_INTERVAL = 1e-4
 _SPLITS = (0.01, 0.1, 0.5, 0.9, 0.99)
+# What `_event_pld` knows.
+WITH_PAIR = (
+    GaussianEvent,
+    LaplaceEvent,
+    RandomizedResponseEvent,
+    PureEvent,
+    ApproxEvent,
+    PoissonGaussianEvent,
+)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -97,7 +106,7 @@ def gaussian_epsilon(mu: float, delta_: float) -> float:
     if mu == 0 or gaussian_delta(mu, 0.0) <= delta_:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * log(1 / delta_)) + 1e-9
-    return _first_at_most(lambda e: gaussian_delta(mu, e), delta_, 0.0, high)
+    return bisect(lambda e: gaussian_delta(mu, e) > delta_, 0.0, high)[1]
 
 
 def gaussian_mu(epsilon_: float, delta_: float) -> float:
@@ -108,42 +117,38 @@ def gaussian_mu(epsilon_: float, delta_: float) -> float:
     low = high
     while gaussian_delta(low, epsilon_) > delta_:
         low /= 2
-    return _last_at_most(lambda m: gaussian_delta(m, epsilon_), delta_, low, high)
+    return bisect(lambda mu: gaussian_delta(mu, epsilon_) <= delta_, low, high)[0]
 
 
-def _first_at_most(f: Callable[[float], float], target: float, low: float, high: float) -> float:
-    """Smallest float x in [low, high] (to rounding) with decreasing f(x) <= target."""
+def bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """The last float in [low, high] (to rounding) at which `below` still holds, and the next."""
     for _ in range(200):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             break
-        low, high = (low, middle) if f(middle) <= target else (middle, high)
-    return high
-
-
-def _last_at_most(f: Callable[[float], float], target: float, low: float, high: float) -> float:
-    """Largest float x in [low, high] (to rounding) with increasing f(x) <= target."""
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if f(middle) <= target else (low, middle)
-    return low
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low, high
 
 
 # ---------------------------------------------------------------- any events
 
 
+def total_mu(events: Sequence[Event]) -> float | None:
+    """mu of the composition if every event is Gaussian, else None."""
+    mus = [event.gaussian_mu for event in events if event.gaussian_mu is not None]
+    return math.hypot(*mus) if len(mus) == len(events) else None
+
+
 def _epsilon(events: Sequence[Event], delta_: float) -> float:
     if not events:
         return 0.0
-    mus = [event.gaussian_mu for event in events]
-    if None not in mus:
-        return gaussian_epsilon(math.hypot(*(mu for mu in mus if mu is not None)), delta_)
+    mu = total_mu(events)
+    if mu is not None:
+        return gaussian_epsilon(mu, delta_)
     if len(events) == 1 and _single_sampled(events[0]):
         return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
     candidates = [_renyi_epsilon(events, delta_)]
-    if all(_has_pair(event) for event in events):
+    if all(isinstance(event, WITH_PAIR) for event in events):
         candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
     renyi = [event for event in events if _has_renyi(event)]
     others = [event for event in events if not _has_renyi(event)]
@@ -159,22 +164,16 @@ def _epsilon(events: Sequence[Event], delta_: float) -> float:
 
 
 def _delta_of(events: Sequence[Event], epsilon_: float) -> float:
-    mus = [event.gaussian_mu for event in events]
-    if None not in mus:
-        return gaussian_delta(math.hypot(*(mu for mu in mus if mu is not None)), epsilon_)
+    mu = total_mu(events)
+    if mu is not None:
+        return gaussian_delta(mu, epsilon_)
     if _epsilon(events, 1e-300) <= epsilon_:
         return 1e-300
-    log_delta = _first_at_most(lambda s: _epsilon(events, exp(s)), epsilon_, -690.0, -1e-12)
-    return exp(log_delta)
+    return exp(bisect(lambda s: _epsilon(events, exp(s)) > epsilon_, -690.0, -1e-12)[1])
 
 
 def _has_renyi(event: Event) -> bool:
     return bool(np.isfinite(event.rdp(np.array([1.0 + 1e-2]))).all())
-
-
-def _has_pair(event: Event) -> bool:
-    pairs = (GaussianEvent, LaplaceEvent, PureEvent, RandomizedResponseEvent)
-    return isinstance(event, (*pairs, PoissonGaussianEvent, ApproxEvent))
 
 
 def _renyi_epsilon(events: Sequence[Event], delta_: float) -> float:
@@ -196,7 +195,7 @@ def _sampled_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
     if event.pair == "zero-out":
         return _zero_out_epsilon(event, delta_)
     high = gaussian_epsilon(event.sensitivity / event.sigma, delta_)
-    return _first_at_most(lambda e: _symmetric_delta(event, e), delta_, 0.0, high)
+    return bisect(lambda e: _symmetric_delta(event, e) > delta_, 0.0, high)[1]
 
 
 def _symmetric_delta(event: PoissonGaussianEvent, epsilon_: float) -> float:
@@ -256,24 +255,19 @@ def _event_pld(event: Event) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    interval = {"value_discretization_interval": PLD_INTERVAL}
-    if isinstance(event, GaussianEvent):
-        one = pld.from_gaussian_mechanism(1.0 / event.gaussian_mu, **interval)
-        return one  # the count is inside mu
+    interval: dict[str, Any] = {"value_discretization_interval": PLD_INTERVAL}
+    if isinstance(event, GaussianEvent):  # the count is inside mu
+        return pld.from_gaussian_mechanism(1.0 / event.gaussian_mu, **interval)
     if isinstance(event, LaplaceEvent):
         one = pld.from_laplace_mechanism(event.scale, sensitivity=event.sensitivity, **interval)
     elif isinstance(event, RandomizedResponseEvent):
         uniform = event.categories / (exp(event.epsilon) + event.categories - 1)
         one = pld.from_randomized_response(uniform, event.categories, **interval)
-    elif isinstance(event, PureEvent):
-        one = pld.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(event.epsilon), **interval
-        )
-    elif isinstance(event, ApproxEvent):
-        one = pld.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(event.epsilon, event.delta), **interval
-        )
-    elif isinstance(event, PoissonGaussianEvent):
+    elif isinstance(event, (PureEvent, ApproxEvent)):
+        losses = (event.epsilon, getattr(event, "delta", 0.0))
+        one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(*losses), **interval)
+    else:
+        assert isinstance(event, PoissonGaussianEvent)
         # the pair of a zero-out event has a direction, which may change from one release to
         # the next; the symmetric pair with records of norm `sensitivity` covers both
         radius = event.sensitivity if event.pair == "zero-out" else event.sensitivity / 2
@@ -284,6 +278,4 @@ def _event_pld(event: Event) -> Any:
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
             **interval,
         )
-    else:  # pragma: no cover - guarded by _has_pair
-        raise ParameterError(f"no privacy loss distribution is known for {event!r}")
     return one.self_compose(event.count)

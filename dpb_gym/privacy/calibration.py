@@ -39,12 +39,7 @@ def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
     Raises:
         BudgetError: If `budget` is no `Budget`.
     """
-    if not isinstance(budget, Budget):
-        raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")
-    if budget.rho is not None:
-        return budget.rho
-    assert budget.epsilon is not None and budget.delta is not None
-    if gaussian:
+    if gaussian and isinstance(budget, Budget) and budget.epsilon and budget.delta:
         from dpb_gym.privacy import accounting
 
         mu = accounting.gaussian_mu(budget.epsilon, budget.delta)
@@ -93,7 +88,16 @@ def calibrate_scale(
         >>> round(calibrate_scale(budget, lambda s: [PoissonGaussianEvent(0.3, s)]), 2)
         1.94
     """
-    fits = _fits(budget, events)
+    from dpb_gym.privacy import accounting
+
+    def fits(scale: float) -> bool:
+        composition = Composition.of(*events(scale))
+        if budget.delta is not None:
+            return accounting.epsilon(composition, budget.delta) <= budget.limit
+        if composition.zcdp is None:
+            raise BudgetError("an event without zCDP bound does not fit any zCDP budget")
+        return composition.zcdp <= budget.limit
+
     low = high = validation.real("start", start, 0.0, open_low=True)
     while not fits(high):
         high *= 2
@@ -109,23 +113,6 @@ def calibrate_scale(
     return high
 
 
-def _fits(budget: Budget, events: Callable[[float], Sequence[Event]]) -> Callable[[float], bool]:
-    from dpb_gym.privacy import accounting
-
-    def fits(scale: float) -> bool:
-        composition = Composition.of(*events(scale))
-        if budget.rho is None:
-            assert budget.epsilon is not None and budget.delta is not None
-            return accounting.epsilon(composition, budget.delta) <= budget.epsilon
-        found = composition.zcdp
-        if found is None:
-            raise BudgetError("an event without zCDP bound does not fit any zCDP budget")
-        assert budget.rho is not None
-        return found <= budget.rho
-
-    return fits
-
-
 def fit_rho(
     budget: Budget, events: Callable[[float], Sequence[Event]], *, tolerance: float = 1e-9
 ) -> float:
@@ -138,6 +125,9 @@ def fit_rho(
 
     Returns:
         rho, rounded down: what is spent is never above the budget.
+
+    Raises:
+        BudgetError: If `budget` is no `Budget`.
     """
     if not isinstance(budget, Budget):
         raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")

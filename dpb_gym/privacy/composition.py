@@ -32,9 +32,8 @@ class Composition:
     @property
     def zcdp(self) -> float | None:
         """rho of zCDP, or None if some event has no such bound."""
-        parts = [event.zcdp for event in self.events]
-        known = [part for part in parts if part is not None]
-        return sum(known) if len(known) == len(parts) else None
+        known = [event.zcdp for event in self.events if event.zcdp is not None]
+        return sum(known) if len(known) == len(self.events) else None
 
     @property
     def pure(self) -> float:
@@ -101,14 +100,11 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
 def merge(events: Iterable[Event]) -> tuple[Event, ...]:
     """Adds up the counts of events that differ in nothing else, in order of appearance."""
     merged: dict[Event, int] = {}
-    for event in events:
-        times = getattr(event, "count", None)
-        key = event if times is None else replace(event, count=1)  # type: ignore[call-arg]
-        merged[key] = merged.get(key, 0) + (1 if times is None else times)
     result: list[Event] = []
+    for event in events:
+        key = replace(event, count=1) if hasattr(event, "count") else event  # type: ignore[call-arg]
+        merged[key] = merged.get(key, 0) + getattr(event, "count", 1)
     for key, times in merged.items():
-        if hasattr(key, "count"):
-            result.append(replace(key, count=times))  # type: ignore[call-arg]
-        else:
-            result.extend([key] * times)
+        counted = hasattr(key, "count")
+        result += [replace(key, count=times)] if counted else [key] * times  # type: ignore[call-arg]
     return tuple(result)

@@ -101,6 +101,7 @@ class Curator:
         self._shares: list[float | None] = []
         self._sealed = self._alone = False
         self.parts: list[Curator] = []
+        self._taken: set[int] = set()
         self.handed_over: str | None = None
         self._inherited: list[tuple[Guarantee, str]] = []
 
@@ -174,9 +175,11 @@ class Curator:
 
         Raises:
             ParameterError: If the share is not in (0, 1].
-            BudgetError: If shares add up to more than 1, the curator has sealed already, or the
-                notion is shuffle and nothing is shuffled.
+            BudgetError: If shares add up to more than 1, the curator has sealed already or gave
+                its replicates away, or the notion is shuffle and nothing is shuffled.
         """
+        if self.parts:
+            raise BudgetError(f"{releaser.what}: the curators of single replicates have the budget")
         if self._sealed:
             raise BudgetError(
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
@@ -219,6 +222,7 @@ class Curator:
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
             releaser.open(part, noise.spawn())
+        for releaser in self.releasers:  # all or none
             releaser.opened = True
 
     def _resolved(self) -> list[float]:
@@ -245,8 +249,7 @@ class Curator:
             once = [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
             return [*self.ledger.inherited.events, *once * self.copies]
 
-        composition = Composition.of(*costs(rho))
-        exact = all(event.gaussian_mu is not None for event in composition.events)
+        exact = all(event.gaussian_mu is not None for event in costs(rho))
         if exact or costs(rho) == costs(0.5 * rho):  # nothing left to calibrate
             return rho
         return fit_rho(budget, costs)
@@ -287,7 +290,8 @@ class Curator:
         Raises:
             BudgetExceeded: If the total would exceed the budget; nothing may be released.
         """
-        self.ledger.charge(event, what=what, basis="declared")
+        for each in Composition.of(*[event] * self.copies).events:
+            self.ledger.charge(each, what=what, basis="declared")
 
     def as_printed(self, source: str) -> None:
         """Lifts the bound for the noise that a paper prints, which may cost more than it claims.
@@ -354,7 +358,17 @@ class Curator:
         """A curator for one replicate alone, whose releasers have no replicate axis.
 
         Its guarantee counts into this one's.
+
+        Raises:
+            BudgetError: If this replicate has one already, or this curator has releasers: both
+                would spend the budget on the same records.
         """
+        if replicate in self._taken or self.releasers:
+            raise BudgetError(
+                f"the budget of replicate {replicate} is given away already: a replicate has "
+                "one curator, and a curator has releasers or parts"
+            )
+        self._taken.add(replicate)
         part = Curator(
             self.budget,
             (self.ledger.notion, self.unit),

@@ -121,17 +121,10 @@ class ZCDPEvent(Event):
         return self.xi + self.rho
 
 
-@dataclass(frozen=True)
-class PureEvent(Event):
-    """`count` releases of an epsilon-differentially private mechanism.
-
-    The worst such mechanism is binary randomized response with the same epsilon, which
-    dominates it under every divergence used here.
-    """
-
-    kind: ClassVar[str] = "pure"
+class _Pure(Event):
     epsilon: float
-    count: int = 1
+    categories: int
+    count: int
 
     @property
     def pure(self) -> float:
@@ -142,11 +135,33 @@ class PureEvent(Event):
         return 0.5 * self.count * self.epsilon**2
 
     def rdp(self, orders: FloatArray) -> FloatArray:
-        return self.count * randomized_response_rdp(self.epsilon, 2, orders)
+        """Exact for k-ary randomised response."""
+        k, a = self.categories, orders
+        keep = -portable.log1p((k - 1) * portable.exp(-self.epsilon))
+        other = keep - self.epsilon
+        total = np.logaddexp(a * keep + (1 - a) * other, a * other + (1 - a) * keep)
+        if k > 2:
+            total = np.logaddexp(total, portable.log(k - 2) + other)
+        divergence: FloatArray = self.count * np.maximum(total / (a - 1), 0.0)
+        return divergence
 
 
 @dataclass(frozen=True)
-class RandomizedResponseEvent(Event):
+class PureEvent(_Pure):
+    """`count` releases of an epsilon-differentially private mechanism.
+
+    The worst such mechanism is binary randomized response with the same epsilon, which
+    dominates it under every divergence used here.
+    """
+
+    kind: ClassVar[str] = "pure"
+    categories: ClassVar[int] = 2  # type: ignore[misc]
+    epsilon: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEvent(_Pure):
     """`count` answers of k-ary randomized response.
 
     The true answer is kept with probability ``e^eps / (e^eps + categories - 1)``, otherwise
@@ -157,17 +172,6 @@ class RandomizedResponseEvent(Event):
     epsilon: float
     categories: int = 2
     count: int = 1
-
-    @property
-    def pure(self) -> float:
-        return self.count * self.epsilon
-
-    @property
-    def zcdp(self) -> float:
-        return 0.5 * self.count * self.epsilon**2
-
-    def rdp(self, orders: FloatArray) -> FloatArray:
-        return self.count * randomized_response_rdp(self.epsilon, self.categories, orders)
 
 
 @dataclass(frozen=True)
@@ -271,15 +275,3 @@ class ApproxEvent(Event):
     epsilon: float
     delta: float
     count: int = 1
-
-
-def randomized_response_rdp(epsilon: float, categories: int, orders: FloatArray) -> FloatArray:
-    """Renyi divergence of k-ary randomized response at each order (exact)."""
-    log_keep = -portable.log1p((categories - 1) * portable.exp(-epsilon))
-    log_other = log_keep - epsilon
-    a = orders
-    total = np.logaddexp(a * log_keep + (1 - a) * log_other, a * log_other + (1 - a) * log_keep)
-    if categories > 2:
-        total = np.logaddexp(total, portable.log(categories - 2) + log_other)
-    divergence: FloatArray = np.maximum(total / (a - 1), 0.0)
-    return divergence

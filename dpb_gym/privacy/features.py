@@ -88,10 +88,10 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
         raise ParameterError(f"at most {MAX_ITEMS} items are possible, got {n_items}")
     if validation.integer("dim", dim, 1) > n_items:
         raise ParameterError(f"dim must be in 1..{n_items}, got {dim}")
-    if curator.replicates != 1 or curator.unit != "user":
+    if (curator.replicates, curator.unit, curator.relation) != (1, "user", "replace-one"):
         raise ParameterError(
-            f"the factors are one release per user; the curator has {curator.replicates} "
-            f"replicates and protects the {curator.unit}"
+            f"the factors are one release per user, replace-one; the curator has "
+            f"{curator.replicates} replicates and protects the {curator.unit}, {curator.relation}"
         )
     # a row is one record of this sum: all ratings of one person
     sums = BatchSum(

@@ -22,6 +22,8 @@ CONTAINED = {
     "user-round": ("user-round", "reward"),
     "reward": ("reward",),
 }
+# Units that leave contexts and actions public.
+RESPONSES = ("reward", "user-rewards")
 # What a guarantee for the unit counts as known to everybody, besides `ProblemInfo`.
 PUBLIC = {
     "user-round": "nothing of the round",

@@ -35,7 +35,7 @@ from dpb_gym.privacy.audit import (
     mechanism_audits,
 )
 from dpb_gym.privacy.audit.bounds import divergence_bound
-from dpb_gym.privacy.audit.tap import noise_matrix, tree_map
+from dpb_gym.privacy.releasers.mechanisms import BinaryTree
 
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 RHOS = (0.5, 2.0)
@@ -83,7 +83,7 @@ def test_the_first_record_attains_the_charged_cost(mechanism, horizon):
         "rho=0.5", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=horizon
     )
     releaser = RunningSum(curator, 2, clip=1.0, mechanism=mechanism)
-    matrix = noise_matrix(releaser, horizon)
+    matrix = releaser.noise_matrix(horizon)
     weights = np.linalg.solve(matrix @ matrix.T, np.ones(horizon))
     reached = 2.0 / releaser.sigma * math.sqrt(float(weights.sum()))
     assert reached <= 1.0 + 1e-9
@@ -92,7 +92,7 @@ def test_the_first_record_attains_the_charged_cost(mechanism, horizon):
 
 
 def test_tree_releases_are_sums_of_their_nodes():
-    matrix = tree_map(11)
+    matrix = BinaryTree(11).matrix(11)
     assert matrix.sum(axis=1).tolist() == [t.bit_count() for t in range(1, 12)]
     assert matrix[7].sum() == 1 and matrix[8, np.flatnonzero(matrix[7])[0]] == 1
 

@@ -100,7 +100,6 @@ ELSEWHERE = (
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",
     "dpb_gym/privacy/features.py",
-    "dpb_gym/privacy/toeplitz.py",
     "dpb_gym/privacy/objective.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/item_features.py",

@@ -35,7 +35,7 @@ BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
 @pytest.mark.parametrize("number", [2, 22])
 def test_releasers_of_the_same_records_add_up(number: int) -> None:
     """Noise of its own in each of them: the ledger says what they cost together."""
-    own = curator("rho=0.5", horizon=10)
+    own = curator("rho=0.5", unit="reward", horizon=10)
     own.as_printed("a test")
     sums = [own.batch_sum(2, reward=(0.0, 1.0), sigma=1.0) for _ in range(number)]
     for each in sums:
@@ -104,7 +104,7 @@ def test_nothing_is_made_after_the_first_use() -> None:
 
 def test_noise_of_ones_own_is_charged_at_its_true_cost() -> None:
     """Below the budget it passes; above it is refused before anything is drawn."""
-    fits = curator("rho=0.5")
+    fits = curator("rho=0.5", unit="reward")
     fits.batch_sum(2, reward=(0, 1), sigma=2.0).ready()
     assert fits.ledger.spent == 0.125 and fits.guarantee.basis == "computed"
     over = curator("rho=0.5")
@@ -112,7 +112,7 @@ def test_noise_of_ones_own_is_charged_at_its_true_cost() -> None:
     with pytest.raises(BudgetExceeded, match="Nothing was released"):
         releaser.add([0.5], [[1.0, 0.0]])
     assert not over.ledger.entries
-    printed = curator("rho=0.5")
+    printed = curator("rho=0.5", unit="reward")
     printed.as_printed("Theorem 9")
     printed.batch_sum(2, reward=(0, 1), sigma=0.5).ready()
     assert printed.guarantee.rho == 2.0 and "Theorem 9" in printed.guarantee.basis

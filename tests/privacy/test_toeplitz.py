@@ -12,8 +12,13 @@ import pytest
 from privacy_oracles import blt_arrays, factors, running_sum
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.releasers.mechanisms import MECHANISMS, make_mechanism
-from dpb_gym.privacy.toeplitz import blt_noise_coefficients, blt_parameters, blt_sensitivity
+from dpb_gym.kernels.continual import blt_impulse
+from dpb_gym.privacy.releasers.mechanisms import (
+    MECHANISMS,
+    blt_parameters,
+    blt_sensitivity,
+    make_mechanism,
+)
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "make_blt_table.py"
 BUFFERS, optimise_blt = (runpy.run_path(str(SCRIPT))[name] for name in ("BUFFERS", "optimise_blt"))
@@ -30,6 +35,8 @@ def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) ->
     variances = (noise**2).sum(axis=1)
     assert mechanism.variances() == pytest.approx(variances, rel=1e-9)
     assert mechanism.std(steps) == pytest.approx(math.sqrt(variances[-1]), rel=1e-9)
+    made = mechanism.matrix(steps)
+    assert made @ made.T == pytest.approx(noise @ noise.T, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_known_blt_parameters() -> None:
 
 
 def largest_variance(theta: np.ndarray, omega: np.ndarray, steps: int) -> float:
-    weights = blt_noise_coefficients(theta, omega, steps)
+    weights = blt_impulse(theta, omega, steps)
     return blt_sensitivity(theta, omega, steps) ** 2 * float((weights**2).sum())
 
 

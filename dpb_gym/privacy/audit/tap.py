@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.privacy import toeplitz
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum, Sum
@@ -181,7 +180,7 @@ class Tap:
         releaser: Any = self.releaser
         sigma = max(float(releaser.sigma), 1e-300)
         if isinstance(releaser, RunningSum):
-            matrix = noise_matrix(releaser, noise.shape[1])
+            matrix = releaser.noise_matrix(noise.shape[1])
             whiten = np.linalg.inv(np.linalg.cholesky(matrix @ matrix.T)) / sigma
             noise, gap = (np.einsum("st,btw->bsw", whiten, part) for part in (noise, gap))
         elif isinstance(releaser, WeightedSum):
@@ -235,35 +234,3 @@ def can_tap(releaser: Releaser) -> bool:
     """Whether the law of a releaser's output is known here, or the releaser tells it: then it has
     `log_density`, of what it `kept` in its newest release given the records of a twin."""
     return isinstance(releaser, (Sum, Minimiser)) or hasattr(releaser, "log_density")
-
-
-def noise_matrix(releaser: RunningSum, steps: int) -> FloatArray:
-    """How independent normals make the noise of the first `steps` releases."""
-    if releaser.mechanism == "binary-tree":
-        return tree_map(steps)
-    if releaser.mechanism == "sqrt-toeplitz":
-        column = toeplitz.square_root_coefficients(releaser.steps)
-    else:
-        theta, omega = toeplitz.blt_parameters(releaser.steps)
-        column = toeplitz.blt_noise_coefficients(
-            np.array(theta, np.float64), np.array(omega, np.float64), releaser.steps
-        )
-    lag = np.subtract.outer(np.arange(steps), np.arange(steps))
-    return np.where(lag >= 0, column[np.abs(lag)], 0.0)
-
-
-def tree_map(rounds: int) -> FloatArray:
-    """Which node noises the binary tree's releases 1..rounds consist of."""
-    nodes: dict[tuple[int, int], int] = {}
-    rows = []
-    for t in range(1, rounds + 1):
-        row, end = [], t
-        while end:
-            size = end & -end
-            row.append(nodes.setdefault((end - size, end), len(nodes)))
-            end -= size
-        rows.append(row)
-    matrix = np.zeros((rounds, len(nodes)))
-    for t, row in enumerate(rows):
-        matrix[t, row] = 1.0
-    return matrix

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from dpb_gym.errors import BudgetError
+
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
     from dpb_gym.privacy.events import Event
@@ -43,6 +45,12 @@ class Releaser(ABC):
         """Sets the scale of the noise: that of ``cost(rho)``, or none if rho is None."""
 
     def ready(self) -> None:
-        """Has the curator seal its plans if that has not happened yet."""
+        """Has the curator seal its plans if that has not happened yet.
+
+        Raises:
+            BudgetError: If that failed before; nothing is ever released then.
+        """
         if not self.opened:
             self.curator.seal()
+        if not self.opened:
+            raise BudgetError(f"{self.what}: its curator refused the plans; nothing is released")

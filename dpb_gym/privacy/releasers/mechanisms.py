@@ -1,20 +1,28 @@
-"""The noise of continual sums: binary tree, square root, buffered linear Toeplitz."""
+"""The noise of continual sums: binary tree, square root, buffered linear Toeplitz.
+
+The running sums ``A x`` (A all ones below the diagonal) are released as ``A C^-1 (C x + z)``
+with z ~ N(0, sigma^2 I): one record changes ``C x`` by a column of C times its distance, so the
+largest norm of a column is the sensitivity at unit distance (`gain`). The noise at step t is the
+t-th entry of ``A C^-1 z``.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 from abc import ABC, abstractmethod
+from importlib import resources
 
 import numpy as np
 
-from dpb_gym import kernels
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.privacy import toeplitz
 from dpb_gym.privacy.noise import NormalStream
 from dpb_gym.validation import FloatArray
 
 MEMORY_LIMIT = 2**31
+Parameters = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class Mechanism(ABC):
@@ -36,7 +44,7 @@ class Mechanism(ABC):
 
     def start(self, stream: NormalStream) -> None:
         """Gets its normals; the noise is zero before the first step."""
-        self._stream = stream
+        self._stream, self.step = stream, 0
         self.noise = np.zeros((stream.replicates, stream.width))
 
     @abstractmethod
@@ -47,9 +55,13 @@ class Mechanism(ABC):
     def variances(self) -> FloatArray:
         """Variance of the noise per coordinate at every step, ``(steps,)``."""
 
+    @abstractmethod
     def std(self, step: int) -> float:
         """Standard deviation of the noise at a step, from 1."""
-        return math.sqrt(self.variances()[step - 1])
+
+    @abstractmethod
+    def matrix(self, steps: int) -> FloatArray:
+        """How independent normals make the noise of the first steps, ``(steps, normals)``."""
 
 
 class BinaryTree(Mechanism):
@@ -65,7 +77,6 @@ class BinaryTree(Mechanism):
 
     def start(self, stream: NormalStream) -> None:
         super().start(stream)
-        self.step = 0
         self._prefix = np.zeros((self.steps.bit_length(), *self.noise.shape))
 
     def advance(self) -> None:
@@ -79,15 +90,48 @@ class BinaryTree(Mechanism):
     def variances(self) -> FloatArray:
         return np.bitwise_count(np.arange(1, self.steps + 1)).astype(np.float64)
 
+    def matrix(self, steps: int) -> FloatArray:
+        made = np.zeros((steps, steps))
+        for t in range(1, steps + 1):
+            # step t completes the node of its lowest bit; its other nodes are those of step `rest`
+            made[t - 1, t - 1] = 1.0
+            if rest := t & (t - 1):
+                made[t - 1] += made[rest - 1]
+        return made
 
-class BufferedToeplitz(Mechanism):
-    """Buffered linear Toeplitz noise; see `dpb_gym.privacy.toeplitz`. Memory: 5 rows."""
+
+class Toeplitz(Mechanism):
+    """A C^-1 and C are lower-triangular Toeplitz: their first columns say everything."""
+
+    @abstractmethod
+    def column(self, steps: int) -> FloatArray:
+        """Weight of each past normal in the noise, newest first: `steps` entries of A C^-1."""
+
+    def variances(self) -> FloatArray:
+        return np.cumsum(self.column(self.steps) ** 2)
+
+    def std(self, step: int) -> float:
+        # sums without end have more steps than are ever taken
+        weights = self.column(min(self.steps, 1 << step.bit_length()))[:step]
+        return math.sqrt(float(np.cumsum(weights**2)[-1]))
+
+    def matrix(self, steps: int) -> FloatArray:
+        lag = np.subtract.outer(np.arange(steps), np.arange(steps))
+        return np.where(lag >= 0, self.column(steps)[np.abs(lag)], 0.0)
+
+
+class BufferedToeplitz(Toeplitz):
+    """Buffered linear Toeplitz noise (Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024).
+
+    The first column of C is c_0 = 1, c_k = sum_i omega_i theta_i^(k-1), so the noise needs one
+    buffer per term instead of the whole past. Memory: 5 rows.
+    """
 
     def __init__(self, steps: int) -> None:
         super().__init__(steps)
-        theta, omega = toeplitz.blt_parameters(steps)
-        self.theta, self.omega = np.array(theta), np.array(omega)
-        self.gain = toeplitz.blt_sensitivity(self.theta, self.omega, steps)
+        self._parameters = blt_parameters(steps)
+        self.theta, self.omega = (np.array(part) for part in self._parameters)
+        self.gain = blt_sensitivity(self.theta, self.omega, steps)
 
     def start(self, stream: NormalStream) -> None:
         super().start(stream)
@@ -95,10 +139,9 @@ class BufferedToeplitz(Mechanism):
         self._fresh = np.empty(stream.width)
 
     def advance(self) -> None:
-        index = self._stream.advance()
         kernels.continual.blt_step(
             self._stream.block,
-            index,
+            self._stream.advance(),
             self.theta,
             self.omega,
             self._past,
@@ -106,26 +149,24 @@ class BufferedToeplitz(Mechanism):
             self.noise,
         )
 
-    def variances(self) -> FloatArray:
-        return _blt_variances(self.steps, self.steps)
-
-    def std(self, step: int) -> float:
-        # sums without end have more steps than are ever taken
-        first = min(self.steps, 1 << step.bit_length())
-        return math.sqrt(_blt_variances(self.steps, first)[step - 1])
+    def column(self, steps: int) -> FloatArray:
+        return _blt_column(*self._parameters, steps)
 
 
-class SquareRootToeplitz(Mechanism):
+class SquareRootToeplitz(Toeplitz):
     """Square-root Toeplitz noise (Fichtenberger, Henzinger & Upadhyay 2023).
 
+    C = A^(1/2), whose first column is f_0 = 1, f_k = f_{k-1} (1 - 1/(2k)); then A C^-1 = C.
     Noise does not depend on the records, so the noise of all steps is made at the first one,
     by convolution (FFT) of independent normals, coordinate by coordinate.
     """
 
     def __init__(self, steps: int) -> None:
         super().__init__(steps)
-        self.coefficients = toeplitz.square_root_coefficients(steps)
-        self.gain = math.sqrt(float((self.coefficients**2).sum()))
+        self.gain = math.sqrt(float((self.column(steps) ** 2).sum()))
+
+    def column(self, steps: int) -> FloatArray:
+        return square_root_coefficients(steps)
 
     def start(self, stream: NormalStream) -> None:
         gigabytes = 8e-9 * self.steps * stream.replicates * stream.width
@@ -136,7 +177,6 @@ class SquareRootToeplitz(Mechanism):
                 "use 'blt', or a larger release interval"
             )
         super().start(stream)
-        self.step = 0
 
     def advance(self) -> None:
         if self.step == 0:
@@ -150,24 +190,58 @@ class SquareRootToeplitz(Mechanism):
         replicates, width = self.noise.shape
         normals = self._stream.take(self.steps)
         length = fft.next_fast_len(2 * self.steps - 1, real=True)
-        transfer = fft.rfft(self.coefficients, length)
+        transfer = fft.rfft(self.column(self.steps), length)
         out = np.empty((self.steps, replicates, width))
         # one transform at a time: a row's bits must not depend on its neighbours
-        for b in range(replicates):
-            for w in range(width):
-                product = fft.rfft(np.ascontiguousarray(normals[b, :, w]), length) * transfer
-                out[:, b, w] = fft.irfft(product, length)[: self.steps]
+        for b, w in np.ndindex(replicates, width):
+            product = fft.rfft(np.ascontiguousarray(normals[b, :, w]), length) * transfer
+            out[:, b, w] = fft.irfft(product, length)[: self.steps]
         return out
 
-    def variances(self) -> FloatArray:
-        return np.cumsum(self.coefficients**2)
+
+def square_root_coefficients(steps: int) -> FloatArray:
+    """f_0..f_{steps-1} of the square root of the running-sum matrix."""
+    k = np.arange(1, steps)
+    return np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
+
+
+def blt_sensitivity(theta: FloatArray, omega: FloatArray, steps: int) -> float:
+    """Norm of the first column of a BLT's C for `steps` steps, in closed form."""
+    if steps == 1:
+        return 1.0
+    product = theta[:, None] * theta[None, :]
+    grown = (steps - 1) * portable.each(portable.log, product)
+    series = -portable.each(portable.expm1, grown) / (1.0 - product)
+    return math.sqrt(1.0 + float((omega[:, None] * omega[None, :] * series).sum()))
 
 
 @functools.lru_cache(maxsize=16)
-def _blt_variances(steps: int, first: int) -> FloatArray:
-    theta, omega = toeplitz.blt_parameters(steps)
-    weights = toeplitz.blt_noise_coefficients(np.array(theta), np.array(omega), first)
-    return np.cumsum(weights**2)
+def _blt_column(theta: tuple[float, ...], omega: tuple[float, ...], steps: int) -> FloatArray:
+    return kernels.continual.blt_impulse(np.array(theta), np.array(omega), steps)
+
+
+@functools.lru_cache(maxsize=1)
+def _shipped() -> dict[int, Parameters]:
+    text = (resources.files("dpb_gym.privacy") / "data" / "blt.json").read_text()
+    table = json.loads(text)["parameters"]
+    return {int(n): (tuple(row["theta"]), tuple(row["omega"])) for n, row in table.items()}
+
+
+@functools.lru_cache(maxsize=128)
+def blt_parameters(steps: int) -> Parameters:
+    """Parameters (theta, omega) of a good BLT for `steps` steps.
+
+    From the shipped table (``benchmarks/make_blt_table.py``), whose step counts grow by a factor
+    of at most 2^(1/4): the entry for the least count that is not below `steps`, which is within 1%
+    of the optimum; beyond the table (2^30) its last entry. Privacy rests on the sensitivity, which
+    is computed for `steps` exactly, never on how good the parameters are.
+
+    Raises:
+        ParameterError: If `steps` is not a positive integer.
+    """
+    validation.integer("steps", steps, 1)
+    table = _shipped()
+    return table[min((n for n in table if n >= steps), default=max(table))]
 
 
 MECHANISMS: dict[str, type[Mechanism]] = {

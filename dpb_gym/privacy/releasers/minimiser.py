@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,8 +36,9 @@ class Minimiser(Releaser):
     Args:
         curator: See `Releaser`.
         dim: Number of parameters d.
-        gradient_bound: See `dpb_gym.privacy.objective_plan`.
-        curvature: See there.
+        gradient_bound: See `dpb_gym.privacy.objective_plan`; needed with a budget, unless there is
+            a `printed` calibration.
+        curvature: The same.
         calls: Largest number of releases per replicate; no limit without a budget.
         records: Largest number of records, for the solver's tolerance.
         method: See there.
@@ -56,8 +57,8 @@ class Minimiser(Releaser):
         curator: Curator,
         dim: int,
         *,
-        gradient_bound: float = 1.0,
-        curvature: float = 1.0,
+        gradient_bound: float | None = None,
+        curvature: float | None = None,
         calls: int = 1,
         records: int = 0,
         method: str = "verified",
@@ -70,7 +71,11 @@ class Minimiser(Releaser):
             validation.integer("dim", dim, 1),
             validation.integer("calls", calls, 1),
         )
-        self._bounds = {"gradient_bound": gradient_bound, "curvature": curvature}
+        if curator.private and printed is None and None in (gradient_bound, curvature):
+            raise ParameterError(
+                "give gradient_bound and curvature, the largest that one record's loss can have"
+            )
+        self._bounds: dict[str, Any] = {"gradient_bound": gradient_bound, "curvature": curvature}
         self._records, self._method, self._printed = records, method, printed
         self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)

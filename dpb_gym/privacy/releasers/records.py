@@ -76,7 +76,7 @@ class Ball:
     def __post_init__(self) -> None:
         validation.real("radius", self.radius, 0.0, open_low=True)
 
-    def sensitivity(self, relation: str = "replace-one") -> float:
+    def sensitivity(self, relation: str = "replace-one", public: bool = True) -> float:
         """Largest distance between two records, or of a record from zero."""
         return self.radius * (self.apart if relation == "replace-one" else 1.0)
 
@@ -96,11 +96,13 @@ class PSDBall(Ball):
 
 @dataclass(frozen=True)
 class Segment:
-    """Records ``value * direction``: a protected number times a **public** vector.
+    """Records ``value * direction``: a protected number times a vector, which may be public.
 
-    The value is clipped to [low, high], the direction to the unit ball. Neighbours differ in
-    the value only, so the replace-one sensitivity is ``high - low`` (add-remove: the larger
-    absolute value). For RU's rewards ``Segment(0, 1)``, or centred ``Segment(-0.5, 0.5)``.
+    The value is clipped to [low, high], the direction to the unit ball. Where directions are
+    public, neighbours differ in the value only: replace-one sensitivity ``high - low``. Where the
+    unit protects contexts they differ in the direction too: twice the larger absolute value.
+    Add-remove: the larger absolute value. For RU's rewards ``Segment(0, 1)``, or centred
+    ``Segment(-0.5, 0.5)``.
     """
 
     low: float
@@ -112,11 +114,12 @@ class Segment:
                 f"a segment needs finite low < high; got [{self.low!r}, {self.high!r}]"
             )
 
-    def sensitivity(self, relation: str = "replace-one") -> float:
-        """Largest distance between two records with the same direction."""
-        if relation == "replace-one":
-            return self.high - self.low
-        return max(abs(self.low), abs(self.high))
+    def sensitivity(self, relation: str = "replace-one", public: bool = True) -> float:
+        """Largest distance between two records; with the same direction, if that is `public`."""
+        longest = max(abs(self.low), abs(self.high))
+        if relation != "replace-one":
+            return longest
+        return self.high - self.low if public else 2.0 * longest
 
 
 Bound = Ball | PSDBall | Segment

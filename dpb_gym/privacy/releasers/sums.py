@@ -12,6 +12,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
+from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, grid_of
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.privacy.releasers.mechanisms import Mechanism, make_mechanism
@@ -34,7 +35,8 @@ class Sum(Releaser):
         width: Length of a vector record.
         symmetric: Instead: side of symmetric matrix records.
         clip: Bound of the records; a number is the radius of a ball.
-        reward: Instead: records are numbers in this range times public vectors.
+        reward: Instead: records are numbers in this range times vectors, which count as public
+            where the curator protects responses alone (see `Segment`).
         sensitivity: Overrides the bound's sensitivity; the caller vouches for it.
         participations: Most records that one unit of protection has; needed if users are
             protected (erratum R10). Multiplies the sensitivity.
@@ -106,7 +108,7 @@ class Sum(Releaser):
                 "users are protected, who may have several records: give participations (the "
                 "most records of one user), or an explicit sensitivity"
             )
-        return self.intake.clip.sensitivity(curator.relation) * times
+        return self.intake.clip.sensitivity(curator.relation, curator.unit in RESPONSES) * times
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         """sigma, grid (0: none) and cost when `rho` is spent.
@@ -188,8 +190,8 @@ class BatchSum(Sum):
             accumulates, erratum R5); False: the batch just closed.
         sampling: q: each record enters with probability q, by a secret bit, and the sums are
             divided by q (RU, section 3.2). An (epsilon, delta) budget is accounted with the exact
-            profile of the sampled mechanism; zCDP holds at every order, where sampling does not
-            help, so its noise is that without.
+            profile of the sampled mechanism, in which a unit has one record; zCDP holds at every
+            order, where sampling does not help, so its noise is that without.
         **options: See `Sum`.
     """
 
@@ -210,8 +212,11 @@ class BatchSum(Sum):
         self._held = self._aged = 0  # batches in a cumulative release, and those of old blocks
         self._at = 0
         self._block = np.zeros_like(self._released)
-        if self.sampling < 1 and not isinstance(self.intake.clip, Segment):
-            raise ParameterError("sampling is for rewards along public directions")
+        single = self._participations in (None, 1) and curator.unit in RESPONSES
+        if self.sampling < 1 and not (single and isinstance(self.intake.clip, Segment)):
+            raise ParameterError(
+                "sampling is for rewards along public directions, one record of each unit"
+            )
         if self.sampling < 1 and curator.system_noise:
             raise ParameterError("sampling needs noise='seeded': its accounting is continuous")
 
@@ -386,6 +391,11 @@ class RunningSum(Sum):
     def variances(self) -> FloatArray:
         """Variance of the noise at every step, at sigma = 1, ``(steps,)``; of a private sum."""
         return self._mechanism.variances()
+
+    def noise_matrix(self, steps: int) -> FloatArray:
+        """How independent normals make the noise of the first releases of a private sum, at
+        sigma = 1, ``(steps, normals)``."""
+        return self._mechanism.matrix(steps)
 
     @property
     def noise_std_max(self) -> float:

@@ -241,6 +241,13 @@ class UserSum(BatchSum):
         reward: tuple[float, float],
         **options: object,
     ) -> None:
+        if "sampling" in options:
+            raise ParameterError("every record enters a sum of clipped users: leave sampling out")
+        if curator.unit == "user-round":
+            raise ParameterError(
+                "whose round is whose is public where users' sums are clipped; the unit "
+                "'user-round' protects that too"
+            )
         self._clip = LifetimeClip(width, curator.replicates, radius)
         super().__init__(
             curator,

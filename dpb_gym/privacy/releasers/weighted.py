@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, portable
+from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.sums import Sum
@@ -67,6 +68,12 @@ class Schedule:
     def unweighted(cls, ends: Array) -> Schedule:
         """Plain running sums, for releases whose noise is accounted for elsewhere."""
         return cls(ends, np.ones(len(ends)), np.ones(len(ends)))
+
+    @property
+    def cost(self) -> float:
+        """What all releases cost a record at most, in units of one at weight and scale 1."""
+        rest = np.cumsum(self.scales[::-1] ** 2)[::-1]
+        return float((self.weights**2 * rest).max())
 
     @property
     def sizes(self) -> Array:
@@ -130,7 +137,8 @@ class WeightedSum(Sum):
         curator: See `Sum`; also for what is not named here.
         width: See `Sum`.
         schedule: Times and weights, or a function that makes them from sigma, the standard
-            deviation of the noise at scale 1 (0 without a budget).
+            deviation of the noise at scale 1 (0 without a budget). Its `Schedule.cost` may be 1
+            at most: that is what is charged.
         **options: See `Sum`.
 
     Attributes:
@@ -153,7 +161,9 @@ class WeightedSum(Sum):
             if not isinstance(schedule, Schedule):
                 self._plan = schedule(gaussian_sigma(curator.most_rho, self.sensitivity))
             assert isinstance(self._plan, Schedule)
-            self.least_weight = float(min(1.0, self._plan.weights.min()))
+            # a record is rounded twice: when it comes, and in the weighted sum of its batch
+            least = float(self._plan.weights.min())
+            self.least_weight = least / (1.0 + least)
         self._sum = np.zeros_like(self._total)
         self.releases = 0
 
@@ -161,6 +171,11 @@ class WeightedSum(Sum):
         super().open(rho, noise)
         plan = self._plan
         self._plan = self._schedule = plan if isinstance(plan, Schedule) else plan(self._sigma)
+        if self._sigma and self._schedule.cost > 1.0 + 1e-12:
+            raise ParameterError(
+                f"{self.what}: the schedule costs a record {self._schedule.cost:.4g} times what "
+                "one release does, which is what is charged; take smaller weights or scales"
+            )
 
     @property
     def schedule(self) -> Schedule:

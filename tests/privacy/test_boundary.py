@@ -1,0 +1,125 @@
+"""Nothing leaves but through a releaser that charged for it: what a curator and sums refuse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from curated import curator
+
+from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
+from dpb_gym.feedback import CentralCurator
+from dpb_gym.privacy import Curator, GaussianEvent, NoiseSource, Schedule, SystemNoise
+
+APPROX = "eps=1,delta=1e-5"
+
+
+def test_after_a_refused_plan_nothing_is_ever_released() -> None:
+    own = curator("rho=0.5", horizon=10)
+    fine = own.batch_sum(2, clip=1.0, share=0.1)
+    sums = own.running_sum(2, clip=1.0, sigma=0.1)  # costs far more than the budget
+    with pytest.raises(BudgetExceeded):
+        sums.add([[0.3, 0.4]])
+    for refused in (fine, sums):
+        with pytest.raises(BudgetError, match="refused the plans"):
+            refused.add([[0.3, 0.4]])
+    with pytest.raises(BudgetError, match="refused the plans"):
+        assert sums.value is None
+
+
+@pytest.mark.parametrize("unit", ["reward", "user-rewards", "user-round", "user"])
+def test_directions_are_public_only_where_the_unit_says_so(unit: str) -> None:
+    """The worst pair of neighbours that the unit allows attains the sensitivity."""
+    own = curator(None, 2, horizon=10)
+    told = Curator(
+        "rho=0.5", ("joint", unit), noise=NoiseSource.from_seed(0, 2), horizon=10
+    ).batch_sum(2, reward=(-0.5, 1.0), participations=1)
+    apart = -1.0 if unit in ("user-round", "user") else 1.0
+    exact = own.batch_sum(2, reward=(-0.5, 1.0))
+    numbers = [1.0, 1.0] if apart < 0 else [1.0, -0.5]
+    exact.add(numbers, along=[[1.0, 0.0], [apart, 0.0]])
+    one, other = exact.release()
+    assert told.sensitivity == pytest.approx(np.linalg.norm(one - other))
+
+
+def test_sampling_is_of_one_record_per_unit() -> None:
+    """A user with k sampled records is in the sample with probability 1 - (1 - q)^k, not q."""
+    own = curator(APPROX, notion="central", unit="user-rewards", horizon=10)
+    with pytest.raises(ParameterError, match="one record of each unit"):
+        own.batch_sum(2, reward=(0.0, 1.0), sampling=0.3, participations=3)
+    own = curator(APPROX, horizon=10)
+    with pytest.raises(ParameterError, match="public directions"):
+        own.batch_sum(2, reward=(0.0, 1.0), sampling=0.3)
+
+
+def test_sums_of_clipped_users_take_every_record_and_need_public_users() -> None:
+    own = curator(APPROX, notion="central", unit="user-rewards", horizon=10)
+    with pytest.raises(ParameterError, match="leave sampling out"):
+        own.user_sum(2, radius=1.0, reward=(0.0, 1.0), sampling=0.3)
+    with pytest.raises(ParameterError, match="whose round is whose"):
+        curator(horizon=10).user_sum(2, radius=1.0, reward=(0.0, 1.0))
+
+
+def test_a_schedule_that_costs_more_than_is_charged_is_refused() -> None:
+    ends = np.arange(1, 11)
+    for schedule in (Schedule.unweighted(ends), lambda sigma: Schedule.unweighted(ends)):
+        sums = curator("rho=0.5", horizon=10).weighted_sum(2, clip=1.0, schedule=schedule)
+        with pytest.raises(ParameterError, match="10 times"):
+            sums.add([[0.3, 0.4]])
+        with pytest.raises(BudgetError):
+            sums.add([[0.3, 0.4]])
+    assert Schedule.geometric(1000, 5, 1.4, 1.0).cost == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_replicates_budget_is_given_away_once() -> None:
+    whole = curator("rho=0.5", 2, horizon=10)
+    whole.single(0)
+    for again in (lambda: whole.single(0), lambda: whole.batch_sum(2, clip=1.0)):
+        with pytest.raises(BudgetError):
+            again()
+    whole.single(1)
+    own = curator("rho=0.5", 2, horizon=10)
+    own.batch_sum(2, clip=1.0)
+    with pytest.raises(BudgetError, match="given away"):
+        own.single(0)
+
+
+def test_declared_releases_are_charged_for_every_copy_of_the_records() -> None:
+    own = Curator("rho=0.5", noise=NoiseSource.from_seed(0, 3), horizon=10, copies=3)
+    own.charge(GaussianEvent(10.0, 1.0), what="a package's own release")
+    assert own.ledger.spent == pytest.approx(3 * 0.005)
+
+
+def test_bounds_of_a_loss_have_no_default() -> None:
+    for given in ({}, {"gradient_bound": 2.0}, {"curvature": 1.0}):
+        with pytest.raises(ParameterError, match="give gradient_bound and curvature"):
+            curator(horizon=10).minimiser(2, **given)
+    curator(None).minimiser(2).ready()
+
+
+def test_a_weighted_record_is_rounded_twice() -> None:
+    pytest.importorskip("opendp")
+    schedule = Schedule(np.array([1]), np.array([1.0]), np.array([1.0]))
+    own = Curator("rho=0.5", noise=SystemNoise(1), horizon=1)
+    sums = own.weighted_sum(4, clip=1.0, schedule=schedule)
+    moved = math.sqrt(2 * own.guarantee.rho) * sums.sigma
+    assert moved >= 2.0 + 2 * sums.intake.grid * math.sqrt(4)
+
+
+def test_batches_of_another_length_have_noise_of_their_own() -> None:
+    """Otherwise the difference of two configurations' first releases is a raw sum."""
+    import gymnasium as gym
+
+    noise = []
+    for batch in (1, 2):
+        env = gym.make("DPB/Recommendation-v0", dim=3, n_arms=8, horizon=10)
+        env = CentralCurator(env, "rho=0.5", batch=batch)
+        observation, _ = env.reset(seed=0)
+        exact = np.zeros(3)
+        for _ in range(batch):
+            x = observation.reshape(-1, 3)[0].astype(np.float64)
+            observation, _, _, _, info = env.step(0)
+            exact += env.truth["reward"] * x / max(1.0, np.linalg.norm(x))
+        noise.append(info["response"] - exact)
+    assert np.abs(noise[0] - noise[1]).min() > 1e-6
