@@ -29,7 +29,8 @@ def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
     """What brings a row into the ball, and whether it was outside by more than rounding."""
     largest, squares = 0.0, 0.0
     slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # less what sums of squares err by
-    if radius == math.inf or dot_one(row, row) <= radius * radius * (1.0 + 2.0 * slack):
+    inside = radius * radius * (1.0 + 2.0 * slack)  # infinite of a huge radius: says nothing
+    if radius == math.inf or (inside < math.inf and dot_one(row, row) <= inside):
         return 1.0, False
     for w in range(row.shape[0]):
         largest = max(largest, abs(row[w]))
@@ -107,8 +108,8 @@ def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> i
 def add_squares(
     values: Floats,
     vectors: Floats,
-    radius: float,
     psd: bool,
+    radius: float,
     grid: float,
     pending: Floats,
     clipped: Ints,
@@ -121,8 +122,8 @@ def add_squares(
     Args:
         values: ``(B,)``.
         vectors: v, ``(B, K, d)``.
-        radius: See `add_clipped`.
         psd: Whether values must not be negative.
+        radius: See `add_clipped`.
         grid: See `add_clipped`.
         pending: Isometric rows ``(B, d (d + 1) / 2)``, in place.
         clipped: See `add_clipped`.
@@ -196,15 +197,6 @@ def add_scaled(
 
 
 @jit
-def fold(pending: Floats, total: Floats) -> None:
-    """Moves `pending` into `total`."""
-    for b in range(pending.shape[0]):
-        for w in range(pending.shape[1]):
-            total[b, w] += pending[b, w]
-            pending[b, w] = 0.0
-
-
-@jit
 def blt_step(
     block: Floats,
     index: int,
@@ -244,18 +236,12 @@ def blt_step(
 @jit
 def blt_impulse(theta: Floats, omega: Floats, steps: int) -> Floats:
     """Noise at steps 1..n if the first normal is 1 and all others 0, (n,)."""
-    count = theta.shape[0]
-    buffers = np.zeros(count)
-    out = np.empty(steps)
-    noise = 0.0
+    block, buffers = np.zeros((1, 2, 1)), np.zeros((1, theta.shape[0], 1))
+    fresh, noise, out = np.empty(1), np.zeros((1, 1)), np.empty(steps)
+    block[0, 0, 0] = 1.0
     for k in range(steps):
-        fresh = 1.0 if k == 0 else 0.0
-        for i in range(count):
-            fresh -= omega[i] * buffers[i]
-        for i in range(count):
-            buffers[i] = theta[i] * buffers[i] + fresh
-        noise += fresh
-        out[k] = noise
+        blt_step(block, min(k, 1), theta, omega, buffers, fresh, noise)
+        out[k] = noise[0, 0]
     return out
 
 
@@ -291,14 +277,6 @@ def tree_step(block: Floats, index: int, step: int, prefix: Floats, noise: Float
                 value += prefix[above, b, w]
             prefix[level, b, w] = value
             noise[b, w] = value
-
-
-@jit
-def emit(total: Floats, noise: Floats, sigma: float, out: Floats) -> None:
-    """Writes ``total + sigma * noise``, all (B, W)."""
-    for b in range(total.shape[0]):
-        for w in range(total.shape[1]):
-            out[b, w] = total[b, w] + sigma * noise[b, w]
 
 
 @jit

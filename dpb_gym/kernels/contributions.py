@@ -11,24 +11,6 @@ _SHRINK = 1.0 - 1e-12
 
 
 @jit
-def admit(users, counted, limit, counts, out):
-    """out[b] = whether user users[b] had fewer than `limit` counted rounds; counts this one.
-
-    Args:
-        users: Ids ``(B,)``, below counts.shape[1].
-        counted: False where the round yields no record ``(B,)``; such a round is neither
-            admitted nor counted.
-        limit: Most rounds of a user.
-        counts: Rounds so far ``(B, U)``, updated.
-        out: Output ``(B,)``.
-    """
-    for b in range(users.shape[0]):
-        out[b] = counted[b] and counts[b, users[b]] < limit
-        if out[b]:
-            counts[b, users[b]] += 1
-
-
-@jit
 def close_batch(users, rows, order, spent, radius, squared, out, clipped):
     """Adds every user's clipped sum of the batch to out and charges the users' budgets.
 

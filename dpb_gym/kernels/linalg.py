@@ -38,9 +38,7 @@ def cholesky_one(matrix, lower):
         if not (s > 0.0 and s < np.inf):
             return False
         lower[i, i] = np.sqrt(s)
-    for i in range(d):
-        for j in range(i + 1, d):
-            lower[i, j] = 0.0
+        lower[i, i + 1 :] = 0.0
     return True
 
 
@@ -70,8 +68,7 @@ def solve_lower_one(lower, rhs, out):
 def solve_upper_one(lower, rhs, out):
     """out = L'^-1 rhs; `out` may be `rhs`."""
     d = lower.shape[0]
-    for i in range(d):
-        out[i] = rhs[i]
+    out[:] = rhs
     for i in range(d - 1, -1, -1):
         x = out[i] / lower[i, i]
         out[i] = x
@@ -91,8 +88,7 @@ def inverse_cholesky_one(lower, out):
     """out = (L L')^-1, exactly symmetric."""
     d = lower.shape[0]
     for j in range(d):
-        for i in range(d):
-            out[j, i] = 0.0
+        out[j] = 0.0
         out[j, j] = 1.0
         solve_cholesky_one(lower, out[j], out[j])
     for i in range(d):
@@ -114,8 +110,7 @@ def logdet_cholesky_one(lower):
 def multiply_one(matrix, vector, out):
     """out = matrix vector for a symmetric matrix."""
     d = matrix.shape[0]
-    for j in range(d):
-        out[j] = 0.0
+    out[:] = 0.0
     # Row by row, which is contiguous and lets the inner loop use vector instructions;
     # four rows at a time, which loads and stores `out` a quarter as often.
     n = d - d % 4
@@ -172,21 +167,6 @@ def sherman_morrison_one(inverse, vector, weight, scratch):
         for j in range(d):
             inverse[i, j] -= w * scratch[j]
     return growth
-
-
-@jit
-def cholesky_update_one(lower, vector):
-    """L <- chol(L L' + v v') in place by Givens rotations; `vector` is overwritten."""
-    d = lower.shape[0]
-    for k in range(d):
-        diagonal = lower[k, k]
-        r = np.sqrt(diagonal * diagonal + vector[k] * vector[k])
-        c = r / diagonal
-        s = vector[k] / diagonal
-        lower[k, k] = r
-        for i in range(k + 1, d):
-            lower[i, k] = (lower[i, k] + s * vector[i]) / c
-            vector[i] = c * vector[i] - s * lower[i, k]
 
 
 @jit
@@ -259,14 +239,22 @@ def sherman_morrison(inverses, vectors, weights, growth):
 
 @jit
 def cholesky_update(lower, vectors, weights):
-    """Factors of L L' + weight v v', in place, for weights ``(B,)`` >= 0."""
+    """Factors of L L' + weight v v', in place by Givens rotations, for weights ``(B,)`` >= 0."""
     B, d = vectors.shape
-    scratch = np.empty(d)
+    v = np.empty(d)
     for b in range(B):
-        root = np.sqrt(weights[b])
-        for i in range(d):
-            scratch[i] = root * vectors[b, i]
-        cholesky_update_one(lower[b], scratch)
+        factor, root = lower[b], np.sqrt(weights[b])
+        v[:] = vectors[b]
+        v *= root
+        for k in range(d):
+            diagonal = factor[k, k]
+            r = np.sqrt(diagonal * diagonal + v[k] * v[k])
+            c = r / diagonal
+            s = v[k] / diagonal
+            factor[k, k] = r
+            for i in range(k + 1, d):
+                factor[i, k] = (factor[i, k] + s * v[i]) / c
+                v[i] = c * v[i] - s * factor[i, k]
 
 
 @jit
@@ -276,10 +264,7 @@ def _diagonalise(a, v):
     `v` may have no columns.
     """
     d, wanted = a.shape[0], v.shape[1] > 0
-    largest = 0.0
-    for i in range(d):
-        for j in range(d):
-            largest = max(largest, abs(a[i, j]))
+    largest = np.abs(a).max()
     for _ in range(MAX_SWEEPS):
         rotated = False
         for p in range(d - 1):
@@ -312,6 +297,17 @@ def _diagonalise(a, v):
 
 
 @jit
+def _mirror(matrix, out):
+    """Copies the lower triangle to both; False if an entry is not finite."""
+    finite = True
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            out[i, j] = out[j, i] = matrix[i, j]
+            finite = finite and np.isfinite(matrix[i, j])
+    return finite
+
+
+@jit
 def eigh_one(matrix, values, vectors):
     """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, by cyclic Jacobi.
 
@@ -319,15 +315,11 @@ def eigh_one(matrix, values, vectors):
     magnitude (the first such) is positive. All NaN where an entry is not finite.
     """
     d = matrix.shape[0]
-    a, v, order = np.empty((d, d)), np.zeros((d, d)), np.empty(d, np.int64)
-    for i in range(d):
-        v[i, i] = 1.0
-        for j in range(i + 1):
-            if not np.isfinite(matrix[i, j]):
-                values[:] = np.nan
-                vectors[:] = np.nan
-                return
-            a[i, j] = a[j, i] = matrix[i, j]
+    a, v, order = np.empty((d, d)), np.eye(d), np.empty(d, np.int64)
+    if not _mirror(matrix, a):
+        values[:] = np.nan
+        vectors[:] = np.nan
+        return
     _diagonalise(a, v)
     for i in range(d):
         x = a[i, i]
@@ -342,8 +334,7 @@ def eigh_one(matrix, values, vectors):
         for k in range(d):
             if abs(row[k]) > abs(lead):
                 lead = row[k]
-        for k in range(d):
-            vectors[k, i] = row[k] if lead > 0.0 else -row[k]
+        vectors[:, i] = row if lead > 0.0 else -row
 
 
 @jit
@@ -360,18 +351,11 @@ def eigh(matrices):
 def eigvalsh(matrices):
     """Ascending eigenvalues ``(B, d)`` of symmetric matrices, as `eigh` has them."""
     B, d, _ = matrices.shape
-    values, a, none = np.empty((B, d)), np.empty((d, d)), np.empty((d, 0))
+    values, a, none = np.full((B, d), np.nan), np.empty((d, d)), np.empty((d, 0))
     for b in range(B):
-        finite = True
-        for i in range(d):
-            for j in range(i + 1):
-                a[i, j] = a[j, i] = matrices[b, i, j]
-                finite = finite and np.isfinite(a[i, j])
-        if finite:
+        if _mirror(matrices[b], a):
             _diagonalise(a, none)
-        for i in range(d):
-            values[b, i] = a[i, i] if finite else np.nan
-        values[b].sort()
+            values[b] = np.sort(np.diag(a))
     return values
 
 

@@ -167,17 +167,33 @@ def _share_nests(u, items, n, nests, dissimilarity):
 
 
 @jit
+def _distinct(slate, N, items, place):
+    """Distinct items of a slate, ascending, and their first places; how many, or -1 if one is
+    outside -1..N-1."""
+    n = 0
+    for k in range(slate.shape[0]):
+        item = slate[k]
+        if item < -1 or item >= N:
+            return -1
+        if item == -1:
+            continue
+        j = n
+        while j > 0 and items[j - 1] > item:
+            j -= 1
+        if j > 0 and items[j - 1] == item:
+            continue
+        for a in range(n, j, -1):
+            items[a] = items[a - 1]
+            place[a] = place[a - 1]
+        items[j] = item
+        place[j] = k
+        n += 1
+    return n
+
+
+@jit
 def outcome(
-    features,
-    theta,
-    revenues,
-    slates,
-    nests,
-    dissimilarity,
-    uniform,
-    choice,
-    reward,
-    expected,
+    features, theta, revenues, slates, nests, dissimilarity, uniform, choice, reward, expected
 ):
     """Choice, realised reward and expected reward of each replicate's slate.
 
@@ -207,24 +223,9 @@ def outcome(
     place = np.empty(K, np.int64)
     u = np.empty(K)
     for b in range(B):
-        n = 0
-        for k in range(K):
-            item = slates[b, k]
-            if item < -1 or item >= N:
-                return b + 1
-            if item == -1:
-                continue
-            j = n
-            while j > 0 and items[j - 1] > item:
-                j -= 1
-            if j > 0 and items[j - 1] == item:
-                continue
-            for a in range(n, j, -1):
-                items[a] = items[a - 1]
-                place[a] = place[a - 1]
-            items[j] = item
-            place[j] = k
-            n += 1
+        n = _distinct(slates[b], N, items, place)
+        if n < 0:
+            return b + 1
         top = 0.0
         for a in range(n):
             s = 0.0
