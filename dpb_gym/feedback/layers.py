@@ -31,7 +31,8 @@ Infos = dict[str, Any]
 Rows = dict[str, Array]
 ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")
 FEEDBACK_KEYS = ("choice", "demand", "answer", "observed")
-SALES = ("left",)  # whose differences are raw responses
+# Stock, whose differences are responses, and what `RecordEpisodeStatistics` beneath adds up.
+RAW = ("left", "episode")
 
 
 def noise_generator(
@@ -129,6 +130,20 @@ class Layer:
             feedback = feedback._replace(observed=both)
         return self._send(seen, feedback, played)
 
+    def _exchange(
+        self, seen: Rows, rewards: Array, known: Rows, played: Array
+    ) -> tuple[Array, Rows]:
+        """Rewards and messages of one round; what they replace goes to `truth`."""
+        below = layers(self.env)
+        self.truth = dict(below[0].truth) if below else {}
+        if "response" in self.covers:
+            self.truth["reward"] = rewards
+        self.truth |= {k: v for k, v in known.items() if k in ORACLE_KEYS + self.withheld}
+        if not played.any():
+            return rewards, {}
+        response = {k: v for k, v in known.items() if k in FEEDBACK_KEYS}
+        return self._deliver(seen, Feedback(rewards, **response), played)
+
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
         """Rewards ``(B,)`` and messages by key that arrive instead of the truth."""
         return feedback.reward, {}
@@ -212,12 +227,13 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
             return self.env.step(action)  # type: ignore[no-any-return]
         seen = self._look(self._core.actions.decode(action))
         observation, reward, terminated, truncated, info = self.env.step(action)
-        known = {key: np.array([info[key]]) for key in FEEDBACK_KEYS if key in info}
-        feedback = Feedback(np.array([reward], np.float64), **known)
-        received, messages = self._deliver(seen, feedback, np.ones(1, bool))
-        self.truth = hidden(self, reward=float(reward))
-        self.truth |= {k: info[k] for k in (*ORACLE_KEYS, *self.withheld) if k in info}
-        kept = {k: v for k, v in info.items() if k not in ORACLE_KEYS + SALES + self.withheld}
+        known = {k: np.array([info[k]]) for k in ORACLE_KEYS + FEEDBACK_KEYS if k in info}
+        rewards = np.array([reward], np.float64)
+        received, messages = self._exchange(seen, rewards, known, np.ones(1, bool))
+        self.truth = {
+            k: v.item() if isinstance(v, np.ndarray) else v for k, v in self.truth.items()
+        }
+        kept = {k: v for k, v in info.items() if k not in ORACLE_KEYS + RAW + self.withheld}
         for key, message in messages.items():
             kept[key] = message[0].item() if message.ndim == 1 else message[0]
         return self._shown(observation), float(received[0]), terminated, truncated, kept
@@ -252,19 +268,12 @@ class VectorLayer(Layer, VectorWrapper):
         played, lanes = ~self._ended, self.num_envs
         seen = self._look(self.env.unwrapped.decode_actions(actions, self._ended))
         observation, rewards, terminations, truncations, infos = self.env.step(actions)
-        known = {
-            k: _gather(infos, k, lanes) for k in (*ORACLE_KEYS, *FEEDBACK_KEYS) if _has(infos, k)
-        }
-        received, messages = np.array(rewards, np.float64), Infos()
-        self.truth = hidden(self, reward=received.copy())
-        self.truth |= {k: v for k, v in known.items() if k in ORACLE_KEYS + self.withheld}
-        if played.any():
-            if "observed" in known:
-                known["observed"] = known["observed"].astype(bool)
-            response = {k: v for k, v in known.items() if k in FEEDBACK_KEYS}
-            received, messages = self._deliver(seen, Feedback(received, **response), played)
-            received = np.where(played, received, 0.0)
-        infos = _without(infos, ORACLE_KEYS + SALES + self.withheld)
+        gathered = {k: _gather(infos, k, lanes) for k in ORACLE_KEYS + FEEDBACK_KEYS}
+        known = {k: v for k, v in gathered.items() if v is not None}
+        rewards = np.array(rewards, np.float64)
+        received, messages = self._exchange(seen, rewards, known, played)
+        received = np.where(played, received, 0.0)
+        infos = _without(infos, ORACLE_KEYS + RAW + self.withheld)
         for key, message in messages.items():
             _put(infos, key, message, played)
         if self._mode is AutoresetMode.NEXT_STEP:
@@ -311,28 +320,16 @@ def layers(env: Any) -> list[Layer]:
     return found
 
 
-def hidden(layer: Layer, **taken: Any) -> dict[str, Any]:
-    """The truth that layers beneath have taken out, and the reward if this one replaces it."""
-    found = layers(layer.env)
-    below = dict(found[0].truth) if found else {}
-    return {**below, **taken} if "response" in layer.covers else below
-
-
 # Infos of vector environments are arrays with masks; what autoreset ended lies in final_info.
 
 
-def _has(infos: Infos, key: str) -> bool:
-    return key in infos or key in infos.get("final_info", {})
-
-
-def _gather(infos: Infos, key: str, lanes: int) -> Array:
-    """Values of the round just played, wherever autoreset put them."""
-    final = infos.get("final_info", {})
-    kept = infos.get(key)
-    out = np.zeros(lanes) if kept is None else np.array(kept)
-    if key in final:
-        out = np.where(final[f"_{key}"], final[key], out)
-    return out
+def _gather(infos: Infos, key: str, lanes: int) -> Array | None:
+    """Values of the round just played, wherever autoreset put them; None if there are none."""
+    final, kept = infos.get("final_info", {}), infos.get(key)
+    if key not in final:
+        return kept if kept is None else np.array(kept)
+    other = np.zeros(lanes, np.asarray(final[key]).dtype) if kept is None else kept
+    return np.where(final[f"_{key}"], final[key], other)
 
 
 def _without(infos: Infos, keys: Sequence[str]) -> Infos:

@@ -250,6 +250,27 @@ def test_a_round_that_returns_nothing_sends_noise(many):
     assert np.std(np.array(silent)[:, 6:]) == pytest.approx(1.0, rel=0.3)
 
 
+@pytest.mark.parametrize("vector", [False, True])
+def test_returns_that_a_wrapper_beneath_adds_up_do_not_leave(vector):
+    made = {"horizon": 5, "dim": 2}
+    if vector:
+        env = gym.make_vec("DPB/Recommendation-v0", num_envs=2, **made)
+        env = f.VectorPrivateResponse(
+            gym.wrappers.vector.RecordEpisodeStatistics(env), f.RandomizedResponse(1.0)
+        )
+        on_top = gym.wrappers.vector.RecordEpisodeStatistics(env)
+    else:
+        env = gym.wrappers.RecordEpisodeStatistics(gym.make("DPB/Recommendation-v0", **made))
+        env = f.PrivateResponse(env, f.RandomizedResponse(1.0))
+        on_top = gym.wrappers.RecordEpisodeStatistics(env)
+    on_top.reset(seed=0)
+    seen = [on_top.step(np.zeros(2, int) if vector else 0) for _ in range(5)]
+    total = sum(np.asarray(step[1]) for step in seen)
+    assert np.asarray(seen[-1][-1]["episode"]["r"]) == pytest.approx(total), "that of the messages"
+    env.reset(seed=0)
+    assert not any("episode" in env.step(np.zeros(2, int) if vector else 0)[-1] for _ in range(5))
+
+
 def test_contexts_alone_promise_nothing():
     env = f.PrivateContexts(gym.make("DPB/Pricing-v0"), f.GaussianContexts(1.0, 1, 2))
     assert not env.guarantee.private
