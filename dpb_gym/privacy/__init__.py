@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.records import PSDBall as PSDBall
     from dpb_gym.privacy.releasers.records import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.records import Segment as Segment
+    from dpb_gym.privacy.releasers.running import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
-    from dpb_gym.privacy.releasers.sums import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
     from dpb_gym.privacy.releasers.users import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.users import LifetimeClip as LifetimeClip

@@ -45,17 +45,10 @@ class Budget:
         given = [name for name in ("rho", "epsilon", "delta") if getattr(self, name) is not None]
         if given not in (["rho"], ["epsilon", "delta"]):
             raise BudgetError("a budget is either rho, or epsilon and delta; not both, not half")
+        inside: dict[str, Any] = {"open_low": True, "open_high": True, "error": BudgetError}
         for name in given:
             most = 1.0 if name == "delta" else math.inf
-            value = validation.real(
-                name,
-                getattr(self, name),
-                0.0,
-                most,
-                open_low=True,
-                open_high=True,
-                error=BudgetError,
-            )
+            value = validation.real(name, getattr(self, name), 0.0, most, **inside)
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -87,28 +80,23 @@ class Budget:
         """
         if text is None or isinstance(text, Budget):
             return text
-        if not isinstance(text, str):
-            raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
-        plain = re.sub(r"\s+", "", text).lower()
+        plain = re.sub(r"\s+", "", text).lower() if isinstance(text, str) else ""
+        plain = plain.replace("epsilon=", "eps=")
         if plain == "none":
             return None
-        values: dict[str, float] = {}
-        for part in plain.split(","):
-            name, sign, number = part.partition("=")
-            name = {"eps": "epsilon"}.get(name, name)
-            if not sign or name not in ("rho", "epsilon", "delta") or name in values:
-                raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
-            try:
-                values[name] = float(number)
-            except ValueError:
-                raise BudgetError(
-                    f"{shown(number)} is not a number in the budget {shown(text)}"
-                ) from None
-        if set(values) == {"epsilon"}:
-            raise BudgetError(f"an epsilon needs its delta, e.g. {plain + ',delta=1e-5'!r}")
-        if set(values) not in ({"rho"}, {"epsilon", "delta"}):
+        parts = re.findall(r"(?:^|,)(rho|eps|delta)=([^,]*)(?=,|$)", plain)
+        values = dict(parts)
+        if not parts or len(parts) != plain.count(",") + 1 or len(values) < len(parts):
             raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
-        return cls(**values)
+        if set(values) == {"eps"}:
+            raise BudgetError(f"an epsilon needs its delta, e.g. {plain + ',delta=1e-5'!r}")
+        if set(values) not in ({"rho"}, {"eps", "delta"}):
+            raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
+        try:
+            numbers = {name: float(number) for name, number in parts}
+        except ValueError:
+            raise BudgetError(f"there is no number in the budget {shown(text)}") from None
+        return cls(numbers.get("rho"), numbers.get("eps"), numbers.get("delta"))
 
     @staticmethod
     def text(budget: Budget | None) -> str:

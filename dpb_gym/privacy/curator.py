@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, GaussianEvent
-from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.running import RunningSum
 from dpb_gym.privacy.releasers.shuffled import ShuffledSum
-from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum
+from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.privacy.releasers.users import UserSum
 from dpb_gym.privacy.releasers.weighted import WeightedSum
 from dpb_gym.validation import FloatArray
@@ -58,6 +60,8 @@ class Curator:
         budget: What may be spent, or None.
         ledger: Every charge.
         replicates: B.
+        unit: What is protected; see `Guarantee`.
+        relation: Which data sets are neighbours; see `Guarantee`.
         releasers: Every releaser, in order.
         handed_over: Why nothing more may be released here; None as long as it may.
 
@@ -88,13 +92,12 @@ class Curator:
         self.budget = Budget.parse(budget)
         self.copies = validation.integer("copies", copies, 1)
         self.ledger = Ledger(self.budget, *protects, relation)
-        self.horizon = horizon
-        if isinstance(noise, str):
-            if noise != "system":
-                raise ParameterError(f"noise must be a NoiseSource or 'system'; got {noise!r}")
-            noise = SystemNoise(replicates or 1)
+        self.unit, self.relation, self.horizon = self.ledger.unit, self.ledger.relation, horizon
         if noise is None and self.budget is not None:
             raise ParameterError("a curator with a budget needs noise: a NoiseSource or 'system'")
+        if isinstance(noise, str):
+            validation.choice("noise", noise, ("system",))
+            noise = SystemNoise(replicates or 1)
         self.noise = noise
         self.replicates = noise.replicates if noise is not None else (replicates or 1)
         self.releasers: list[Releaser] = []
@@ -111,16 +114,6 @@ class Curator:
         return self.budget is not None
 
     @property
-    def unit(self) -> str:
-        """What is protected; see `Guarantee`."""
-        return self.ledger.unit
-
-    @property
-    def relation(self) -> str:
-        """Which data sets are neighbours; see `Guarantee`."""
-        return self.ledger.relation
-
-    @property
     def system_noise(self) -> bool:
         """Whether noise comes from the operating system, on a grid."""
         return self.private and self.noise is not None and self.noise.system
@@ -135,40 +128,36 @@ class Curator:
             return equivalent_rho(self.budget) / self.copies
         if self.budget.rho is not None:
             return max(0.0, self.budget.rho - (spent.zcdp or 0.0)) / self.copies
-
-        def costs(rho: float) -> list[Event]:
-            return [*spent.events, GaussianEvent(1.0, math.sqrt(2.0 * rho))]
-
-        return fit_rho(self.budget, costs) / self.copies
-
-    # ------------------------------------------------------------------ releasers
+        one = partial(GaussianEvent, 1.0)
+        return fit_rho(self.budget, lambda r: [*spent.events, one(math.sqrt(2 * r))]) / self.copies
 
     def running_sum(self, width: int | None = None, **options: Any) -> Any:
         """A running sum of records; see `RunningSum`."""
-        return self._hand_out(RunningSum(self, width, **options))
+        return self._make(RunningSum, width, options)
 
     def batch_sum(self, width: int | None = None, **options: Any) -> Any:
         """Sums of disjoint batches of records; see `BatchSum`."""
-        return self._hand_out(BatchSum(self, width, **options))
+        return self._make(BatchSum, width, options)
 
     def shuffled_sum(self, width: int | None = None, **options: Any) -> Any:
         """Sums of batches of shuffled bits; see `ShuffledSum`."""
-        return self._hand_out(ShuffledSum(self, width, **options))
+        return self._make(ShuffledSum, width, options)
 
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
         """Running sums of weighted records at geometric times; see `WeightedSum`."""
-        return self._hand_out(WeightedSum(self, width, **options))
+        return self._make(WeightedSum, width, options)
 
     def user_sum(self, width: int, **options: Any) -> Any:
         """Batch sums with every user's contribution clipped; see `UserSum`."""
-        return self._hand_out(UserSum(self, width, **options))
+        return self._make(UserSum, width, options)
 
     def minimiser(self, dim: int, **options: Any) -> Any:
         """Private minimisers of a convex loss; see `LossMinimiser`."""
-        return self._hand_out(LossMinimiser(self, dim, **options))
+        return self._make(LossMinimiser, dim, options)
 
-    def _hand_out(self, releaser: Releaser) -> Any:
-        return WithoutAxis(releaser) if self._alone else releaser
+    def _make(self, kind: Any, size: int | None, options: dict[str, Any]) -> Any:
+        made = kind(self, size, **options)
+        return WithoutAxis(made) if self._alone else made
 
     def register(self, releaser: Releaser, share: float | None) -> None:
         """Takes up a releaser; called by its constructor.
@@ -189,9 +178,8 @@ class Curator:
             raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
         if share is not None:
             share = validation.real("share", share, 0.0, 1.0, open_low=True)
-        named = [part for part in [*self._shares, share] if part is not None]
-        if sum(named) > 1 + SLACK:
-            raise BudgetError(f"shares of the budget add up to {sum(named):g}, more than 1")
+        if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
+            raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
         self.releasers.append(releaser)
         self._shares.append(share)
 
@@ -226,8 +214,7 @@ class Curator:
             releaser.opened = True
 
     def _resolved(self) -> list[float]:
-        named = sum(share for share in self._shares if share is not None)
-        open_ = sum(share is None for share in self._shares)
+        named, open_ = sum(filter(None, self._shares)), self._shares.count(None)
         if open_ and named >= 1 - SLACK:
             raise BudgetError(
                 "the named shares take the whole budget and leave nothing for "
@@ -253,8 +240,6 @@ class Curator:
         if exact or costs(rho) == costs(0.5 * rho):  # nothing left to calibrate
             return rho
         return fit_rho(budget, costs)
-
-    # ------------------------------------------------------------------ beside the releasers
 
     def inherit(self, guarantee: Guarantee | None, *, what: str) -> None:
         """Charges an earlier release that the agent starts from: a prior, say.
@@ -289,7 +274,10 @@ class Curator:
 
         Raises:
             BudgetExceeded: If the total would exceed the budget; nothing may be released.
+            BudgetError: If the curators of single replicates have the budget.
         """
+        if self.parts:
+            raise BudgetError(f"{what}: the curators of single replicates have the budget")
         for each in Composition.of(*[event] * self.copies).events:
             self.ledger.charge(each, what=what, basis="declared")
 
@@ -330,11 +318,9 @@ class Curator:
         if not self.handed_over:
             self.seal()
         parts = [part.guarantee for part in self.parts]
-        if parts and not self.releasers:
-            return max(
-                (part for part in parts if part is not None),
-                key=lambda g: g.epsilon(budget.delta or 1e-5) if g.private else math.inf,
-            )
+        if parts:  # separate data sets: that of the one who is worst off
+            at = budget.delta or REPORT_DELTA
+            return max(filter(None, parts), key=lambda g: g.epsilon(at))
         if all(entry.earlier for entry in self.ledger.entries):
             raise BudgetError(
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
@@ -347,12 +333,11 @@ class Curator:
 
         Raw statistics: protected by nothing, never stored with results, never to be published.
         """
-        found = {}
-        for number, releaser in enumerate(self.releasers):
-            counts = getattr(releaser, "clipped_count", None)
-            if counts is not None:
-                found[f"{number}: {releaser.what}"] = counts
-        return found
+        return {
+            f"{number}: {releaser.what}": releaser.clipped_count
+            for number, releaser in enumerate(self.releasers)
+            if hasattr(releaser, "clipped_count")
+        }
 
     def single(self, replicate: int) -> Curator:
         """A curator for one replicate alone, whose releasers have no replicate axis.

@@ -83,16 +83,15 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
     shape: tuple[int, ...] = getattr(rows, "shape", ())
     if len(shape) != 2 or min(shape) < 1:
         raise ParameterError(f"rows must have shape (users, items), got {shape}")
-    n, n_items = shape[0], shape[1]
-    if n_items > MAX_ITEMS:
-        raise ParameterError(f"at most {MAX_ITEMS} items are possible, got {n_items}")
-    if validation.integer("dim", dim, 1) > n_items:
-        raise ParameterError(f"dim must be in 1..{n_items}, got {dim}")
+    n, n_items = shape[0], validation.integer("the number of items", shape[1], 1, MAX_ITEMS)
+    validation.integer("dim", dim, 1, n_items)
     if (curator.replicates, curator.unit, curator.relation) != (1, "user", "replace-one"):
         raise ParameterError(
             f"the factors are one release per user, replace-one; the curator has "
             f"{curator.replicates} replicates and protects the {curator.unit}, {curator.relation}"
         )
+    from scipy.linalg import eigh
+
     # a row is one record of this sum: all ratings of one person
     sums = BatchSum(
         curator,
@@ -102,18 +101,8 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
         what="second moment of rating rows",
     )
     sums.add(second_moment(rows)[None])
-    noisy = sums.release()[0]
-    values, vectors = _leading(noisy, dim)
-    values = np.maximum(values, 0.0)
-    return PrivateFactors(vectors * np.sqrt(values), values, curator.ledger.guarantee)
-
-
-def _leading(matrix: FloatArray, dim: int) -> tuple[FloatArray, FloatArray]:
-    """The largest eigenvalues, decreasing, and their eigenvectors with fixed signs."""
-    from scipy.linalg import eigh
-
-    side = len(matrix)
-    values, vectors = eigh(matrix, subset_by_index=(side - dim, side - 1))
-    values, vectors = values[::-1], vectors[:, ::-1]
+    found = eigh(sums.release()[0], subset_by_index=(n_items - dim, n_items - 1))
+    values, vectors = np.maximum(found[0][::-1], 0.0), found[1][:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
-    return values, vectors * np.sign(vectors[largest, np.arange(dim)])
+    vectors = vectors * np.sign(vectors[largest, np.arange(dim)])
+    return PrivateFactors(vectors * np.sqrt(values), values, curator.ledger.guarantee)

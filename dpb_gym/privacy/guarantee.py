@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dpb_gym.errors import BudgetError
@@ -75,12 +75,8 @@ class Guarantee:
     inherited: Composition | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("notion", self.notion, NOTIONS),
-            ("unit", self.unit, UNITS),
-            ("relation", self.relation, RELATIONS),
-        ):
-            if value not in known:
+        for name, known in (("notion", NOTIONS), ("unit", UNITS), ("relation", RELATIONS)):
+            if (value := getattr(self, name)) not in known:
                 raise BudgetError(f"{name} must be one of {', '.join(known)}; got {value!r}")
         if self.curve is not None and not isinstance(self.curve, Composition):
             raise BudgetError(f"curve must be a Composition or None; got {self.curve!r}")
@@ -116,9 +112,7 @@ class Guarantee:
         """
         from dpb_gym.privacy import accounting
 
-        if self.curve is None:
-            return math.inf
-        return accounting.epsilon(self.curve, delta)
+        return math.inf if self.curve is None else accounting.epsilon(self.curve, delta)
 
     def delta(self, epsilon: float) -> float:
         """Smallest known delta at `epsilon` >= 0; 1 for a non-private agent.
@@ -128,9 +122,7 @@ class Guarantee:
         """
         from dpb_gym.privacy import accounting
 
-        if self.curve is None:
-            return 1.0
-        return accounting.delta(self.curve, epsilon)
+        return 1.0 if self.curve is None else accounting.delta(self.curve, epsilon)
 
     def data_level(self, delta: float = REPORT_DELTA) -> dict[str, float]:
         """Epsilon at `delta` per ``"rating"`` and per ``"person"`` of replayed ratings.
@@ -141,12 +133,10 @@ class Guarantee:
         """
         if self.curve is None or self.uses is None:
             return {}
-        whole = self.unit in ("user", "user-rewards")
-        found = {}
+        whole, found = self.unit in ("user", "user-rewards"), {}
         for what, uses in zip(("rating", "person"), self.uses):
             grouped = self.curve.group(1 if whole else uses)
-            known = None if grouped is None else Guarantee(self.notion, self.unit, curve=grouped)
-            found[what] = math.inf if known is None else known.epsilon(delta)
+            found[what] = replace(self, curve=grouped).epsilon(delta)
         return found
 
     def describe(self, delta: float = REPORT_DELTA) -> str:
@@ -155,9 +145,8 @@ class Guarantee:
             return "non-private"
         line = self._per_unit(self.curve, delta)
         if self.inherited is not None:
-            rho = self.inherited.zcdp
-            alone = Guarantee(self.notion, self.unit, curve=self.inherited).epsilon(delta)
-            cost = f"eps={alone:.4g}" if rho is None else f"rho={rho:.4g}"
+            rho, alone = self.inherited.zcdp, replace(self, curve=self.inherited)
+            cost = f"eps={alone.epsilon(delta):.4g}" if rho is None else f"rho={rho:.4g}"
             line += f"; {cost} of it for the prior"
         for (what, epsilon), uses in zip(self.data_level(delta).items(), self.uses or ()):
             line += f"; per {what} (<= {uses} round{'s' * (uses > 1)}): eps={epsilon:.4g}"
@@ -177,16 +166,12 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain JSON values; inverse of `from_dict`."""
-        found: dict[str, Any] = {
-            "notion": self.notion,
-            "unit": self.unit,
-            "relation": self.relation,
-            "curve": None if self.curve is None else self.curve.to_dict(),
-            "basis": self.basis,
-            "uses": None if self.uses is None else list(self.uses),
-        }
-        if self.inherited is not None:
-            found["inherited"] = self.inherited.to_dict()
+        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("curve", "inherited"):
+            found[name] = None if found[name] is None else found[name].to_dict()
+        found["uses"] = None if self.uses is None else list(self.uses)
+        if self.inherited is None:
+            del found["inherited"]
         return found
 
     @classmethod
@@ -197,12 +182,12 @@ class Guarantee:
             BudgetError: If a field is missing, unknown or invalid.
         """
         try:
-            curve = data["curve"]
-            parts = (data.get("inherited"), curve)
-            earlier, built = (None if c is None else Composition.from_dict(c) for c in parts)
-            uses = None if data.get("uses") is None else tuple(data["uses"])
-            basis = str(data["basis"])
-            return cls(data["notion"], data["unit"], data["relation"], built, basis, uses, earlier)
+            names = ("notion", "unit", "relation", "basis")
+            found: dict[str, Any] = {name: data[name] for name in names}
+            for name, part in (("curve", data["curve"]), ("inherited", data.get("inherited"))):
+                found[name] = None if part is None else Composition.from_dict(part)
+            uses = data.get("uses")
+            return cls(**found, uses=None if uses is None else tuple(uses))
         except (KeyError, TypeError) as error:
             raise BudgetError(
                 f"a guarantee has notion, unit, relation and curve: {error!r}"

@@ -112,15 +112,12 @@ class Ledger:
             from dpb_gym.privacy import accounting
 
             return accounting.epsilon(composition, self.budget.delta)
-        found = composition.zcdp
-        if found is None:
-            if self.budget is None:
-                return math.nan
+        if composition.zcdp is None and self.budget is not None:
             raise BudgetError(
                 "a zCDP budget can only be charged with releases that have a zCDP bound; "
                 "use an (epsilon, delta) budget for this mechanism"
             )
-        return found
+        return math.nan if composition.zcdp is None else composition.zcdp
 
     @property
     def composition(self) -> Composition:
@@ -148,10 +145,11 @@ class Ledger:
     @property
     def guarantee(self) -> Guarantee:
         """What was charged so far; none without a charge, or once anything was disclosed."""
-        curve = None if self._disclosed or not self.entries else self.composition
-        basis = f"disclosed ({'; '.join(self._disclosed)})" if self._disclosed else self.basis
-        inherited = self.inherited if curve and self.inherited else None
-        return Guarantee(self.notion, self.unit, self.relation, curve, basis, inherited=inherited)
+        names = (self.notion, self.unit, self.relation)
+        if self._disclosed:
+            return Guarantee(*names, basis=f"disclosed ({'; '.join(self._disclosed)})")
+        inherited = self.inherited or None
+        return Guarantee(*names, self.composition or None, self.basis, inherited=inherited)
 
     def __repr__(self) -> str:
         bound = "no budget" if self.budget is None else str(self.budget)

@@ -14,11 +14,15 @@ from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy.releasers.records import Intake
+    from dpb_gym.privacy.releasers.sums import Sum
 
 BLOCK = 2048
 GRID_BITS = 20
 EXACT_BITS = 52
+
+
+def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64DXSM(seed))
 
 
 class NoiseSource:
@@ -40,23 +44,19 @@ class NoiseSource:
 
     def __init__(self, generators: Sequence[np.random.Generator]) -> None:
         self.generators = tuple(generators)
-        if not self.generators:
-            raise ParameterError("a noise source needs at least one generator")
-        for generator in self.generators:
-            if not isinstance(generator, np.random.Generator):
-                raise ParameterError(
-                    f"a noise source needs numpy.random.Generator objects; got {generator!r}"
-                )
+        if not self.generators or not all(isinstance(g, np.random.Generator) for g in generators):
+            raise ParameterError(
+                f"a noise source needs numpy.random.Generator objects, one or more; got "
+                f"{generators!r}"
+            )
         if len({id(g.bit_generator) for g in self.generators}) < len(self.generators):
             raise ParameterError("replicates must not share a generator")
 
     @classmethod
     def from_seed(cls, seed: int | Sequence[int], replicates: int = 1) -> NoiseSource:
         """A noise source of its own, for scripts and tests: replicate i spawns from `seed`."""
-        children = np.random.SeedSequence(seed).spawn(
-            validation.integer("replicates", replicates, 1)
-        )
-        return cls([np.random.Generator(np.random.PCG64DXSM(child)) for child in children])
+        validation.integer("replicates", replicates, 1)
+        return cls([_generator(child) for child in np.random.SeedSequence(seed).spawn(replicates)])
 
     @property
     def replicates(self) -> int:
@@ -104,7 +104,7 @@ class NoiseSource:
         """An independent noise source, its seeds drawn from these generators."""
         words = [generator.integers(0, 2**64, 4, dtype=np.uint64) for generator in self.generators]
         seeds = [np.random.SeedSequence([int(word) for word in row]) for row in words]
-        return self._like([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in seeds])
+        return self._like([_generator(seed) for seed in seeds])
 
     def single(self, replicate: int) -> NoiseSource:
         """The noise of one replicate alone."""
@@ -113,8 +113,8 @@ class NoiseSource:
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
         return NoiseSource(generators)
 
-    def use_grid(self, intake: Intake) -> None:
-        """Prepares noise on the intake's grid; continuous noise needs none."""
+    def use_grid(self, sums: Sum) -> None:
+        """Prepares noise on the grid of these sums; continuous noise needs none."""
 
 
 class QuietNoise(NoiseSource):
@@ -183,10 +183,8 @@ class SystemNoise(NoiseSource):
             ) from error
         opendp.enable_features("contrib")
         self._opendp = opendp
-        entropy = [
-            np.random.SeedSequence() for _ in range(validation.integer("replicates", replicates, 1))
-        ]
-        super().__init__([np.random.Generator(np.random.PCG64DXSM(seed)) for seed in entropy])
+        validation.integer("replicates", replicates, 1)
+        super().__init__([_generator(np.random.SeedSequence()) for _ in range(replicates)])
         self._grid = 0.0
 
     def spawn(self) -> SystemNoise:
@@ -195,28 +193,20 @@ class SystemNoise(NoiseSource):
     def single(self, replicate: int) -> SystemNoise:
         return SystemNoise(1)
 
-    def use_grid(self, intake: Intake) -> None:
+    def use_grid(self, sums: Sum) -> None:
         """Fixes the grid.
 
         Raises:
             ParameterError: If the records have no horizon or bound, or sums could leave the exact
                 range of double precision.
         """
-        from dpb_gym.privacy.releasers.records import Ball, Segment
-
-        clip, self._grid = intake.clip, intake.grid
-        if intake.horizon is None:
-            raise ParameterError("system noise needs a declared horizon")
-        if isinstance(clip, Ball):
-            largest = clip.radius
-        elif isinstance(clip, Segment):
-            largest = max(abs(clip.low), abs(clip.high))
-        else:
-            raise ParameterError("system noise needs bounded records: give clip")
-        noise = 2.0 ** (GRID_BITS + 7) * self._grid * (1 + math.log2(intake.horizon + 1))
-        if intake.horizon * (largest + self._grid) + noise > self._grid * 2.0**EXACT_BITS:
+        horizon, clip, self._grid = sums.horizon, sums.clip, sums.grid
+        if horizon is None or clip is None:
+            raise ParameterError("system noise needs a declared horizon and bounded records: clip")
+        noise = 2.0 ** (GRID_BITS + 7) * self._grid * (1 + math.log2(horizon + 1))
+        if horizon * (clip.longest + self._grid) + noise > self._grid * 2.0**EXACT_BITS:
             raise ParameterError(
-                f"sums of {intake.horizon} records of size {largest:g} leave the exact range of "
+                f"sums of {horizon} records of size {clip.longest:g} leave the exact range of "
                 "double precision; system noise needs more noise or fewer records"
             )
 

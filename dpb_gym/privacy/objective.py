@@ -18,7 +18,6 @@ from typing import ClassVar
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import Event
 from dpb_gym.validation import FloatArray
 
@@ -114,10 +113,7 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
         return offset / (1 + high)
     for _ in range(100):
         middle = 0.5 * (low + high)
-        if growing(middle) <= offset:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if growing(middle) <= offset else (low, middle)
     return offset / (1 + low)
 
 
@@ -144,6 +140,56 @@ class ObjectivePerturbation:
     event: PerturbedObjectiveEvent
 
 
+@dataclass(frozen=True)
+class LossBounds:
+    """The true bounds of a summed loss, from which a plan's cost follows.
+
+    Attributes:
+        dim: Number of parameters d.
+        gradient_bound: L, bound of a record's gradient norm (MNL with outside option and
+            contexts in the unit ball: 2; logistic with link scale zeta: zeta).
+        curvature: beta, bound of the **trace** of a record's Hessian (MNL: 1; logistic with
+            link scale zeta: zeta^2/4).
+        records: Largest number of records, for the solver's tolerance.
+
+    Raises:
+        ParameterError: If one is out of range.
+    """
+
+    dim: int
+    gradient_bound: float
+    curvature: float
+    records: int = 0
+
+    def __post_init__(self) -> None:
+        validation.integer("dim", self.dim, 1)
+        validation.real("gradient_bound", self.gradient_bound, 0.0, open_low=True)
+        validation.real("curvature", self.curvature, 0.0, open_low=True)
+        validation.integer("records", self.records, 0)
+
+    def plan(self, ridge: float, sigma: float, rho_output: float) -> ObjectivePerturbation:
+        """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
+
+        Args:
+            ridge: Lambda.
+            sigma: Standard deviation of the linear term.
+            rho_output: zCDP to spend on covering the inexact minimiser.
+        """
+        # the second term is what double precision leaves of gradients of that size
+        size = 4 * sigma * math.sqrt(self.dim) + 4 * self.gradient_bound * self.records
+        tolerance, mu = 1e-10 + 1e-14 * size, math.sqrt(2 * rho_output)
+        event = PerturbedObjectiveEvent(
+            self.curvature / ridge, sigma, 2 * self.gradient_bound, self.dim, mu
+        )
+        output_std = 2 * tolerance / (ridge * mu)
+        return ObjectivePerturbation(self.dim, ridge, sigma, tolerance, output_std, event)
+
+    def sigma_all_orders(self, rho: float) -> float:
+        """sigma with ``2 L sqrt(d)/sigma + 2 L^2/sigma^2 = rho`` (CS, Theorem 1)."""
+        root = math.sqrt(self.dim + 2 * rho) + math.sqrt(self.dim)
+        return self.gradient_bound * root / rho
+
+
 def objective_plan(
     rho: float,
     *,
@@ -159,13 +205,11 @@ def objective_plan(
 
     Args:
         rho: zCDP that all releases together may spend.
-        dim: Number of parameters d.
-        gradient_bound: L, bound of a record's gradient norm (MNL with outside option and
-            contexts in the unit ball: 2; logistic with link scale zeta: zeta).
-        curvature: beta, bound of the **trace** of a record's Hessian (MNL: 1; logistic with
-            link scale zeta: zeta^2/4).
+        dim: See `dpb_gym.privacy.objective.LossBounds`, as of the next two and `records`.
+        gradient_bound: L.
+        curvature: beta.
         calls: Largest number of releases.
-        records: Largest number of records, for the solver's tolerance.
+        records: Largest number of records.
         method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4: far more
             noise; the event, which takes the smaller bound, then costs less than was asked).
         every_order: For ``"verified"``. True: `rho` holds at every Renyi order, which takes half
@@ -184,36 +228,20 @@ def objective_plan(
         >>> round(plan.ridge, 2), round(plan.sigma, 2), round(plan.event.zcdp, 6)
         (3.98, 4.0, 1.0)
     """
-    dim, records = validation.integer("dim", dim, 1), validation.integer("records", records, 0)
-    bound = validation.real("gradient_bound", gradient_bound, 0.0, open_low=True)
-    curvature = validation.real("curvature", curvature, 0.0, open_low=True)
-    if method not in ("verified", "zcdp"):
-        raise ParameterError(f"method must be 'verified' or 'zcdp'; got {method!r}")
+    loss = LossBounds(dim, gradient_bound, curvature, records)
+    validation.choice("method", method, ("verified", "zcdp"))
     each = validation.real("rho", rho, 0.0, open_low=True) / validation.integer("calls", calls, 1)
     usable = each * (1 - OUTPUT_SHARE) * (1 - 1e-12)
     if method == "zcdp":
-        ratio, sigma = 0.5 * usable, _sigma_all_orders(0.5 * usable, dim, bound)
+        ratio, sigma = 0.5 * usable, loss.sigma_all_orders(0.5 * usable)
     else:
-        share = 0.5 if every_order else 0.1
-        sigma = 2 * bound / math.sqrt(2 * (1 - share) * usable)
+        share, distance = 0.5 if every_order else 0.1, 2 * gradient_bound
+        sigma = distance / math.sqrt(2 * (1 - share) * usable)
         # a ratio above 0.7 would leave the range of the proof
         ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
         if every_order:
-            ratio = _largest_ratio(share * usable, sigma, 2 * bound, dim)
-    return finish(
-        ridge=curvature / ratio,
-        curvature=curvature,
-        sigma=sigma,
-        dim=dim,
-        bound=bound,
-        records=records,
-        rho_output=each * OUTPUT_SHARE,
-    )
-
-
-def _sigma_all_orders(rho: float, dim: int, bound: float) -> float:
-    """sigma with ``2 L sqrt(d)/sigma + 2 L^2/sigma^2 = rho`` (CS, Theorem 1)."""
-    return bound * (math.sqrt(dim + 2 * rho) + math.sqrt(dim)) / rho
+            ratio = _largest_ratio(share * usable, sigma, distance, dim)
+    return loss.plan(curvature / ratio, sigma, each * OUTPUT_SHARE)
 
 
 def _largest_ratio(extra: float, sigma: float, distance: float, dim: int) -> float:
@@ -223,38 +251,3 @@ def _largest_ratio(extra: float, sigma: float, distance: float, dim: int) -> flo
         event = PerturbedObjectiveEvent(middle, sigma, distance, dim)
         low, high = (middle, high) if _extra(event) <= extra else (low, middle)
     return low
-
-
-def finish(
-    *,
-    ridge: float,
-    curvature: float,
-    sigma: float,
-    dim: int,
-    bound: float,
-    records: int,
-    rho_output: float,
-) -> ObjectivePerturbation:
-    """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
-
-    Args:
-        ridge: Lambda.
-        curvature: True bound of the trace of a record's Hessian.
-        sigma: Standard deviation of the linear term.
-        dim: Number of parameters.
-        bound: True bound of a record's gradient norm.
-        records: Largest number of records.
-        rho_output: zCDP to spend on covering the inexact minimiser.
-    """
-    # the second term is what double precision leaves of gradients of that size
-    tolerance = 1e-10 + 1e-14 * (4 * sigma * math.sqrt(dim) + 4 * bound * records)
-    mu = math.sqrt(2 * rho_output)
-    event = PerturbedObjectiveEvent(curvature / ridge, sigma, 2 * bound, dim, mu)
-    return ObjectivePerturbation(
-        dim=dim,
-        ridge=ridge,
-        sigma=sigma,
-        tolerance=tolerance,
-        output_std=2 * tolerance / (ridge * mu),
-        event=event,
-    )

@@ -75,7 +75,11 @@ def test_a_schedule_that_costs_more_than_is_charged_is_refused() -> None:
 def test_a_replicates_budget_is_given_away_once() -> None:
     whole = curator("rho=0.5", 2, horizon=10)
     whole.single(0)
-    for again in (lambda: whole.single(0), lambda: whole.batch_sum(2, clip=1.0)):
+    for again in (
+        lambda: whole.single(0),
+        lambda: whole.batch_sum(2, clip=1.0),
+        lambda: whole.charge(GaussianEvent(10.0, 1.0), what="beside them"),
+    ):
         with pytest.raises(BudgetError):
             again()
     whole.single(1)
@@ -104,7 +108,7 @@ def test_a_weighted_record_is_rounded_twice() -> None:
     own = Curator("rho=0.5", noise=SystemNoise(1), horizon=1)
     sums = own.weighted_sum(4, clip=1.0, schedule=schedule)
     moved = math.sqrt(2 * own.guarantee.rho) * sums.sigma
-    assert moved >= 2.0 + 2 * sums.intake.grid * math.sqrt(4)
+    assert moved >= 2.0 + 2 * sums.grid * math.sqrt(4)
 
 
 def test_batches_of_another_length_have_noise_of_their_own() -> None:

@@ -288,7 +288,7 @@ def test_clip_counts_are_asked_for_and_never_stored() -> None:
 def test_bad_curators() -> None:
     with pytest.raises(ParameterError, match="needs noise"):
         Curator("rho=1")
-    with pytest.raises(ParameterError, match="noise must be"):
+    with pytest.raises(ParameterError, match="noise must be one of"):
         curator(noise="seed")
     with pytest.raises(BudgetError):
         curator("rho 1")

@@ -438,7 +438,7 @@ def test_calls_are_capped_and_batches_do_not_matter() -> None:
 
 
 def test_replicates_ask_at_times_of_their_own() -> None:
-    releaser = curator("rho=1", 2).minimiser(2, calls=1)
+    releaser = curator("rho=1", 2).minimiser(2, gradient_bound=1.0, curvature=0.25)
     releaser.loss = convex_loss("logistic", data_for("logistic", 2, 5, 2))
     first = releaser.release([True, False])
     assert (first[1] == 0).all() and (first[0] != 0).all()

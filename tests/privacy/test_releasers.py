@@ -61,6 +61,15 @@ def test_segment_clips_value_and_direction(values: np.ndarray, directions: np.nd
     assert (releaser.clipped_count >= outside).all()
 
 
+@pytest.mark.parametrize("radius", [1e-170, 1.0, 1e160])
+def test_no_size_escapes_the_ball(radius: float) -> None:
+    """Also where squares of norms overflow, or vanish."""
+    for size in (1e-300, 1.0, 1e150, 1e170, 1e307):
+        releaser = batch(clip=Ball(radius), sigma=1e-300, width=2)
+        releaser.add(np.full((2, 2), size))
+        assert np.hypot(*releaser.release()[0]) <= radius * (1 + 1e-9)
+
+
 def test_single_precision_rounding_is_scaled_but_not_counted() -> None:
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     x = x / np.linalg.norm(x, axis=1, keepdims=True) * np.float32(1 + 1e-7)

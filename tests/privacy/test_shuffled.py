@@ -84,8 +84,8 @@ def test_no_pair_of_records_differs_in_more_bits(options, size):
         record = flat
         if "symmetric" in options:
             record = np.outer(flat, flat) / max(1.0, float(flat @ flat) / 4.0)
-        sums.intake.take(record[:1] if along is not None else record[None], along, sums._total)
-        found = sums._total[0] / sums.intake.grid
+        sums._take(record[:1] if along is not None else record[None], along, sums._total)
+        found = sums._total[0] / sums.grid
         assert np.abs(found).max() <= sums.levels * (1 + 1e-12), "a coordinate has so many bits"
         assert np.abs(found - np.rint(found)).max() < 1e-9
         return found
@@ -112,7 +112,7 @@ def test_sums_are_unbiased_with_the_noise_that_is_stated(budget):
     if budget is None:
         assert sums.sigma == 0.0 and np.abs(error).max() < 1e-9
         return
-    rounding = batch * sums.intake.grid / 2
+    rounding = batch * sums.grid / 2
     assert np.abs(error.mean(axis=0)).max() < rounding + 5 * sums.sigma / math.sqrt(B)
     assert error.std(axis=0) == pytest.approx(sums.sigma, rel=0.06)
     assert own.ledger.spent == pytest.approx(own.budget.limit, rel=2e-3)

@@ -98,7 +98,7 @@ class TestSystem:
         record = np.full((replicates, 2), 0.3)
         for _ in range(horizon):
             releaser.add(record)
-        grid = releaser.intake.grid
+        grid = releaser.grid
         assert (releaser.value / grid == np.round(releaser.value / grid)).all()
         exact = float((schedule.weights * schedule.sizes).sum()) * 0.3
         gap = (releaser.value - exact) / releaser.noise_std
@@ -125,7 +125,7 @@ class TestSystem:
         along = np.tile([0.6, 0.5], (200, 1))
         for _ in range(3):
             sums.add(np.full(200, 0.9), along, np.zeros(200, int))
-        released, grid = sums.release(), sums.intake.grid
+        released, grid = sums.release(), sums.grid
         assert grid and (released / grid == np.round(released / grid)).all()
         exact = along / np.linalg.norm(along, axis=1, keepdims=True)  # shortened to the radius
         assert stats.kstest(((released - exact) / sums.sigma).ravel(), "norm").pvalue > 1e-4

@@ -13,8 +13,11 @@ from privacy_oracles import blt_arrays, factors, running_sum
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.kernels.continual import blt_impulse
-from dpb_gym.privacy.releasers.mechanisms import (
+from dpb_gym.privacy import Curator, NoiseSource
+from dpb_gym.privacy.audit import audit_sum
+from dpb_gym.privacy.releasers.running import (
     MECHANISMS,
+    Toeplitz,
     blt_parameters,
     blt_sensitivity,
     make_mechanism,
@@ -37,6 +40,29 @@ def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) ->
     assert mechanism.std(steps) == pytest.approx(math.sqrt(variances[-1]), rel=1e-9)
     made = mechanism.matrix(steps)
     assert made @ made.T == pytest.approx(noise @ noise.T, abs=1e-9)
+
+
+def test_a_mechanism_of_ones_own_is_its_column_and_its_gain(monkeypatch) -> None:
+    """Noise on every record, C = I: what it releases, costs and says passes the audit."""
+
+    class OnRecords(Toeplitz):
+        gain = 1.0
+
+        def column(self, steps: int) -> np.ndarray:
+            return np.ones(steps)
+
+    monkeypatch.setitem(MECHANISMS, "on-records", OnRecords)
+    own = Curator("rho=0.5", noise=NoiseSource.from_seed(0, 4000), horizon=6)
+    sums = own.running_sum(1, clip=1.0, mechanism="on-records")
+    for t in range(1, 7):
+        sums.add(np.full((4000, 1), 0.5))
+        noise = sums.value - 0.5 * t
+        assert noise.std() == pytest.approx(sums.noise_std, rel=0.05)
+        assert sums.noise_std == pytest.approx(2.0 * math.sqrt(t), rel=1e-9)
+    report = audit_sum(
+        lambda c: c.running_sum(1, clip=1.0, mechanism="on-records"), [1.0], [-1.0], rounds=4
+    )
+    assert report.passed and report.mu > 0.7
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
+from dpb_gym.privacy import accounting
 from dpb_gym.privacy.audit.bounds import (
     Samples,
     clopper_pearson_upper,
@@ -55,22 +56,15 @@ class Refutable:
         self.epsilons: dict[float, float | None] = dict.fromkeys(DELTAS)
         if guarantee is None or guarantee.curve is None:
             return
-        mus = [event.gaussian_mu for event in guarantee.curve.events]
-        if None not in mus:
-            self.mu = math.hypot(*(mu or 0.0 for mu in mus))
+        self.mu = accounting.total_mu(guarantee.curve.events)
         self.rho = guarantee.rho
         # the divergence grows with the order, so what bounds it above 1 bounds it at 1
         near = sum(float(event.rdp(ABOVE_ONE)[0]) for event in guarantee.curve.events)
-        self.kl = _finite(min(near, math.inf if self.rho is None else self.rho))
-        self.epsilons = {delta: _finite(guarantee.epsilon(delta)) for delta in DELTAS}
-        pure = guarantee.epsilon(0.0)
-        if math.isfinite(pure):
-            self.epsilons = {0.0: pure, **self.epsilons}
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether the claim is one of Gaussian differential privacy."""
-        return self.mu is not None
+        near = min(near, math.inf if self.rho is None else self.rho)
+        self.kl = near if math.isfinite(near) else None
+        claims = {delta: guarantee.epsilon(delta) for delta in (0.0, *DELTAS)}
+        known = {d: e if math.isfinite(e) else None for d, e in claims.items()}
+        self.epsilons = {d: e for d, e in known.items() if d or e is not None}
 
     def compare(self, fpr: float, fnr: float) -> tuple[Comparison, ...]:
         """Every bound that two error rates give, next to the claim."""
@@ -86,8 +80,6 @@ class Refutable:
 
     def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
         """Bounds in units of the claim, the largest of them; without a claim, mu."""
-        if self.mu is not None:
-            return mu_bound(fpr, fnr) / max(self.mu, SMALL)
         ratios = [
             epsilon_bound(fpr, fnr, delta) / max(claim, SMALL)
             for delta, claim in self.epsilons.items()
@@ -96,14 +88,10 @@ class Refutable:
         if self.rho is not None:
             rhos = [rho_bound(a, b) for a, b in zip(fpr, fnr)]
             ratios.append(np.array(rhos) / max(self.rho, SMALL))
-        if not ratios:
-            return mu_bound(fpr, fnr)
+        if self.mu is not None or not ratios:
+            return mu_bound(fpr, fnr) / (1.0 if self.mu is None else max(self.mu, SMALL))
         best: FloatArray = np.max(ratios, axis=0)
         return best
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def audit_scores(
@@ -150,14 +138,9 @@ def audit_scores(
         raise ParameterError(f"both worlds need as many runs; got {zero.size} and {one.size}")
     validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     cut = round(THRESHOLD_SHARE * zero.size)
-    return _evaluate(
-        (zero[:cut], one[:cut]),
-        (zero[cut:], one[cut:]),
-        Refutable(claimed),
-        zero.size,
-        {"subject": subject, "score": score, "details": details or {}},
-        confidence,
-    )
+    chosen, counted = (zero[:cut], one[:cut]), (zero[cut:], one[cut:])
+    said = {"subject": subject, "score": score, "details": details or {}}
+    return _evaluate(chosen, counted, Refutable(claimed), zero.size, said, confidence)
 
 
 def audit_outputs(
@@ -189,41 +172,31 @@ def audit_outputs(
     zero, one = _views(first), _views(second)
     if zero.keys() != one.keys() or not zero:
         raise ParameterError(f"both worlds need the same views; got {[*zero]} and {[*one]}")
-    runs = len(next(iter(zero.values())))
-    for view in (*zero.values(), *one.values()):
-        if len(view) != runs:
-            raise ParameterError(f"all views need {runs} runs; got {len(view)}")
-    if runs < MIN_RUNS:
-        raise ParameterError(f"an audit needs at least {MIN_RUNS} runs in each world; got {runs}")
+    lengths = {len(view) for view in (*zero.values(), *one.values())}
+    runs = min(lengths)
+    if len(lengths) > 1 or runs < MIN_RUNS:
+        raise ParameterError(
+            f"all views need equally many runs, at least {MIN_RUNS} in each world; got "
+            f"{sorted(lengths)}"
+        )
     if len(zero) > 1:
         zero["all"] = np.concatenate(list(zero.values()), axis=1)
         one["all"] = np.concatenate(list(one.values()), axis=1)
     claim = Refutable(claimed)
     fit, cut = round(FIT_SHARE * runs), round((FIT_SHARE + THRESHOLD_SHARE) * runs)
-    best: tuple[float, str, FloatArray, FloatArray] | None = None
+    tried: list[tuple[float, str, Samples, Samples]] = []
     for name in zero:
         weights = fit_discriminant(zero[name][:fit], one[name][:fit])
-        scores = zero[name][fit:] @ weights, one[name][fit:] @ weights
-        chosen = (scores[0][: cut - fit], scores[1][: cut - fit])
-        _, merit = _threshold(chosen, claim)
-        if best is None or merit > best[0]:
-            best = (merit, name, *scores)
-    assert best is not None
-    _, name, *found = best
+        scores = zero[name] @ weights, one[name] @ weights
+        chosen = (scores[0][fit:cut], scores[1][fit:cut])
+        merit = _threshold(chosen, claim)[1]
+        tried.append((merit, name, chosen, (scores[0][cut:], scores[1][cut:])))
+    _, name, chosen, counted = max(tried, key=lambda one: one[0])
     width = zero[name].shape[1]
-    what = "" if len(zero) == 1 else f" of {name}"
-    return _evaluate(
-        (found[0][: cut - fit], found[1][: cut - fit]),
-        (found[0][cut - fit :], found[1][cut - fit :]),
-        claim,
-        runs,
-        {
-            "subject": subject,
-            "score": f"linear discriminant on {width} number{'s' if width > 1 else ''}{what}",
-            "details": details or {},
-        },
-        confidence,
-    )
+    score = f"linear discriminant on {width} number{'s' if width > 1 else ''}"
+    score += "" if len(zero) == 1 else f" of {name}"
+    said = {"subject": subject, "score": score, "details": details or {}}
+    return _evaluate(chosen, counted, claim, runs, said, confidence)
 
 
 def _scores(values: ArrayLike) -> FloatArray:
@@ -298,7 +271,7 @@ def _evaluate(
         fpr_limit=fpr,
         fnr_limit=fnr,
         comparisons=(*claim.compare(fpr, fnr), Comparison("kl", divergence, claim.kl)),
-        parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.gaussian else None,
+        parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.mu is not None else None,
         ceiling=float(mu_bound(least, least)),
         confidence=confidence,
     )

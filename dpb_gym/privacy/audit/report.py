@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.audit.bounds import epsilon_bound
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 
 PASS, FAIL, NO_CLAIM, NO_POWER = "PASS", "FAIL", "NO CLAIM", "NO POWER"
@@ -129,8 +130,6 @@ class AuditReport:
 
     def epsilon(self, delta: float = REPORT_DELTA) -> float:
         """Lower bound on epsilon at `delta`; any delta in [0, 1)."""
-        from dpb_gym.privacy.audit.bounds import epsilon_bound
-
         if not 0 <= delta < 1:
             raise ParameterError(f"delta must lie in [0, 1); got {delta!r}")
         return float(epsilon_bound(self.fpr_limit, self.fnr_limit, delta))
@@ -141,9 +140,7 @@ class AuditReport:
     def leaderboard_row(self, delta: float = REPORT_DELTA) -> dict[str, Any] | None:
         """``claimed`` and ``lower_bound`` (epsilon at `delta`) and ``verdict``; `None` without
         a finite claim."""
-        if self.claimed is None or not self.claimed.private:
-            return None
-        claimed = self.claimed.epsilon(delta)
+        claimed = math.inf if self.claimed is None else self.claimed.epsilon(delta)
         if not math.isfinite(claimed):
             return None
         return {"claimed": claimed, "lower_bound": self.epsilon(delta), "verdict": self.verdict}
@@ -172,12 +169,11 @@ class AuditReport:
 
     def _repr_html_(self) -> str:
         head, *rest = str(self).split("\n")
-        rows = ""
-        for line in rest:
-            cells = (
-                f"<td style='text-align:left'>{escape(part)}</td>" for part in line.split(None, 1)
-            )
-            rows += f"<tr>{''.join(cells)}</tr>"
+        cell = "<td style='text-align:left'>{}</td>".format
+        rows = "".join(
+            f"<tr>{''.join(cell(escape(part)) for part in line.split(None, 1))}</tr>"
+            for line in rest
+        )
         return f"<b>{escape(head)}</b><table>{rows}</table>"
 
     def _shown(self) -> list[Comparison]:
@@ -190,14 +186,11 @@ class AuditReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
-        plain = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        return plain | {
+        return _plain(self) | {
             "verdict": self.verdict,
             "claimed": None if self.claimed is None else self.claimed.to_dict(),
             "claimed_text": "non-private" if self.claimed is None else str(self.claimed),
-            "comparisons": [
-                {f.name: _plain(getattr(c, f.name)) for f in fields(c)} for c in self.comparisons
-            ],
+            "comparisons": [_plain(c) for c in self.comparisons],
             "details": dict(self.details),
         }
 
@@ -213,29 +206,25 @@ class AuditReport:
             ParameterError: If the data are not a report.
         """
         try:
-            claimed = None if data["claimed"] is None else Guarantee.from_dict(data["claimed"])
-            comparisons = tuple(
+            kept = {f.name: data[f.name] for f in fields(cls)}
+            for name in ("parametric_mu", "ceiling"):
+                kept[name] = _maybe(kept[name])
+            if kept["claimed"] is not None:
+                kept["claimed"] = Guarantee.from_dict(kept["claimed"])
+            kept["comparisons"] = tuple(
                 Comparison(c["quantity"], float(c["bound"]), _maybe(c["claim"]), c["delta"])
-                for c in data["comparisons"]
+                for c in kept["comparisons"]
             )
-            kept = {
-                f.name: data[f.name]
-                for f in fields(cls)
-                if f.name not in ("claimed", "comparisons", "parametric_mu", "ceiling")
-            }
-            return cls(
-                claimed=claimed,
-                comparisons=comparisons,
-                parametric_mu=_maybe(data["parametric_mu"]),
-                ceiling=float(data["ceiling"]),
-                **kept,
-            )
+            return cls(**kept)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ParameterError(f"not an audit report: {error!r}") from error
 
 
-def _plain(value: Any) -> Any:
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
+def _plain(of: Any) -> dict[str, Any]:
+    """The fields of a dataclass, infinite numbers as text."""
+    values = {f.name: getattr(of, f.name) for f in fields(of)}
+    infinite = {k: "inf" for k, v in values.items() if isinstance(v, float) and math.isinf(v)}
+    return values | infinite
 
 
 def _maybe(value: Any) -> float | None:

@@ -16,7 +16,8 @@ import numpy as np
 
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.privacy.releasers.minimiser import Minimiser
-from dpb_gym.privacy.releasers.sums import BatchSum, RunningSum, Sum
+from dpb_gym.privacy.releasers.running import RunningSum
+from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 from dpb_gym.privacy.releasers.weighted import WeightedSum
 from dpb_gym.validation import FloatArray
 
@@ -46,6 +47,7 @@ class Tap:
         self._minima: list[FloatArray] = []
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
+        thing.ready()
         self._add = thing.add
         self.twin, self.other = _exact(releaser), _exact(releaser)
         # functions, which copies of the agent share, not methods, which they would copy
@@ -77,13 +79,11 @@ class Tap:
     def _on_release(self, *args: Any, **kwargs: Any) -> Any:
         if self.capturing:
             return self._nothing() if self._last is None else self._last
-        if isinstance(self.releaser, Minimiser):
+        if isinstance(self.releaser, Minimiser) or hasattr(self.releaser, "log_density"):
             self._last = self._release(*args, **kwargs)
-            self._at_minimum(*args, **kwargs)
-            return self._last
-        if hasattr(self.releaser, "log_density"):
-            self._last = self._release(*args, **kwargs)
-            self._of_density(*args, **kwargs)
+            self.releases += 1
+            known = isinstance(self.releaser, Minimiser)
+            (self._at_minimum if known else self._of_density)(*args, **kwargs)
             return self._last
         exact, swapped = self.twin.release(*args, **kwargs), self.other.release(*args, **kwargs)
         self._last = self._release(*args, **kwargs)
@@ -120,7 +120,6 @@ class Tap:
         """Log-density ratio of perturbed minimisers, theta -> -(gradient + ridge (theta - m))."""
         assert isinstance(self.releaser, Minimiser)
         plan, theta = self.releaser.plan, self.releaser.value
-        self.releases += 1
         if plan is None:
             return
         linear, density = [], []
@@ -136,7 +135,6 @@ class Tap:
     def _of_density(self, *args: Any, **kwargs: Any) -> None:
         """Log-density ratio of a releaser that tells its own, which forgets what it released."""
         releaser: Any = self.releaser
-        self.releases += 1
         here, there = (twin.log_density(releaser.kept) for twin in (self.twin, self.other))
         for twin in (self.twin, self.other):
             twin.release(*args, **kwargs)
@@ -164,15 +162,15 @@ class Tap:
             against, mu = self._sampled(noise, gap)
             return self.towards * against, mu
         noise, gap = self._whitened(noise, gap)
-        if isinstance(self.releaser, Sum) and self.releaser.law == "laplace":
-            apart = math.sqrt(2.0) * (np.abs(noise) - np.abs(noise - gap)).sum(axis=(1, 2))
+        laplace = isinstance(self.releaser, Sum) and self.releaser.law == "laplace"
+        if laplace:
+            against = math.sqrt(2.0) * (np.abs(noise) - np.abs(noise - gap)).sum(axis=(1, 2))
             # half of all ratios are the same number: what its last digits tell is arithmetic
-            return self.towards * apart.round(9), float(
-                np.sqrt((gap * gap).sum(axis=(1, 2)).mean())
-            )
+            against = against.round(9)
         with np.errstate(over="ignore"):  # exact releases: infinitely telling
             squares = (gap * gap).sum(axis=(1, 2))
-            against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
+            if not laplace:
+                against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
             return self.towards * against, float(np.sqrt(squares.mean()))
 
     def _whitened(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -67,16 +67,22 @@ class Minimiser(Releaser):
         share: float | None = None,
         what: str = "private MLEs",
     ) -> None:
-        self.dim, self.max_calls = (
-            validation.integer("dim", dim, 1),
-            validation.integer("calls", calls, 1),
-        )
+        self.dim = validation.integer("dim", dim, 1)
+        self.max_calls = validation.integer("calls", calls, 1)
         if curator.private and printed is None and None in (gradient_bound, curvature):
             raise ParameterError(
                 "give gradient_bound and curvature, the largest that one record's loss can have"
             )
-        self._bounds: dict[str, Any] = {"gradient_bound": gradient_bound, "curvature": curvature}
-        self._records, self._method, self._printed = records, method, printed
+        self._told: dict[str, Any] = {
+            "dim": dim,
+            "gradient_bound": gradient_bound,
+            "curvature": curvature,
+            "calls": calls,
+            "records": records,
+            "method": method,
+            "every_order": curator.budget is None or curator.budget.rho is not None,
+        }
+        self._printed = printed
         self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._released = np.zeros((curator.replicates, dim))
@@ -84,15 +90,7 @@ class Minimiser(Releaser):
         super().__init__(curator, share=share, what=what)
 
     def _calibrated(self, rho: float) -> ObjectivePerturbation:
-        return self._printed or objective_plan(
-            rho,
-            dim=self.dim,
-            calls=self.max_calls,
-            records=self._records,
-            method=self._method,
-            every_order=self.curator.budget is None or self.curator.budget.rho is not None,
-            **self._bounds,
-        )
+        return self._printed or objective_plan(rho, **self._told)
 
     def cost(self, rho: float) -> Event:
         return replace(self._calibrated(rho).event, count=self.max_calls)
@@ -139,8 +137,7 @@ class Minimiser(Releaser):
             draws = self._draws[lanes, self.calls[lanes]]
             linear[lanes] += plan.sigma * draws[:, 0]
             found, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
-            if not (norms[lanes] <= plan.tolerance).all():
-                raise ParameterError(_stuck(float(norms[lanes].max()), plan.tolerance))
+            _check(norms[lanes], plan.tolerance)
             self._released[lanes] = found[lanes] + plan.output_std * draws[:, 1]
         self.calls[lanes] += 1
         return self._released.copy()
@@ -186,18 +183,9 @@ class LossMinimiser(Minimiser):
     ) -> tuple[FloatArray, FloatArray]:
         points, norms = self._released.copy(), np.zeros(len(linear))
         bends = np.empty((*linear.shape, self.dim))
-        kernels.newton.minimise(
-            self._losses,
-            due,
-            points,
-            norms,
-            bends,
-            ridge=ridge,
-            linear=linear,
-            precision=tolerance,
-        )
-        if not (norms[due] <= tolerance).all():
-            raise ParameterError(_stuck(float(norms[due].max()), tolerance))
+        state = (self._losses, due, points, norms, bends)
+        kernels.newton.minimise(*state, ridge=ridge, linear=linear, precision=tolerance)
+        _check(norms[due], tolerance)
         return points, norms
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -225,9 +213,10 @@ class LossMinimiser(Minimiser):
             values[b], gradients[b], hessians[b] = value, gradient, hessian
 
 
-def _stuck(norm: float, tolerance: float) -> str:
-    return (
-        f"Newton's method stopped at gradient norm {norm:.3g}, above the tolerance "
-        f"{tolerance:.3g}, so nothing was released; is the loss convex, and do its gradient and "
-        "Hessian belong to it?"
-    )
+def _check(norms: FloatArray, tolerance: float) -> None:
+    if not (norms <= tolerance).all():
+        raise ParameterError(
+            f"Newton's method stopped at gradient norm {norms.max():.3g}, above the tolerance "
+            f"{tolerance:.3g}, so nothing was released; is the loss convex, and do its gradient "
+            "and Hessian belong to it?"
+        )

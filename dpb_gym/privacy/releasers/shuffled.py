@@ -10,7 +10,6 @@ import numpy as np
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
-from dpb_gym.privacy.releasers.records import Ball
 from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.validation import FloatArray
 
@@ -72,13 +71,12 @@ class ShuffledSum(BatchSum):
             raise ParameterError("shuffled sums have their own noise: leave sampling and sigma out")
         if curator.system_noise:
             raise ParameterError("customers' bits are simulated: noise='seeded'")
-        if curator.private and (curator.relation != "replace-one" or self.intake.clip is None):
+        if curator.private and (curator.relation != "replace-one" or self.clip is None):
             raise ParameterError("shuffled records need a bound (clip, reward) and replace-one")
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
-        clip = self.intake.clip
-        reach = clip.radius if isinstance(clip, Ball) else max(abs(clip.low), abs(clip.high))  # type: ignore[union-attr]
-        grid = reach / self.levels
+        assert self.clip is not None
+        grid = self.clip.longest / self.levels
         bits = self.sensitivity / grid + (self._participations or 1) * math.sqrt(self.shape.width)
         epsilon = portable.log((1.0 - FLIP) / FLIP)
         each = math.ceil((epsilon * bits) ** 2 / (2.0 * rho * self.batch))
@@ -89,7 +87,7 @@ class ShuffledSum(BatchSum):
 
     def _noisy(self) -> FloatArray:
         """What the shuffled bits say of the batch's sum."""
-        grid, sent = self.intake.grid, 2.0 * self.batch * self.levels
+        grid, sent = self.grid, 2.0 * self.batch * self.levels
         ones = np.floor(self._total / grid + 0.5) + 0.5 * sent
         seen = ones - self._noise.heads(ones, FLIP) + self._noise.heads(sent - ones, FLIP)
         seen += self._noise.heads(np.full_like(ones, self._coins), 0.5)
@@ -103,9 +101,9 @@ class ShuffledSum(BatchSum):
             ParameterError: If it has not exactly `batch` customers: fewer would not hide each
                 other as promised.
         """
-        if self.intake.rounds - self._at != self.batch:
+        if self.rounds - self._at != self.batch:
             raise ParameterError(
                 f"a batch of {self.batch} customers is shuffled, not of "
-                f"{self.intake.rounds - self._at}; nothing was released"
+                f"{self.rounds - self._at}; nothing was released"
             )
         return super().release()

@@ -1,4 +1,4 @@
-"""Private sums of records: batches, and running sums with noise that is correlated in time."""
+"""Private sums of clipped records: what all of them share, and sums of batches."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, grid_of
 from dpb_gym.privacy.releasers.base import Releaser
-from dpb_gym.privacy.releasers.mechanisms import Mechanism, make_mechanism
-from dpb_gym.privacy.releasers.records import Bound, Intake, RecordShape, Segment
+from dpb_gym.privacy.releasers.records import Ball, Bound, PSDBall, RecordShape, Segment
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.curator import Curator
+
+# What a number times a direction is clipped to where no segment bounds it.
+NO_ENDS = (-math.inf, math.inf, math.inf)
 
 
 class Sum(Releaser):
@@ -49,6 +51,9 @@ class Sum(Releaser):
     Attributes:
         sensitivity: Largest 2-norm distance between the records of two neighbours.
         sigma: Standard deviation of the noise per coordinate of the row; 0 if exact.
+        rounds: Records per replicate so far.
+        clipped_count: Clipped records per replicate: a raw statistic, for debugging only.
+        grid: Records are rounded to multiples of it (system noise only), or 0.
         law: ``"gaussian"``; ``"laplace"`` of a subclass that adds such noise instead.
 
     Raises:
@@ -74,11 +79,20 @@ class Sum(Releaser):
         share: float | None = None,
         what: str = "sum",
     ) -> None:
+        self.shape = RecordShape(width or 0, symmetric or 0)
         if reward is not None:
             clip = Segment(*reward)
-        self.shape = RecordShape(width or 0, symmetric or 0)
+        elif clip is not None and not isinstance(clip, (Ball, Segment)):
+            clip = Ball(validation.real("clip", clip, 0.0, open_low=True))
+        if isinstance(clip, Segment if symmetric else PSDBall):
+            raise ParameterError("Segment bounds vectors, PSDBall symmetric matrices, Ball either")
         horizon = curator.horizon if horizon is None else horizon
-        self.intake = Intake(self.shape, curator.replicates, clip, horizon)
+        self.horizon = None if horizon is None else validation.integer("horizon", horizon, 1)
+        self.clip = clip
+        self._side = symmetric or self.shape.width
+        self._radius = clip.radius if isinstance(clip, Ball) else math.inf
+        self.rounds, self.grid = 0, 0.0
+        self.clipped_count: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._participations = participations
         self.sensitivity = self._distance(curator, sensitivity)
         self._printed = (
@@ -86,29 +100,25 @@ class Sum(Releaser):
         )
         self._sigma = 0.0
         self._total = np.zeros((curator.replicates, self.shape.width))
-        self._released = np.zeros_like(self._total)
+        self._released, self._rows = np.zeros_like(self._total), np.empty_like(self._total)
         super().__init__(curator, share=share, what=what)
 
     def _distance(self, curator: Curator, given: float | None) -> float:
         """Replace-one distance of two units: `participations` records, each at most this far."""
-        times = (
-            1
-            if self._participations is None
-            else validation.integer("participations", self._participations, 1)
-        )
+        most = self._participations
+        times = 1 if most is None else validation.integer("participations", most, 1)
         if given is not None:
             return validation.real("sensitivity", given, 0.0, open_low=True) * times
-        if self.intake.clip is None:
+        if self.clip is None:
             if not curator.private:
                 return math.inf
             raise ParameterError("give clip (a bound of the records) or an explicit sensitivity")
-        per_person = curator.private and curator.unit in ("user", "user-rewards")
-        if per_person and self._participations is None:
+        if curator.private and curator.unit in ("user", "user-rewards") and most is None:
             raise ParameterError(
                 "users are protected, who may have several records: give participations (the "
                 "most records of one user), or an explicit sensitivity"
             )
-        return self.intake.clip.sensitivity(curator.relation, curator.unit in RESPONSES) * times
+        return self.clip.sensitivity(curator.relation, curator.unit in RESPONSES) * times
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         """sigma, grid (0: none) and cost when `rho` is spent.
@@ -139,23 +149,13 @@ class Sum(Releaser):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         self._noise = noise
         if rho is not None:
-            self._sigma, self.intake.grid, _ = self._scales(rho)
-            noise.use_grid(self.intake)
+            self._sigma, self.grid, _ = self._scales(rho)
+            noise.use_grid(self)
 
     @property
     def sigma(self) -> float:
         self.ready()
         return self._sigma
-
-    @property
-    def rounds(self) -> int:
-        """Records per replicate so far."""
-        return self.intake.rounds
-
-    @property
-    def clipped_count(self) -> NDArray[np.int64]:
-        """Clipped records per replicate: a raw statistic, for debugging only."""
-        return self.intake.clipped_count
 
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
         """Ingests one record per replicate.
@@ -173,7 +173,70 @@ class Sum(Releaser):
                 nothing changes.
         """
         self.ready()
-        self.intake.take(records, along, self._total)
+        self._take(records, along, self._total)
+
+    def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
+        """Adds one round's clipped records to the rows `into` (B, width); see `add`."""
+        if self.horizon is not None and self.rounds >= self.horizon:
+            raise HorizonExceeded(
+                f"this releaser was declared for {self.horizon} records per replicate; "
+                "nothing was released"
+            )
+        B, codes, clip = self.replicates, kernels.continual, self.clip
+        psd, segment = isinstance(clip, PSDBall), isinstance(clip, Segment)
+        ball = (self._radius, self.grid, into, self.clipped_count)
+        if along is not None:
+            vectors = _array("directions", along, (B, *np.shape(along)[1:-1], self._side))
+            numbers = _array("values", value, (B,))
+            if self.shape.symmetric and vectors.ndim <= 3:
+                status = codes.add_squares(numbers, vectors.reshape(B, -1, self._side), psd, *ball)
+            elif vectors.ndim == 2:
+                ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
+                status = codes.add_scaled(numbers, vectors, *ends, *ball)
+            else:
+                raise ParameterError(
+                    f"directions have too many axes: their shape is {vectors.shape}"
+                )
+        elif segment:
+            raise ParameterError("records bounded by a Segment need their directions")
+        else:
+            rows = _array("records", value, (B, *self.shape.shape))
+            if self.shape.symmetric:
+                shift = codes.PSD_TOLERANCE * min(self._radius, 1e300)
+                _raise_for(codes.pack_symmetric(rows, psd, shift, self._rows))
+                rows = self._rows
+            status = codes.add_clipped(rows, *ball)
+        _raise_for(status)
+        self.rounds += 1
+
+    def _rounded(self, rows: FloatArray) -> FloatArray:
+        """Rows on the grid, if there is one."""
+        return np.floor(rows / self.grid + 0.5) * self.grid if self.grid else rows
+
+
+def _raise_for(status: int) -> None:
+    codes = kernels.continual
+    if status == codes.NOT_FINITE:
+        raise ParameterError("records must be finite; got NaN or infinity")
+    if status == codes.NOT_SYMMETRIC:
+        raise ParameterError("matrix records must be symmetric (to 1e-9 of the largest entry)")
+    if status == codes.NOT_PSD:
+        raise ParameterError(
+            "a matrix record is not positive semidefinite, as its bound promises; use Ball for "
+            "general symmetric matrices"
+        )
+
+
+def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be an array of real numbers: {error}") from error
+    if array.shape != shape:
+        raise ParameterError(
+            f"{name} must have shape {shape} (replicates first); got {array.shape}"
+        )
+    return array
 
 
 class BatchSum(Sum):
@@ -213,7 +276,7 @@ class BatchSum(Sum):
         self._at = 0
         self._block = np.zeros_like(self._released)
         single = self._participations in (None, 1) and curator.unit in RESPONSES
-        if self.sampling < 1 and not (single and isinstance(self.intake.clip, Segment)):
+        if self.sampling < 1 and not (single and isinstance(self.clip, Segment)):
             raise ParameterError(
                 "sampling is for rewards along public directions, one record of each unit"
             )
@@ -224,9 +287,8 @@ class BatchSum(Sum):
         sigma, _, event = self._scales(rho)
         if self.sampling == 1:
             return event
-        clip = self.intake.clip
-        assert isinstance(clip, Segment)
-        longest = max(abs(clip.low), abs(clip.high))
+        assert self.clip is not None
+        longest = self.clip.longest
         symmetric = math.isclose(2 * longest, self.sensitivity)
         # a record may also be left out altogether, which moves the sum by its own length
         distance = self.sensitivity if symmetric else max(self.sensitivity, longest)
@@ -248,10 +310,9 @@ class BatchSum(Sum):
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
         self.ready()
         if self._bits is not None:
-            assert along is not None
             included = self._bits.uniform() < self.sampling
-            along = np.where(included[:, None], along, 0.0)
-        self.intake.take(records, along, self._total)
+            along = np.where(included[:, None], np.asarray(along, np.float64), 0.0)
+        self._take(records, along, self._total)
 
     def _noisy(self) -> FloatArray:
         """The open batch's rows with noise."""
@@ -263,14 +324,14 @@ class BatchSum(Sum):
         Raises:
             ParameterError: If no record came since the last release.
         """
-        if self.intake.rounds == self._at:
+        if self.rounds == self._at:
             raise ParameterError("no record since the last release: the batch is empty")
         rows = self._noisy() if self._sigma else self._total
         if self.sampling < 1:
             rows = rows / self.sampling
         self._released = self._released + rows if self.cumulative else rows.copy()
         self._total[:] = 0.0
-        self._at = self.intake.rounds
+        self._at = self.rounds
         self.batches += 1
         self._held += 1
         return self.value
@@ -291,115 +352,3 @@ class BatchSum(Sum):
         self._held -= self._aged
         self._aged = self._held
         return self.value
-
-
-class RunningSum(Sum):
-    """The running sum of a stream of records, readable at any step.
-
-    Each record enters once. The whole sequence of releases is one Gaussian mechanism of
-    sensitivity ``sensitivity * gain`` (`gain`: of the mechanism, at unit distance); it stays
-    private when records depend on earlier releases (Denisov, McMahan, Rush, Smith & Thakurta
-    2022, Theorem 2.1).
-
-    Args:
-        curator: See `Sum`; also for what is not named here.
-        width: See `Sum`.
-        mechanism: ``"blt"`` (buffered linear Toeplitz, constant memory), ``"sqrt-toeplitz"``
-            (square root; memory grows with the number of steps) or ``"binary-tree"``
-            (logarithmic memory; about twelve times the variance at 10^4 steps). None: ``"blt"``,
-            or with system noise the tree, the only one whose noise adds up on a grid.
-        every: Release interval in rounds: noise is drawn, and the release moves, only every so
-            many rounds, so that the mechanism runs over ``horizon // every`` steps. Records
-            after the last full interval are never released.
-        **options: See `Sum`. The horizon must be known.
-
-    Attributes:
-        gain: Sensitivity of the mechanism at unit distance.
-        steps: Number of steps of the mechanism.
-
-    Raises:
-        ParameterError: If a parameter is out of range.
-    """
-
-    def __init__(
-        self,
-        curator: Curator,
-        width: int | None = None,
-        *,
-        mechanism: str | None = None,
-        every: int = 1,
-        **options: object,
-    ) -> None:
-        options.setdefault("what", "running sum")
-        super().__init__(curator, width, **options)  # type: ignore[arg-type]
-        horizon = validation.integer("horizon", self.intake.horizon, 1)
-        self.every = validation.integer("every", every, 1)
-        if self.every > horizon:
-            raise ParameterError(f"every must be at most the horizon {horizon}; got {every}")
-        self.steps = horizon // self.every
-        self.mechanism = mechanism or ("binary-tree" if curator.system_noise else "blt")
-        self._running = False
-        if curator.private:
-            self._mechanism: Mechanism = make_mechanism(self.mechanism, self.steps)
-            self.gain = self._mechanism.gain
-        if curator.system_noise and self.mechanism != "binary-tree":
-            raise ParameterError(
-                f"system noise is not available for {self.mechanism!r}: it weighs noise by real "
-                "numbers, and the guarantee of noise on a grid does not carry over; use "
-                "'binary-tree'"
-            )
-        self._pending = np.zeros_like(self._total)
-        self._scale = 0.0
-
-    def open(self, rho: float | None, noise: NoiseSource) -> None:
-        super().open(rho, noise)
-        self._running = rho is not None
-        if self._running:
-            on_grid = self._sigma if self.curator.system_noise else 0.0
-            self._mechanism.start(noise.stream(self.shape.width, on_grid))
-            self._scale = 1.0 if on_grid else self._sigma
-
-    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
-        self.ready()
-        if self.every == 1:
-            self.intake.take(records, along, self._total)
-        else:
-            self.intake.take(records, along, self._pending)
-            if self.intake.rounds % self.every:
-                return
-            kernels.continual.fold(self._pending, self._total)
-        if self._running:
-            self._mechanism.advance()
-
-    @property
-    def value(self) -> FloatArray:
-        """The noisy sum as of the last full interval, ``(B, *shape)``; before that, zeros.
-
-        Two reads without a full interval between them are the same numbers.
-        """
-        self.ready()
-        noise = self._mechanism.noise if self._running else self._total
-        return self.shape.emit(self._total, noise, self._scale)
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the current release's noise per coordinate of the row."""
-        step = self.intake.rounds // self.every
-        return self.sigma * self._mechanism.std(step) if step and self.sigma else 0.0
-
-    @property
-    def variances(self) -> FloatArray:
-        """Variance of the noise at every step, at sigma = 1, ``(steps,)``; of a private sum."""
-        return self._mechanism.variances()
-
-    def noise_matrix(self, steps: int) -> FloatArray:
-        """How independent normals make the noise of the first releases of a private sum, at
-        sigma = 1, ``(steps, normals)``."""
-        return self._mechanism.matrix(steps)
-
-    @property
-    def noise_std_max(self) -> float:
-        """Largest standard deviation over all releases."""
-        if self.sigma == 0:
-            return 0.0
-        return self.sigma * math.sqrt(float(self.variances.max()))

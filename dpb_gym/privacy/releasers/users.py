@@ -42,11 +42,11 @@ _FIRST_USERS = 64
 
 
 class _Users:
-    """A table with one column per user id, which grows."""
+    """A table ``(B, users)`` with one column per user id, which grows."""
 
     def __init__(self, replicates: int, dtype: type) -> None:
-        self.replicates = validation.integer("replicates", replicates, 1)
-        self.table: NDArray[Any] = np.zeros((self.replicates, _FIRST_USERS), dtype)
+        shape = (validation.integer("replicates", replicates, 1), _FIRST_USERS)
+        self.table: NDArray[Any] = np.zeros(shape, dtype)
 
     def check(self, users: ArrayLike | None) -> IdArray:
         """The ids as ``(B,)`` integers, the table grown to hold them.
@@ -59,27 +59,22 @@ class _Users:
                 "user-level privacy needs an environment that identifies users (context.users); "
                 "e.g. interactions_per_user=k of DPB/Recommendation-v0"
             )
-        ids = np.asarray(users)
-        if ids.shape != (self.replicates,) or ids.dtype.kind not in "iu":
+        ids, (replicates, size) = np.asarray(users), self.table.shape
+        if ids.shape != (replicates,) or ids.dtype.kind not in "iu":
             raise ParameterError(
-                f"users must be integers of shape ({self.replicates},); got {ids.dtype} of shape "
+                f"users must be integers of shape ({replicates},); got {ids.dtype} of shape "
                 f"{ids.shape}"
             )
-        largest = int(ids.max())
-        if int(ids.min()) < 0 or largest >= MOST_USERS:
+        least, largest = int(ids.min()), int(ids.max())
+        if least < 0 or largest >= MOST_USERS:
             raise ParameterError(
                 f"user ids must lie in 0..{MOST_USERS - 1}, best numbered consecutively; got "
-                f"{int(ids.min())}..{largest}"
+                f"{least}..{largest}"
             )
-        self.reserve(largest + 1)
+        if largest >= size:
+            more = np.zeros((replicates, max(largest + 1 - size, size)), self.table.dtype)
+            self.table = np.concatenate([self.table, more], axis=1)
         return np.ascontiguousarray(ids, dtype=np.int64)
-
-    def reserve(self, users: int) -> None:
-        size = self.table.shape[1]
-        if users > size:
-            grown = np.zeros((self.replicates, max(users, 2 * size)), self.table.dtype)
-            grown[:, :size] = self.table
-            self.table = grown
 
 
 class ContributionCap:
@@ -103,7 +98,6 @@ class ContributionCap:
     def __init__(self, limit: int, replicates: int) -> None:
         self.limit = validation.integer("limit", limit, 1)
         self._users = _Users(replicates, np.int32)
-        self._all = np.ones(self._users.replicates, bool)
 
     def admit(self, users: ArrayLike | None, counted: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Whether this round may enter the releases, ``(B,)``; counts it if so.
@@ -116,12 +110,15 @@ class ContributionCap:
             ParameterError: If users are not identified, or an id is out of range.
         """
         ids = self._users.check(users)
-        where = self._all if counted is None else np.ascontiguousarray(counted, dtype=bool)
+        where = np.ones(len(ids), bool)
+        if counted is not None:
+            where = np.ascontiguousarray(counted, dtype=bool)
         if where.shape != ids.shape:
             raise ParameterError(f"counted must have shape {ids.shape}; got {where.shape}")
-        out = np.empty(len(ids), bool)
-        kernels.contributions.admit(ids, where, self.limit, self._users.table, out)
-        return out
+        counts, mine = self._users.table, (np.arange(len(ids)), ids)
+        admitted: NDArray[np.bool_] = where & (counts[mine] < self.limit)
+        counts[mine] += admitted
+        return admitted
 
 
 class LifetimeClip:
@@ -154,16 +151,11 @@ class LifetimeClip:
         self.radius = validation.real("radius", radius, 0.0, open_low=True)
         if order not in (1, 2):
             raise ParameterError(f"order must be 1 or 2; got {order!r}")
-        self.order = order
+        self.order, self.replicates = order, replicates
         self._spent = _Users(replicates, np.float64)
-        self.replicates = self._spent.replicates
-        self.clipped_count: NDArray[np.int64] = np.zeros(self.replicates, np.int64)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._ids = np.empty((16, self.replicates), np.int64)
-        self._rows = np.empty((16, self.replicates, self.width))
-        self.pending = 0
+        self.clipped_count: NDArray[np.int64] = np.zeros(replicates, np.int64)
+        self._ids: list[IdArray] = []
+        self._rows: list[FloatArray] = []
 
     @property
     def sensitivity(self) -> float:
@@ -187,24 +179,20 @@ class LifetimeClip:
                 f"records must be finite and of shape {(self.replicates, self.width)}; got shape "
                 f"{values.shape}"
             )
-        ids = self._spent.check(users)
-        if self.pending == len(self._ids):
-            self._ids = np.concatenate([self._ids, np.empty_like(self._ids)])
-            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-        self._ids[self.pending], self._rows[self.pending] = ids, values
-        self.pending += 1
+        self._ids.append(self._spent.check(users))
+        self._rows.append(values.copy())
 
     def close(self) -> FloatArray:
         """Ends the batch: the sum of the users' clipped sums, ``(B, width)``.
 
         Raw data: to be handed to a releaser whose sensitivity is `sensitivity`.
         """
-        users, rows = self._ids[: self.pending], self._rows[: self.pending]
         out = np.zeros((self.replicates, self.width))
-        if self.pending:
+        if self._ids:
+            users = np.stack(self._ids)
             kernels.contributions.close_batch(
                 users,
-                rows,
+                np.stack(self._rows),
                 np.argsort(users, axis=0, kind="stable"),
                 self._spent.table,
                 self.radius,
@@ -212,7 +200,7 @@ class LifetimeClip:
                 out,
                 self.clipped_count,
             )
-        self.pending = 0
+        self._ids, self._rows = [], []
         return out
 
 
@@ -249,17 +237,12 @@ class UserSum(BatchSum):
                 "'user-round' protects that too"
             )
         self._clip = LifetimeClip(width, curator.replicates, radius)
-        super().__init__(
-            curator,
-            width,
-            reward=reward,
-            sensitivity=self._clip.sensitivity,
-            **options,  # type: ignore[arg-type]
-        )
+        options |= {"reward": reward, "sensitivity": self._clip.sensitivity}
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
         self._scratch = np.zeros_like(self._total)
         # rounding a batch's sum moves it by half a cell per coordinate in either world, and she may
         # be in as many batches as there are rounds
-        self.least_weight = 1.0 / math.sqrt(self.intake.horizon or 1)
+        self.least_weight = 1.0 / math.sqrt(self.horizon or 1)
 
     def add(
         self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
@@ -276,10 +259,10 @@ class UserSum(BatchSum):
         """
         self.ready()
         self._scratch[:] = 0.0
-        self.intake.take(records, along, self._scratch)
+        self._take(records, along, self._scratch)
         self._clip.add(users, self._scratch)
 
     def release(self) -> FloatArray:
         """Closes the batch and returns the noisy sum, ``(B, width)``; see `BatchSum`."""
-        self._total += self.intake.rounded(self._clip.close())
+        self._total += self._rounded(self._clip.close())
         return super().release()

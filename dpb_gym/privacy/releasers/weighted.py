@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
+def _from_the_end(scales: Array) -> Array:
+    """Sums of squares of the scales from each release on."""
+    return np.cumsum(scales[::-1] ** 2)[::-1]
+
+
 @dataclass(frozen=True)
 class Schedule:
     """When running sums are released, and what records and releases weigh in them.
@@ -61,8 +66,7 @@ class Schedule:
         # nobody sees a release at the end of the last round
         rounds = np.array(ends[:-1] or ends, dtype=np.int64)
         scales = portable.each(lambda v: portable.power(v, -decay), rounds / rounds[0])
-        rest = np.cumsum(scales[::-1] ** 2)[::-1]
-        return cls(rounds, 1.0 / np.sqrt(rest), scales)
+        return cls(rounds, 1.0 / np.sqrt(_from_the_end(scales)), scales)
 
     @classmethod
     def unweighted(cls, ends: Array) -> Schedule:
@@ -72,8 +76,7 @@ class Schedule:
     @property
     def cost(self) -> float:
         """What all releases cost a record at most, in units of one at weight and scale 1."""
-        rest = np.cumsum(self.scales[::-1] ** 2)[::-1]
-        return float((self.weights**2 * rest).max())
+        return float((self.weights**2 * _from_the_end(self.scales)).max())
 
     @property
     def sizes(self) -> Array:
@@ -184,11 +187,11 @@ class WeightedSum(Sum):
 
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
         self.ready()
-        self.intake.take(records, along, self._total)
+        self._take(records, along, self._total)
         schedule, k = self._schedule, self.releases
-        if k == len(schedule.ends) or self.intake.rounds != schedule.ends[k]:
+        if k == len(schedule.ends) or self.rounds != schedule.ends[k]:
             return
-        self._sum += self.intake.rounded(schedule.weights[k] * self._total)
+        self._sum += self._rounded(schedule.weights[k] * self._total)
         self._total[:] = 0.0
         self._released = self._sum.copy()
         if self._sigma:

@@ -102,7 +102,7 @@ def replay(releaser, recorder):
 
     class Replay(type(releaser)):
         def add(self, records, along=None):
-            self.intake.rounds += 1
+            self.rounds += 1
 
         @property
         def value(self):
@@ -164,7 +164,7 @@ def test_a_bad_record_or_one_too_many_is_refused(name):
     broken = context._replace(features=np.full_like(context.features, np.nan))
     with pytest.raises(ParameterError, match="finite"):
         agent.observe(broken, action, feedback)
-    assert agent.curator.releasers[0].intake.rounds == 0
+    assert agent.curator.releasers[0].rounds == 0
     for _ in range(30):
         agent.observe(context, action, feedback)
     with pytest.raises(HorizonExceeded):

@@ -490,7 +490,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
 
     class Fixed(type(first.releaser)):
         def add(self, records, along=None):
-            self.intake.rounds += 1
+            self.rounds += 1
 
         @property
         def value(self):

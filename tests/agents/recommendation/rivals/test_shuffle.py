@@ -52,7 +52,7 @@ def test_its_noise_is_of_bits_and_its_promise_of_the_shuffler():
     central = np.sqrt(2.0) * 2.0 / np.sqrt(2 * 0.5)
     assert central < agent.releaser.sigma < 1.5 * central
     # two batches of bits: a whole number of ones, less a whole number that is expected
-    ones = agent.releaser.value[0].diagonal() / (agent.releaser.intake.grid / 0.6)
+    ones = agent.releaser.value[0].diagonal() / (agent.releaser.grid / 0.6)
     assert np.abs(ones - np.rint(ones)).max() < 1e-6
     again = played(Budget.zcdp(0.5), 20, every=10)[2]
     assert np.array_equal(thetas, again)

@@ -1,4 +1,4 @@
-"""The noise of continual sums: binary tree, square root, buffered linear Toeplitz.
+"""Running sums, and their noise: binary tree, square root, buffered linear Toeplitz.
 
 The running sums ``A x`` (A all ones below the diagonal) are released as ``A C^-1 (C x + z)``
 with z ~ N(0, sigma^2 I): one record changes ``C x`` by a column of C times its distance, so the
@@ -13,13 +13,19 @@ import json
 import math
 from abc import ABC, abstractmethod
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.privacy.noise import NormalStream
+from dpb_gym.privacy.noise import NoiseSource, NormalStream
+from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy.curator import Curator
 
 MEMORY_LIMIT = 2**31
 Parameters = tuple[tuple[float, ...], tuple[float, ...]]
@@ -101,11 +107,45 @@ class BinaryTree(Mechanism):
 
 
 class Toeplitz(Mechanism):
-    """A C^-1 and C are lower-triangular Toeplitz: their first columns say everything."""
+    """A C^-1 and C are lower-triangular Toeplitz: a subclass tells `column` and `gain`.
+
+    Noise does not depend on the records, so the noise of all steps is made at the first one,
+    by convolution (FFT) of independent normals, coordinate by coordinate.
+    """
 
     @abstractmethod
     def column(self, steps: int) -> FloatArray:
         """Weight of each past normal in the noise, newest first: `steps` entries of A C^-1."""
+
+    def start(self, stream: NormalStream) -> None:
+        gigabytes = 8e-9 * self.steps * stream.replicates * stream.width
+        if 1e9 * gigabytes > MEMORY_LIMIT:
+            raise ParameterError(
+                f"this mechanism keeps the noise of all {self.steps} steps ({gigabytes:.1f} GB for "
+                f"{stream.replicates} replicates of {stream.width} numbers; the limit is 2 GB); "
+                "use 'blt', or a larger release interval"
+            )
+        super().start(stream)
+
+    def advance(self) -> None:
+        if self.step == 0:
+            self._all = self._make()
+        self.noise[:] = self._all[self.step]
+        self.step += 1
+
+    def _make(self) -> FloatArray:
+        from scipy import fft
+
+        replicates, width = self.noise.shape
+        normals = self._stream.take(self.steps)
+        length = fft.next_fast_len(2 * self.steps - 1, real=True)
+        transfer = fft.rfft(self.column(self.steps), length)
+        out = np.empty((self.steps, replicates, width))
+        # one transform at a time: a row's bits must not depend on its neighbours
+        for b, w in np.ndindex(replicates, width):
+            product = fft.rfft(np.ascontiguousarray(normals[b, :, w]), length) * transfer
+            out[:, b, w] = fft.irfft(product, length)[: self.steps]
+        return out
 
     def variances(self) -> FloatArray:
         return np.cumsum(self.column(self.steps) ** 2)
@@ -134,7 +174,7 @@ class BufferedToeplitz(Toeplitz):
         self.gain = blt_sensitivity(self.theta, self.omega, steps)
 
     def start(self, stream: NormalStream) -> None:
-        super().start(stream)
+        Mechanism.start(self, stream)
         self._past = np.zeros((stream.replicates, self.theta.size, stream.width))
         self._fresh = np.empty(stream.width)
 
@@ -157,8 +197,6 @@ class SquareRootToeplitz(Toeplitz):
     """Square-root Toeplitz noise (Fichtenberger, Henzinger & Upadhyay 2023).
 
     C = A^(1/2), whose first column is f_0 = 1, f_k = f_{k-1} (1 - 1/(2k)); then A C^-1 = C.
-    Noise does not depend on the records, so the noise of all steps is made at the first one,
-    by convolution (FFT) of independent normals, coordinate by coordinate.
     """
 
     def __init__(self, steps: int) -> None:
@@ -168,37 +206,8 @@ class SquareRootToeplitz(Toeplitz):
     def column(self, steps: int) -> FloatArray:
         return square_root_coefficients(steps)
 
-    def start(self, stream: NormalStream) -> None:
-        gigabytes = 8e-9 * self.steps * stream.replicates * stream.width
-        if 1e9 * gigabytes > MEMORY_LIMIT:
-            raise ParameterError(
-                f"sqrt-toeplitz keeps the noise of all {self.steps} steps ({gigabytes:.1f} GB for "
-                f"{stream.replicates} replicates of {stream.width} numbers; the limit is 2 GB); "
-                "use 'blt', or a larger release interval"
-            )
-        super().start(stream)
 
-    def advance(self) -> None:
-        if self.step == 0:
-            self._all = self._make()
-        self.noise[:] = self._all[self.step]
-        self.step += 1
-
-    def _make(self) -> FloatArray:
-        from scipy import fft
-
-        replicates, width = self.noise.shape
-        normals = self._stream.take(self.steps)
-        length = fft.next_fast_len(2 * self.steps - 1, real=True)
-        transfer = fft.rfft(self.column(self.steps), length)
-        out = np.empty((self.steps, replicates, width))
-        # one transform at a time: a row's bits must not depend on its neighbours
-        for b, w in np.ndindex(replicates, width):
-            product = fft.rfft(np.ascontiguousarray(normals[b, :, w]), length) * transfer
-            out[:, b, w] = fft.irfft(product, length)[: self.steps]
-        return out
-
-
+@functools.lru_cache(maxsize=16)
 def square_root_coefficients(steps: int) -> FloatArray:
     """f_0..f_{steps-1} of the square root of the running-sum matrix."""
     k = np.arange(1, steps)
@@ -217,7 +226,8 @@ def blt_sensitivity(theta: FloatArray, omega: FloatArray, steps: int) -> float:
 
 @functools.lru_cache(maxsize=16)
 def _blt_column(theta: tuple[float, ...], omega: tuple[float, ...], steps: int) -> FloatArray:
-    return kernels.continual.blt_impulse(np.array(theta), np.array(omega), steps)
+    made: FloatArray = kernels.continual.blt_impulse(np.array(theta), np.array(omega), steps)
+    return made
 
 
 @functools.lru_cache(maxsize=1)
@@ -260,3 +270,115 @@ def make_mechanism(name: str, steps: int) -> Mechanism:
     if name not in MECHANISMS:
         raise unknown_name("continual-sum mechanism", name, MECHANISMS)
     return MECHANISMS[name](steps)
+
+
+class RunningSum(Sum):
+    """The running sum of a stream of records, readable at any step.
+
+    Each record enters once. The whole sequence of releases is one Gaussian mechanism of
+    sensitivity ``sensitivity * gain`` (`gain`: of the mechanism, at unit distance); it stays
+    private when records depend on earlier releases (Denisov, McMahan, Rush, Smith & Thakurta
+    2022, Theorem 2.1).
+
+    Args:
+        curator: See `Sum`; also for what is not named here.
+        width: See `Sum`.
+        mechanism: ``"blt"`` (buffered linear Toeplitz, constant memory), ``"sqrt-toeplitz"``
+            (square root; memory grows with the number of steps) or ``"binary-tree"``
+            (logarithmic memory; about twelve times the variance at 10^4 steps). None: ``"blt"``,
+            or with system noise the tree, the only one whose noise adds up on a grid.
+        every: Release interval in rounds: noise is drawn, and the release moves, only every so
+            many rounds, so that the mechanism runs over ``horizon // every`` steps. Records
+            after the last full interval are never released.
+        **options: See `Sum`. The horizon must be known.
+
+    Attributes:
+        gain: Sensitivity of the mechanism at unit distance.
+        steps: Number of steps of the mechanism.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    def __init__(
+        self,
+        curator: Curator,
+        width: int | None = None,
+        *,
+        mechanism: str | None = None,
+        every: int = 1,
+        **options: object,
+    ) -> None:
+        options.setdefault("what", "running sum")
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        horizon = validation.integer("horizon", self.horizon, 1)
+        self.every = validation.integer("every", every, 1)
+        if self.every > horizon:
+            raise ParameterError(f"every must be at most the horizon {horizon}; got {every}")
+        self.steps = horizon // self.every
+        self.mechanism = mechanism or ("binary-tree" if curator.system_noise else "blt")
+        self._running = False
+        if curator.private:
+            self._mechanism: Mechanism = make_mechanism(self.mechanism, self.steps)
+            self.gain = self._mechanism.gain
+        if curator.system_noise and self.mechanism != "binary-tree":
+            raise ParameterError(
+                f"system noise is not available for {self.mechanism!r}: it weighs noise by real "
+                "numbers, and the guarantee of noise on a grid does not carry over; use "
+                "'binary-tree'"
+            )
+        self._pending = np.zeros_like(self._total)
+        self._scale = 0.0
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        super().open(rho, noise)
+        self._running = rho is not None
+        if self._running:
+            on_grid = self._sigma if self.curator.system_noise else 0.0
+            self._mechanism.start(noise.stream(self.shape.width, on_grid))
+            self._scale = 1.0 if on_grid else self._sigma
+
+    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
+        self.ready()
+        if self.every == 1:
+            self._take(records, along, self._total)
+        else:
+            self._take(records, along, self._pending)
+            if self.rounds % self.every:
+                return
+            self._total += self._pending
+            self._pending[:] = 0.0
+        if self._running:
+            self._mechanism.advance()
+
+    @property
+    def value(self) -> FloatArray:
+        """The noisy sum as of the last full interval, ``(B, *shape)``; before that, zeros.
+
+        Two reads without a full interval between them are the same numbers.
+        """
+        self.ready()
+        noise = self._mechanism.noise if self._running else self._total
+        return self.shape.emit(self._total, noise, self._scale)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the current release's noise per coordinate of the row."""
+        step = self.rounds // self.every
+        return self.sigma * self._mechanism.std(step) if step and self.sigma else 0.0
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of the noise at every step, at sigma = 1, ``(steps,)``; of a private sum."""
+        return self._mechanism.variances()
+
+    def noise_matrix(self, steps: int) -> FloatArray:
+        """How normals make the noise of the first releases at sigma = 1, ``(steps, normals)``."""
+        return make_mechanism(self.mechanism, self.steps).matrix(steps)
+
+    @property
+    def noise_std_max(self) -> float:
+        """Largest standard deviation over all releases."""
+        if self.sigma == 0:
+            return 0.0
+        return self.sigma * math.sqrt(float(self.variances.max()))
