@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.papers import objective_cs_approx as objective_cs_approx
     from dpb_gym.privacy.papers import objective_csw as objective_csw
     from dpb_gym.privacy.releasers.base import Releaser as Releaser
+    from dpb_gym.privacy.releasers.mechanisms import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
     from dpb_gym.privacy.releasers.records import Ball as Ball
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.records import PSDBall as PSDBall
     from dpb_gym.privacy.releasers.records import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.records import Segment as Segment
-    from dpb_gym.privacy.releasers.running import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum

@@ -22,8 +22,8 @@ from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
+from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
-from dpb_gym.privacy.releasers.running import RunningSum
 from dpb_gym.privacy.releasers.shuffled import ShuffledSum
 from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.privacy.releasers.users import UserSum

@@ -16,8 +16,8 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.objective import objective_plan
 from dpb_gym.privacy.papers import objective_cs, objective_csw
+from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.records import PSDBall
-from dpb_gym.privacy.releasers.running import RunningSum
 
 Audit = Callable[..., AuditReport]
 ROUNDS = 16

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.minimiser import Minimiser
-from dpb_gym.privacy.releasers.running import RunningSum
 from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 from dpb_gym.privacy.releasers.weighted import WeightedSum
 from dpb_gym.validation import FloatArray
