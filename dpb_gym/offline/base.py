@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import checked
+from dpb_gym.offline.checks import checked, span
 from dpb_gym.offline.collecting import LOGS, Columns, collect
 from dpb_gym.problems.base import Array, Context, Problem
 
@@ -56,17 +56,9 @@ class Log(ABC):
 
     def _keep(self, given: Mapping[str, Any], **bounds: tuple[float, float]) -> None:
         """Checks what was given by what the class declares, and keeps it."""
-        declared = self.reward_range
-        try:
-            low, high = (float(v) for v in declared)
-        except (TypeError, ValueError):
-            raise ParameterError(
-                f"reward_range must be (lowest, highest), got {declared!r}"
-            ) from None
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise ParameterError(f"reward_range must be finite and increasing, got {declared!r}")
-        kept = checked(type(self), given, {}, {"reward": (low, high), **bounds})
-        for name, value in {**given, **kept, "reward_range": (low, high)}.items():
+        ends = span("reward_range", self.reward_range)
+        kept = checked(type(self), given, {}, {"reward": ends, **bounds})
+        for name, value in {**given, **kept, "reward_range": ends}.items():
             object.__setattr__(self, name, value)
 
     @classmethod

@@ -111,7 +111,11 @@ class LoggedData(Log):
                 given |= {"behaviour": known["behaviour"], "estimated": True}
             rounds = np.arange(len(known["actions"]))
             given["propensities"] = known["behaviour"][rounds, known["actions"]]
-        self._keep(given, propensity=(self.minimum_propensity or 0.0, 1.0))
+        least = 0.0
+        if self.minimum_propensity is not None:
+            name = "minimum_propensity"
+            least = validation.real(name, self.minimum_propensity, 0.0, 1.0, open_low=True)
+        self._keep(given, propensity=(least, 1.0))
 
     @classmethod
     def from_columns(

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.errors import ParameterError
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import NO_BOUNDS, Part, values
+from dpb_gym.offline.checks import NO_BOUNDS, Part, span, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -121,11 +120,8 @@ class PriceLog(Log):
         )  # fmt: skip
 
     def __post_init__(self) -> None:
-        bottom, top = (float(end) for end in self.price_range)
-        if not bottom < top:
-            raise ParameterError(f"price_range must be increasing, got {self.price_range!r}")
-        given = {**vars(self), "price_range": (bottom, top)}
-        self._keep(given, price=(bottom, top), density=(0.0, np.inf))
+        ends = span("price_range", self.price_range, finite=False)
+        self._keep({**vars(self), "price_range": ends}, price=ends, density=(0.0, np.inf))
 
     def __repr__(self) -> str:
         n, d = self.features.shape

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.base import Log
 from dpb_gym.offline.checks import Part, checked, distribution, values
 from dpb_gym.offline.collecting import Columns
@@ -197,8 +197,12 @@ class SlateLog(Log):
         )  # fmt: skip
 
     def __post_init__(self) -> None:
+        if not isinstance(self.behaviour, SlateProbabilities):
+            given = shown(self.behaviour)
+            raise ParameterError(f"behaviour must be SlateProbabilities, got {given}")
+        ordered = validation.flag("ordered", self.ordered)
         self._keep(vars(self))
-        if not self.ordered and (np.diff(np.sort(self.actions, axis=1), axis=1) == 0).any():
+        if not ordered and (np.diff(np.sort(self.actions, axis=1), axis=1) == 0).any():
             raise ParameterError("a set shows no item twice")
         sizes = dict(zip("nK", self.actions.shape))
         shares = checked(SlateProbabilities, vars(self.behaviour), sizes, {}, "behaviour.")

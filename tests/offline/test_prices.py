@@ -187,6 +187,8 @@ def test_a_policy_may_log_prices():
         ({"densities": [1.0, 0.0]}, "positive, got 0 in round 1"),
         ({"rewards": [0.0, 3.0]}, "rewards must lie"),
         ({"price_range": (1.0, 0.0)}, "increasing"),
+        ({"price_range": 1.0}, r"price_range must be \(lowest, highest\)"),
+        ({"price_range": (1.0, 1.0)}, "price_range must be increasing"),
         ({"features": [0.0, 1.0]}, "shape"),
     ],
 )

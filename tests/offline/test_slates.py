@@ -218,6 +218,8 @@ def test_the_model_is_the_ridge_solution_of_the_other_half():
         ({"behaviour": SlateProbabilities(np.ones(2), np.ones((2, 3)))}, "shape"),
         ({"actions": [[0, 0], [1, 2]], "ordered": False}, "no item twice"),
         ({"features": np.zeros((2, 3))}, "shape"),
+        ({"behaviour": [0.5, 0.5]}, "behaviour must be SlateProbabilities"),
+        ({"ordered": "yes"}, "ordered must be"),
     ],
 )
 def test_bad_arrays(change, message):
