@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
 
 import typer
 
-from dpb_gym.cli.auditing import audit
-from dpb_gym.cli.costing import cost, cost_of_privacy
-from dpb_gym.cli.datasets import check, fetch, list_all, path
-from dpb_gym.cli.listing import list_kind
-from dpb_gym.cli.reproducing import reproduce
-from dpb_gym.cli.results import leaderboard, verify
-from dpb_gym.cli.running import run
-from dpb_gym.cli.showing import show
-from dpb_gym.cli.submitting import import_, remove, submit
-from dpb_gym.cli.tuning import tune
+from dpb_gym.cli import catalogue, costing, results, running
 
 app = typer.Typer(
     name="dpb",
@@ -40,32 +30,34 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     """Compare private and non-private bandit agents. --debug anywhere shows tracebacks."""
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_kind,
-    "show": show,
-    "run": run,
-    "leaderboard": leaderboard,
-    "verify": verify,
-    "submit": submit,
-    "import": import_,
-    "remove": remove,
-    "cost": cost,
-    "cost-of-privacy": cost_of_privacy,
-    "tune": tune,
-    "reproduce": reproduce,
-    "audit": audit,
+    "list": catalogue.list_kind,
+    "show": catalogue.show,
+    "run": running.run,
+    "leaderboard": results.leaderboard,
+    "verify": results.verify,
+    "submit": results.submit,
+    "import": results.import_,
+    "remove": results.remove,
+    "cost": costing.cost,
+    "cost-of-privacy": costing.cost_of_privacy,
+    "tune": running.tune,
+    "reproduce": running.reproduce,
+    "audit": results.audit,
 }
-for name, function in COMMANDS.items():
-    app.command(name)(function)
 OF_DATA: dict[str, Callable[..., None]] = {
-    "list": list_all, "fetch": fetch, "path": path, "check": check
-}  # fmt: skip
-for name, function in OF_DATA.items():
-    data.command(name)(function)
+    "list": catalogue.list_data,
+    "fetch": catalogue.fetch,
+    "path": catalogue.path,
+    "check": catalogue.check,
+}
+for group, commands in ((app, COMMANDS), (data, OF_DATA)):
+    for name, function in commands.items():
+        group.command(name)(function)

@@ -9,9 +9,9 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
 from dpb_gym.errors import ParameterError
 
@@ -20,17 +20,23 @@ if TYPE_CHECKING:
 
 USUAL_DELTA = "1e-5"
 BUDGET = "rho=R|eps=E,delta=D|none"
-Directory = Annotated[str, typer.Argument(metavar="DIR", help="Result directory, or its address.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
-Plot = Annotated[str | None, typer.Option(help="Draw to this .png, .pdf or .svg file.")]
-Html = Annotated[str | None, typer.Option(help="Write the page to this file.")]
-Workers = Annotated[int | None, typer.Option(help="Processes; one per core by default.")]
+DIRECTORY: Any = Argument(metavar="DIR", help="Result directory, or its address.")
+JSON: Any = Option(False, "--json", help="Print JSON.")
+QUIET: Any = Option(False, "--quiet", help="No progress.")
+PLOT: Any = Option(None, help="Draw to this .png, .pdf or .svg file.")
+HTML: Any = Option(None, help="Write the page to this file.")
+WORKERS: Any = Option(None, help="Processes; one per core by default.")
+HORIZON: Any = Option(None, help="Rounds T.")
 
 
-def setting(text: str, metavar: str = "KEY=VALUE") -> Any:
+def settings(text: str, metavar: str = "KEY=VALUE") -> Any:
     """The option ``--set``."""
-    return typer.Option("--set", metavar=metavar, help=text)
+    return Option([], "--set", metavar=metavar, help=f"{text}; may be repeated.")
+
+
+def budgets(text: str = "Budget") -> Any:
+    """The option ``--budget`` of a command that takes several."""
+    return Option([], metavar=BUDGET, help=f"{text}; may be repeated.")
 
 
 def read_budgets(given: Sequence[str]) -> list[Budget | None]:
@@ -45,7 +51,7 @@ def read_budgets(given: Sequence[str]) -> list[Budget | None]:
     for text in given:
         if re.fullmatch(r"\s*eps(ilon)?\s*=[^,]*", text):
             text = f"{text.strip()},delta={USUAL_DELTA}"
-            print(f"dpb: note: taking delta={USUAL_DELTA}: --budget {text}", file=sys.stderr)
+            note(f"taking delta={USUAL_DELTA}: --budget {text}")
         found.append(Budget.parse(text))
     return found
 
@@ -100,9 +106,14 @@ def new_folder(path: str | None) -> None:
         raise ParameterError(f"{path!r} is an address; this is written to a file of this machine")
     parent = Path(path or ".").parent
     if not parent.exists():
-        print(f"dpb: note: making the folder {parent}", file=sys.stderr)
+        note(f"making the folder {parent}")
 
 
 def names(text: str | None) -> list[str] | None:
     """A comma-separated list, None if it is not given."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def note(text: str) -> None:
+    """Prints a remark on the standard error."""
+    print(f"dpb: note: {text}", file=sys.stderr)

@@ -50,14 +50,12 @@ def print_fields(title: str, fields: Mapping[str, object]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    out = console()
-    out.print(Text(title, style="bold"))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="cyan")
     grid.add_column(overflow="fold")
     for key, value in fields.items():
         grid.add_row(Text(f"  {key}"), Text(str(value)))
-    out.print(grid)
+    console().print(Text(title, style="bold"), grid, sep="\n")
 
 
 def print_text(text: str) -> None:
@@ -67,6 +65,20 @@ def print_text(text: str) -> None:
     console().print(Text(text))
 
 
+def size(count: float) -> str:
+    """Bytes for readers."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:,.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def log(line: str) -> None:
+    """Prints a line of progress on the standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def end(failures: Sequence[object]) -> None:
     """Names what failed; then the command ends with status 1.
 
@@ -74,6 +86,6 @@ def end(failures: Sequence[object]) -> None:
         typer.Exit: If anything failed.
     """
     for failure in failures:
-        print(f"dpb: failed: {failure}", file=sys.stderr)
+        log(f"dpb: failed: {failure}")
     if failures:
         raise typer.Exit(1)

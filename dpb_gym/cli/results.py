@@ -1,26 +1,40 @@
-"""``dpb leaderboard`` and ``dpb verify``."""
+"""What is done with results: ``dpb leaderboard | verify | submit | import | remove | audit``."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Any
 
 import typer
+from typer import Argument, Option
 
-from dpb_gym.cli.options import Directory, Html, Json, Plot, new_folder
-from dpb_gym.cli.output import console, print_json
+from dpb_gym.cli.catalogue import complete
+from dpb_gym.cli.options import (
+    BUDGET,
+    DIRECTORY,
+    HTML,
+    JSON,
+    PLOT,
+    new_folder,
+    note,
+    read_budgets,
+    read_settings,
+    settings,
+)
+from dpb_gym.cli.output import console, log, print_json, print_text
 
 
 def leaderboard(
-    directory: Directory,
-    html: Html = None,
-    plot: Plot = None,
-    audit: Annotated[
-        bool, typer.Option("--audit", help="Audit every private agent first; reports are kept.")
-    ] = False,
-    runs: Annotated[int, typer.Option(help="Runs in each world of an audit.")] = 2000,
-    json: Json = False,
+    directory: str = DIRECTORY,
+    html: str | None = HTML,
+    plot: str | None = PLOT,
+    audit: bool = Option(
+        False, "--audit", help="Audit every private agent first; reports are kept."
+    ),
+    runs: int = Option(2000, help="Runs in each world of an audit."),
+    json: bool = JSON,
 ) -> None:
     """Print the table of a result directory; write the page and the regret curves.
 
@@ -35,10 +49,10 @@ def leaderboard(
     result = Result.load(directory)
     if audit:
         rows = [(series, result.kinds[series.task]) for series in result.series]
-        result.audits = audit_series(directory, rows, runs, _say)
+        result.audits = audit_series(directory, rows, runs, log)
         for kept in result.audits.values():
             if "error" in kept:
-                _say(f"not audited: {kept['error']}")
+                log(f"not audited: {kept['error']}")
     data = result.to_leaderboard()
     if json:
         print(report.to_json(data))
@@ -52,21 +66,12 @@ def leaderboard(
         print(f"regret curves written to {plot}", file=messages)
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def verify(
-    directory: Directory,
-    sample: Annotated[
-        int,
-        typer.Option(help="Cells to compute again of each imported row, and of all others."),
-    ] = 3,
-    seed: Annotated[int | None, typer.Option(help="Chooses the sample; random by default.")] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="Take the sample from this agent's cells alone.")
-    ] = None,
-    json: Json = False,
+    directory: str = DIRECTORY,
+    sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
+    seed: int | None = Option(None, help="Chooses the sample; random by default."),
+    agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
+    json: bool = JSON,
 ) -> None:
     """Check all digests, and compute cells again, bit for bit.
 
@@ -76,7 +81,7 @@ def verify(
     """
     from dpb_gym.evaluation import verify as checking
 
-    found = checking.verify(directory, sample, seed, _say, agent)
+    found = checking.verify(directory, sample, seed, log, agent)
     if json:
         print_json({**dataclasses.asdict(found), "ok": found.ok})
     else:
@@ -97,4 +102,118 @@ def verify(
             f"{found.confirmed} of {found.rows} rows confirmed"
         )
     if not found.ok:
+        raise typer.Exit(1)
+
+
+def submit(
+    directory: str = DIRECTORY,
+    agent: str = Option(help="Registered name, or label, of the agent."),
+    out: str | None = Option(None, help="Archive, .zip; AGENT.zip by default."),
+    by: str | None = Option(None, help="Who states the results; the agent's package by default."),
+    json: bool = JSON,
+) -> None:
+    """Pack an agent's results, guarantee and source reference into one archive.
+
+    Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
+    """
+    from dpb_gym.evaluation.exchange import submission
+
+    target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
+    info = submission.submit(directory, agent, target, by)
+    if json:
+        print_json({"path": str(target), **info})
+        return
+    source, rows = info["agent"], info["summary"]
+    package = f"{source['package']} {source['package_version']}" if source["package"] else "-"
+    count = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+    print(
+        f"{target}: {count} of {source['name']} ({package}, {source['file']} "
+        f"{source['sha256'][:12]}), {target.stat().st_size / 1024:,.0f} KiB"
+    )
+    if source["revision"] is None or source["revision"].endswith("-dirty"):
+        note("the agent's file is not committed to git; others see its hash alone")
+    partial = [row for row in rows if row["replicates"] < row["of"]]
+    for row in partial[:5]:
+        note(
+            f"{row['agent']} ({row['budget']}) on {row['task']} has {row['replicates']} of "
+            f"{row['of']} replicates; the leaderboard marks it incomplete"
+        )
+    if len(partial) > 5:
+        note(f"so have {len(partial) - 5} rows more")
+    print(f"Add it to a leaderboard: dpb import {target} --into DIR")
+
+
+def import_(
+    archive: str = Argument(metavar="FILE", help="What dpb submit wrote."),
+    into: str = Option(metavar="DIR", help="Result directory to add it to."),
+    json: bool = JSON,
+) -> None:
+    """Add a submission to a result directory: all of it or nothing.
+
+    Example: dpb import my-agent.zip --into results/dpb-bench-v1
+    """
+    from dpb_gym.evaluation.exchange import merging
+
+    merge = merging.import_submission(archive, into)
+    if json:
+        print_json(vars(merge))
+        return
+    before = f", {merge.present} were there already" if merge.present else ""
+    print(
+        f"{merge.path}: {merge.added} cells of {merge.agent} added{before}, "
+        f"stated by {merge.sender}"
+    )
+    for difference in merge.differences:
+        note(f"{difference}: numbers may differ in the last bits")
+    check = f"dpb verify {merge.path} --agent {merge.agent}"
+    print(f"They get no rank before they are computed again here: {check}")
+
+
+def remove(
+    directory: str = DIRECTORY,
+    agent: str = Option(help="Label, or name, of an imported agent."),
+    json: bool = JSON,
+) -> None:
+    """Take an imported agent out of a result directory; what was computed here stays.
+
+    Example: dpb remove results/dpb-bench-v1 --agent my-agent
+    """
+    from dpb_gym.evaluation.exchange import merging
+
+    count = merging.remove_submission(directory, agent)
+    if json:
+        print_json({"path": directory, "agent": agent, "removed": count})
+    else:
+        print(f"{directory}: {count} imported cells of {agent} removed")
+
+
+def audit(
+    agent: str = Argument(help="A registered agent.", autocompletion=complete("agents")),
+    budget: str | None = Option(None, metavar=BUDGET, help="Budget; rho=0.5 by default."),
+    runs: int = Option(2000, help="Runs in each of the two worlds."),
+    seed: int = Option(0, help="Seed of customers and agents."),
+    env: str | None = Option(None, help="Environment id; a small one of its kind by default."),
+    set_: list[str] = settings("Parameter of the agent"),
+    json: bool = JSON,
+) -> None:
+    """Run an agent on two neighbouring worlds and bound its privacy loss from below.
+
+    Exit status 1 if the claim is refuted. Audit where there is something to see, rho 0.5 to 2.
+
+    Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
+    """
+    from dpb_gym.evaluation import audit as audits
+    from dpb_gym.evaluation.audits import AUDIT_BUDGET
+    from dpb_gym.registry import agent_spec
+
+    asked: Any = AUDIT_BUDGET if agent_spec(agent).budget != "never" else None
+    if budget is not None:
+        (asked,) = read_budgets([budget])
+    log(f"auditing {agent}: 2 x {runs} runs ...")
+    report = audits.audit(agent, asked, runs, params=read_settings(set_), env_id=env, seed=seed)
+    if json:
+        print_json(report.to_dict())
+    else:
+        print_text(str(report))
+    if report.verdict == "FAIL":
         raise typer.Exit(1)

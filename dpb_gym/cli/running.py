@@ -1,97 +1,81 @@
-"""``dpb run``."""
+"""What plays: ``dpb run``, ``dpb tune`` and ``dpb reproduce``."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Argument, Option
 
-from dpb_gym.cli.listing import complete
+from dpb_gym.cli.catalogue import complete
 from dpb_gym.cli.options import (
-    BUDGET,
-    Html,
-    Json,
-    Quiet,
-    Workers,
+    HORIZON,
+    HTML,
+    JSON,
+    QUIET,
+    WORKERS,
+    budgets,
     names,
     new_folder,
     read_budgets,
-    setting,
+    read_settings,
+    settings,
     settings_of,
 )
-from dpb_gym.cli.output import console, end, print_json
+from dpb_gym.cli.output import console, end, log, print_json, print_table
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.plan import TaskPlan
     from dpb_gym.evaluation.run import RunReport
     from dpb_gym.evaluation.suite import Suite
+    from dpb_gym.evaluation.tuning.results import Point, Tuning
+    from dpb_gym.papers import Reproduction
 
 DEFAULT_REPLICATES = 10
 PROGRESS_DELAY = 0.5
 
 
 def run(
-    suite: Annotated[
-        str | None,
-        typer.Argument(
-            help="Name of a suite, or a .yaml file. Not with --env.",
-            autocompletion=complete("suites"),
-        ),
-    ] = None,
-    agents: Annotated[
-        str | None, typer.Option(help="Only these agents: labels or names, comma-separated.")
-    ] = None,
-    tasks: Annotated[str | None, typer.Option(help="Only these tasks, comma-separated.")] = None,
-    replicates: Annotated[int | None, typer.Option(help="Replicates per task.")] = None,
-    workers: Workers = None,
-    backend: Annotated[str, typer.Option(metavar="loky|dask", help="Where to run.")] = "loky",
-    scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(help="Result directory, or s3://BUCKET/PREFIX; results/SUITE by default."),
-    ] = None,
-    html: Html = None,
-    quiet: Quiet = False,
-    json: Json = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only say what it would take, after a few seconds a task."),
-    ] = False,
-    env: Annotated[
-        str | None,
-        typer.Option(help="Environment id, instead of a suite.", autocompletion=complete("envs")),
-    ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
-        ),
-    ] = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar=BUDGET, help="With --env: budget of the agents that take one; may be repeated."
-        ),
-    ] = None,
-    horizon: Annotated[int | None, typer.Option(help="Rounds T, with --env.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of replicate 0, with --env.")] = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
-            help="Log every checkpoint; may be repeated.",
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        setting(
-            "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE; "
-            "may be repeated."
-        ),
-    ] = None,
+    suite: str | None = Argument(
+        None,
+        help="Name of a suite, or a .yaml file. Not with --env.",
+        autocompletion=complete("suites"),
+    ),
+    agents: str | None = Option(None, help="Only these agents: labels or names, comma-separated."),
+    tasks: str | None = Option(None, help="Only these tasks, comma-separated."),
+    replicates: int | None = Option(None, help="Replicates per task."),
+    workers: int | None = WORKERS,
+    backend: str = Option("loky", metavar="loky|dask", help="Where to run."),
+    scheduler: str | None = Option(None, help="Address of the dask scheduler."),
+    out: str | None = Option(
+        None, help="Result directory, or s3://BUCKET/PREFIX; results/SUITE by default."
+    ),
+    html: str | None = HTML,
+    quiet: bool = QUIET,
+    json: bool = JSON,
+    dry_run: bool = Option(
+        False, "--dry-run", help="Only say what it would take, after a few seconds a task."
+    ),
+    env: str | None = Option(
+        None, help="Environment id, instead of a suite.", autocompletion=complete("envs")
+    ),
+    agent: list[str] = Option(
+        [], help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
+    ),
+    budget: list[str] = budgets("With --env: budget of the agents that take one"),
+    horizon: int | None = Option(None, help="Rounds T, with --env."),
+    seed: int | None = Option(None, help="Seed of replicate 0, with --env."),
+    log: list[str] = Option(
+        [],
+        metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
+        help="Log every checkpoint; may be repeated.",
+    ),
+    set_: list[str] = settings(
+        "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
+    ),
 ) -> None:
     """Run a suite, or agents on one environment. Resumes what is in the result directory.
 
@@ -113,8 +97,7 @@ def run(
     text = None
     if suite is not None:
         given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
-        wrong = [f"--{option}" for option, value in given.items() if value not in (None, [])]
-        if wrong:
+        if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
             raise ParameterError(
                 f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
                 "(restrict a suite with --agents, --tasks and --replicates)"
@@ -126,10 +109,8 @@ def run(
     elif tasks is not None:
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
-        chosen = [*(agent or ()), *(names(agents) or ())]
-        found, plan = ad_hoc(
-            str(env), chosen, set_ or (), budget or (), horizon, replicates, seed or 0
-        )
+        chosen = [*agent, *(names(agents) or ())]
+        found, plan = ad_hoc(str(env), chosen, set_, budget, horizon, replicates, seed or 0)
         plans = [plan]
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     for plan in plans:
@@ -143,17 +124,17 @@ def run(
     done = run_plan(
         found, plans, out or f"results/{place}", suite_text=text, replicates=replicates,
         workers=workers, backend=backend, scheduler=scheduler, show=not quiet,
-        delay=PROGRESS_DELAY, callbacks=[logger(word) for word in log or ()],
+        delay=PROGRESS_DELAY, callbacks=[logger(word) for word in log],
     )  # fmt: skip
-    _say(found, done, html, json)
+    _print_run(found, done, html, json)
     end(done.failures)
 
 
 def ad_hoc(
     env: str,
     agents: Sequence[str],
-    settings: Sequence[str],
-    budgets: Sequence[str],
+    given: Sequence[str],
+    asked: Sequence[str],
     horizon: int | None,
     replicates: int | None,
     seed: int,
@@ -164,7 +145,7 @@ def ad_hoc(
 
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
-    env_kwargs, params = settings_of(settings, agents)
+    env_kwargs, params = settings_of(given, agents)
     named = env_kwargs.pop("horizon", None)
     suite = one_task_suite(
         env,
@@ -173,36 +154,28 @@ def ad_hoc(
         DEFAULT_REPLICATES if replicates is None else replicates,
         seed,
     )
-    (task,), grid = suite.tasks, read_budgets(budgets) or None
+    (task,), grid = suite.tasks, read_budgets(asked) or None
     runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, grid)
     if any(grid or ()) and all(one.budget is None for one in runs):
         raise BudgetError(
-            f"none of {', '.join(agents)} takes a budget, but {', '.join(budgets)} was given"
+            f"none of {', '.join(agents)} takes a budget, but {', '.join(asked)} was given"
         )
     return suite, TaskPlan(task, runs)
 
 
-def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
+def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
     from dpb_gym import report
     from dpb_gym.evaluation.progress import duration
     from dpb_gym.evaluation.result import Result
 
-    speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
-    done = f"{run.computed} cells computed"
-    if run.computed:
-        done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
-    if run.skipped:
-        done += f", {run.skipped} were there already"
-    if run.failures:
-        print(
-            f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept",
-            file=sys.stderr,
-        )
     data = None
+    if run.failures:
+        log(f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept")
     if len(run.failures) < run.cells:
         data = Result.load(run.path).to_leaderboard()
-    if html is not None and data is not None:
-        print(f"page written to {report.html(data, html)}", file=sys.stderr if as_json else None)
+        if html is not None:
+            path = report.html(data, html)
+            print(f"page written to {path}", file=sys.stderr if as_json else None)
     if as_json:
         fields = {key: getattr(run, key) for key in ("cells", "computed", "rounds", "seconds")}
         failures = [str(failure) for failure in run.failures]
@@ -211,7 +184,142 @@ def _say(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
         return
     if data is not None:
         report.table(data, console=console())
+    done = f"{run.computed} cells computed"
+    if run.computed:
+        speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
+        done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
+    if run.skipped:
+        done += f", {run.skipped} were there already"
     print(f"{suite.name}: {done}; results in {run.path}")
     if data is not None:
         page = "" if html is not None else " --html leaderboard.html"
         print(f"Next: dpb leaderboard {run.path}{page} --plot regret.png")
+
+
+def tune(
+    agents: list[str] = Argument(metavar="AGENT...", help="Registered agents."),
+    env: str = Option(help="Environment id."),
+    budget: list[str] = budgets("Budget to tune at"),
+    horizon: int | None = HORIZON,
+    set_: list[str] = settings(
+        "A parameter of the environment, or a fixed one of an agent as AGENT.KEY=VALUE"
+    ),
+    grid: list[str] = Option(
+        [],
+        metavar="[AGENT.]KEY=[V,V]",
+        help="Values to try, instead of the agent's own grid; may be repeated.",
+    ),
+    points: int = Option(32, min=0, help="Most points per agent and budget; 0 for all."),
+    replicates: int = Option(20, help="Tuning replicates, the same for all."),
+    seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
+    out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
+    recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
+    workers: int | None = WORKERS,
+    quiet: bool = QUIET,
+    json: bool = JSON,
+) -> None:
+    """Tune agents with the same effort each, on tuning seeds only, and write recipes.
+
+    Example: dpb tune lin-ucb --env DPB/Recommendation-v0 --grid 'alpha=[0.1, 0.5, 1]'
+    """
+    from dpb_gym.evaluation import tuning
+
+    env_kwargs, fixed = settings_of(set_, agents)
+    alone, owned = settings_of(grid, agents, "--grid")
+    if alone:
+        if len(agents) != 1:
+            raise ParameterError(
+                f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
+            )
+        owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
+    done = tuning.tune(
+        env, agents, read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
+        horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,
+        recipes=recipes, workers=workers, progress=False if quiet else None,
+    )  # fmt: skip
+    if json:
+        print_json(done.to_dict())
+    else:
+        _print_tuning(done)
+    end(done.failures)
+
+
+def _print_tuning(done: Tuning) -> None:
+    """The best of every agent at every budget."""
+    from dpb_gym.evaluation.progress import duration
+
+    def said(params: Any) -> str:
+        return ", ".join(f"{key}={value}" for key, value in params.items()) or "defaults"
+
+    def regret(point: Point | None) -> str:
+        if point is None:
+            return "failed"
+        error = "" if math.isnan(point.error) else f" +- {point.error:.2g}"
+        return f"{point.regret:.4g}{error}"
+
+    rows = [
+        (recipe.agent, choice.budget, said(choice.best.params), regret(choice.best),
+         regret(choice.default), f"{len(choice.points)} of {recipe.points}")
+        for recipe in done.recipes for choice in recipe.choices
+    ]  # fmt: skip
+    print_table(("agent", "budget", "best", "regret", "with defaults", "points"), rows)
+    print(
+        f"{done.env_id}, T={done.options['horizon']}, tuning seeds {done.seeds[0]} to "
+        f"{done.seeds[1]}; the best of many points looks better here than it is: evaluate it on "
+        "other seeds."
+    )
+    if done.rounds:
+        speed = done.rounds / done.seconds if done.seconds > 0 else 0.0
+        print(f"{done.rounds:,} agent rounds in {duration(done.seconds)} ({speed:,.0f}/s)")
+    for recipe in done.recipes:
+        print(f"{recipe.path}: {said(recipe.parameters)}")
+
+
+def reproduce(
+    target: str = Argument(
+        metavar="PAPER[/FIGURE]|FILE.yaml",
+        help="private-assortment, private-pricing, adaprivate-ts, a package's, or a file.",
+    ),
+    out: str | None = Option(None, help="Folder; reproductions/PAPER by default. Resumes."),
+    replicates: int | None = Option(None, help="Instead of the figures' own."),
+    quick: bool = Option(False, "--quick", help="A small version: checks that everything runs."),
+    workers: int | None = WORKERS,
+    set_: list[str] = settings(
+        "Parameter of the environments, or of one task's (data=FILE)", "[TASK.]KEY=VALUE"
+    ),
+    quiet: bool = QUIET,
+    json: bool = JSON,
+) -> None:
+    """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
+
+    Example: dpb reproduce private-assortment/fig4 --replicates 10
+    """
+    from dpb_gym import papers
+
+    new_folder(out)
+    done = papers.reproduce(
+        target, out, replicates=replicates, quick=quick, workers=workers,
+        progress=False if quiet else None, env_kwargs=read_settings(set_),
+    )  # fmt: skip
+    if json:
+        figures = [
+            {**one.to_dict(), "skipped": one.skipped, "folder": str(one.folder)}
+            for one in done.figures
+        ]
+        print_json({"figures": figures, "failures": list(done.failures), "page": str(done.page)})
+    else:
+        _print_reproduction(done)
+    end(done.failures)
+
+
+def _print_reproduction(done: Reproduction) -> None:
+    from dpb_gym.evaluation.progress import duration
+
+    done.table()
+    for one in done.figures:
+        if one.skipped:
+            log(f"{one.figure.target}: skipped: {one.skipped}")
+            continue
+        speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
+        print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.folder}")
+    print(f"Look at it: {done.page}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.report.groups import budget_order, short
-from dpb_gym.report.model import TaskResult
 from dpb_gym.report.numerals import tick
 from dpb_gym.report.views import Line, Table
 
@@ -21,8 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS: tuple[str, ...] = (".png", ".pdf", ".svg")
-
+# No date and a fixed salt: the same results give the same bytes.
+FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}
+}  # fmt: skip
 _INK, MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
 _MARKS = "osD^vPXp*<>h"
@@ -64,81 +65,57 @@ _STYLE: Any = {
     "savefig.facecolor": "white",
     "svg.hashsalt": "dpb-gym",
 }
-# No date and a fixed salt: the same results give the same bytes.
-_METADATA: dict[str, dict[str, Any]] = {
-    ".png": {},
-    ".pdf": {"CreationDate": None},
-    ".svg": {"Date": None},
-}
 # Inches: a panel as wide as a column of a paper, its height, and one line of a legend.
 _WIDTH, _HEIGHT, _LINE, _TITLE = 3.45, 2.75, 0.16, 0.3
 _LETTERS = 52
 
 
-class Blank:
-    """A panel without a legend."""
-
-    def handles(self) -> tuple[list[Any], list[str]]:
-        """Nothing to explain."""
-        return [], []
-
-
-P = TypeVar("P", bound=Blank)
-
-
 @dataclass(frozen=True)
-class Panel(Blank):
-    table: Table
-    lines: list[Line]
-    scale: str = ""
+class Panel:
+    """What is drawn into one pair of axes, and the labels and looks of the legend below it."""
+
+    draw: Callable[[Axes], None]
+    legend: Sequence[tuple[str, Mapping[str, Any]]] = ()
 
     @property
-    def task(self) -> TaskResult:
-        assert isinstance(self.table.source, TaskResult)
-        return self.table.source
+    def labels(self) -> list[str]:
+        return [shorten(label, _LETTERS) for label, _ in self.legend]
 
-    @property
-    def first(self) -> float:
-        """Where a logarithmic axis begins: two decades before the horizon."""
-        rounds = [point[0] for row in self.task.rows for point in row.curve[-2:-1]]
-        return max(1.0, min([self.task.horizon / 100, *rounds]))
 
-    @property
-    def agents(self) -> dict[str, Line]:
-        """The first line of each agent, in the order of the table."""
-        found: dict[str, Line] = {}
-        for line in self.lines:
-            found.setdefault(line.row.agent, line)
-        return found
+def agents_of(lines: Sequence[Line]) -> dict[str, Line]:
+    """The first line of each agent, in the given order."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        found.setdefault(line.row.agent, line)
+    return found
 
-    def handles(self) -> tuple[list[Any], list[str]]:
-        """One entry per agent, then one per budget: ten entries read better than their 24 pairs."""
-        from matplotlib.lines import Line2D
 
-        budgets = {line.row.budget for line in self.lines if line.row.budget is not None}
-        several = len(budgets) > 1 and not self.scale
-        handles, labels = [], []
-        for agent, line in self.agents.items():
-            own = {x.row.budget for x in self.lines if x.row.agent == agent and x.row.budget}
-            said = [f" ({short(budget)})" for budget in own] if several and len(own) == 1 else [""]
-            handles.append(Line2D([], [], **look(line)))
-            labels.append(shorten(agent + said[0], _LETTERS))
-        if self.scale and self.table.rival is not None:
-            handles.append(Line2D([], [], color=MUTED, linestyle=DASHES["dashed"]))
-            labels.append(shorten(f"{self.table.rival.label}, no privacy", _LETTERS))
-        strengths = {line.row.budget: line.strength for line in self.lines}
-        for budget in sorted(budgets, key=budget_order, reverse=True) if several else ():
-            handles.append(Line2D([], [], color=_INK, alpha=strengths[budget], linewidth=2.2))
-            labels.append(short(budget))
-        return handles, labels
+def legend(
+    table: Table, lines: Sequence[Line], scale: str = ""
+) -> list[tuple[str, dict[str, Any]]]:
+    """One entry per agent, then one per budget: ten entries read better than their 24 pairs."""
+    budgets = {line.row.budget: line.strength for line in lines if line.row.budget is not None}
+    several = len(budgets) > 1 and not scale
+    found = []
+    for agent, line in agents_of(lines).items():
+        own = {x.row.budget for x in lines if x.row.agent == agent and x.row.budget}
+        said = "".join(f" ({short(budget)})" for budget in own) if several and len(own) == 1 else ""
+        found.append((agent + said, look(line)))
+    if scale and table.rival is not None:
+        found.append(
+            (f"{table.rival.label}, no privacy", {"color": MUTED, "linestyle": DASHES["dashed"]})
+        )
+    for budget in sorted(budgets, key=budget_order, reverse=True) if several else ():
+        ink = {"color": _INK, "alpha": budgets[budget], "linewidth": 2.2}
+        found.append((short(budget), ink))
+    return found
 
 
 def finish(
     title: str,
-    panels: Sequence[P],
-    draw: Callable[[Axes, P], None],
+    panels: Sequence[Panel],
     path: str | os.PathLike[str] | None,
-    ax: Axes | None,
+    ax: Axes | None = None,
     *,
     height: float = 0.0,
 ) -> Figure:
@@ -159,25 +136,21 @@ def finish(
         raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")
     with matplotlib.rc_context(_STYLE if ax is None else {"svg.hashsalt": "dpb-gym"}):
         if ax is None:
-            figure: Any = _figure(title, panels, draw, height)
+            figure: Any = _figure(title, panels, height)
         else:
-            draw(ax, panels[0])
+            panels[0].draw(ax)
             if not height:
                 _legend(ax, panels[0], loc="best")
-            figure = ax.figure
-            while hasattr(figure, "figure") and figure.figure is not figure:
-                figure = figure.figure
+            figure = ax.get_figure(root=True)
         if path is not None:
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
+            figure.savefig(buffer, format=suffix[1:], dpi=200, metadata=FORMATS[suffix])
             write_whole(path, buffer.getvalue())
     drawn: Figure = figure
     return drawn
 
 
-def _figure(
-    title: str, panels: Sequence[P], draw: Callable[[Axes, P], None], height: float
-) -> Figure:
+def _figure(title: str, panels: Sequence[Panel], height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -190,24 +163,20 @@ def _figure(
             return buffer.getvalue()
 
     columns = min(3, max(1, len(panels))) if len(panels) != 4 else 2
-    lines = max(1, math.ceil(len(panels) / columns))
     # Under every line of panels stands one of legends, as high as the longest.
-    longest = [
-        max((_rows(p.handles()[1]) for p in panels[k * columns : (k + 1) * columns]), default=0)
-        for k in range(lines)
-    ]
-    ratios = [
-        x for rows in longest for x in (height or _HEIGHT, 0.05 if height else _LINE * (rows + 0.3))
-    ]
+    ratios: list[float] = []
+    for k in range(0, max(1, len(panels)), columns):
+        rows = max((_rows(panel.labels) for panel in panels[k : k + columns]), default=0)
+        ratios += [height or _HEIGHT, 0.05 if height else _LINE * (rows + 0.3)]
     width = _WIDTH * columns + (1.1 if height else 0.0)
     figure = Picture(figsize=(width, sum(ratios) + _TITLE * bool(title)))
     FigureCanvasAgg(figure)
     if title:
         figure.suptitle(title, x=0.01, ha="left")
-    grid = figure.add_gridspec(2 * lines, columns, height_ratios=ratios)
+    grid = figure.add_gridspec(len(ratios), columns, height_ratios=ratios)
     for index, panel in enumerate(panels):
         line, column = divmod(index, columns)
-        draw(figure.add_subplot(grid[2 * line, column]), panel)
+        panel.draw(figure.add_subplot(grid[2 * line, column]))
         if not height:
             below = figure.add_subplot(grid[2 * line + 1, column])
             below.axis("off")
@@ -218,12 +187,15 @@ def _figure(
     return figure
 
 
-def _legend(axes: Any, panel: Blank, loc: str) -> None:
+def _legend(axes: Any, panel: Panel, loc: str) -> None:
+    from matplotlib.lines import Line2D
+
     # Labels are set afterwards: matplotlib drops those that begin with an underscore.
-    handles, labels = panel.handles()
-    legend = axes.legend(handles, ["x"] * len(handles), loc=loc, ncols=_columns(labels))
+    handles = [Line2D([], [], **looks) for _, looks in panel.legend]
+    names = ["x"] * len(handles)
+    legend = axes.legend(handles, names, loc=loc, ncols=_columns(panel.labels))
     legend.set_in_layout(False)  # a long label would squeeze the panel above it
-    for text, label in zip(legend.get_texts(), labels):
+    for text, label in zip(legend.get_texts(), panel.labels):
         text.set_parse_math(False)
         text.set_text(label)
 

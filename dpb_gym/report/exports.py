@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Entry, Interval, LeaderboardData, Row, TaskResult
-from dpb_gym.report.views import Table, board, tasks_of
+from dpb_gym.report.model import Entry, Interval, LeaderboardData, TaskResult
+from dpb_gym.report.views import Table, board
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -36,13 +36,10 @@ def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
     Raises:
         ParameterError: `data` is of another type.
     """
-    return [record(table, line.row) for table in board(data).tasks for line in table.ordered]
+    return [_record(table.task, line.row) for table in board(data).tasks for line in table.ordered]
 
 
-def record(table: Table, row: Any) -> dict[str, Any]:
-    """One row of `records`."""
-    task = table.source
-    assert isinstance(task, TaskResult) and isinstance(row, Row)
+def _record(task: TaskResult, row: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "task": task.task,
         "env_id": task.env_id,
@@ -173,7 +170,7 @@ def to_json(data: LeaderboardData | TaskResult, *, indent: int | None = 2) -> st
     Raises:
         ParameterError: `data` is of another type.
     """
-    tasks_of(data)
+    board(data)
     return json.dumps(plain(data), indent=indent, allow_nan=False)
 
 
@@ -185,10 +182,9 @@ def plain(value: object) -> Any:
     """
     if isinstance(value, Budget):
         return str(value)
-    if isinstance(value, Entry):
-        return {**_fields(value), "budget": Budget.text(value.budget)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _fields(value)
+        found = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {**found, "budget": Budget.text(value.budget)} if isinstance(value, Entry) else found
     if value is None or isinstance(value, (bool, str, int)):
         return value
     if isinstance(value, float):
@@ -200,10 +196,6 @@ def plain(value: object) -> Any:
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     return str(value)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str | Path:

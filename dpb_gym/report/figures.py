@@ -7,17 +7,28 @@ an agent's smaller budgets, dashed without a guarantee. Panels are as wide as a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.report.canvas import DASHES, MUTED, Blank, Panel, finish, look, scale_axes, shorten
+from dpb_gym.report.canvas import (
+    DASHES,
+    MUTED,
+    Panel,
+    agents_of,
+    finish,
+    legend,
+    look,
+    scale_axes,
+    shorten,
+)
 from dpb_gym.report.groups import budget_order, scale_of, short
 from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
 from dpb_gym.report.palette import shade
-from dpb_gym.report.views import Board, Line, board
+from dpb_gym.report.views import Line, Table, board
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,15 +67,12 @@ def plot(
     """
     validation.choice("x", x, ("log", "linear"))
     validation.choice("y", y, ("log", "linear"))
-    shown, chosen = _chosen(data, agents)
-
-    def draw(axes: Axes, panel: Panel) -> None:
-        _curves(axes, panel, x == "log", y == "log")
-
+    title, chosen = _chosen(data, agents)
     panels = [
-        Panel(table, [line for line in table.ordered if chosen(line)]) for table in shown.tasks
+        Panel(partial(_curves, table.task, lines, x == "log", y == "log"), legend(table, lines))
+        for table, lines in chosen
     ]
-    return finish(shown.title, panels, draw, path, ax)
+    return finish(title, panels, path, ax)
 
 
 def plot_frontier(
@@ -80,37 +88,23 @@ def plot_frontier(
     The best non-private agent is the dashed line with its interval: what privacy costs is how
     far above it a curve lies.
 
-    Args:
-        data: A leaderboard or one of its tasks.
-        path: File to write, as for `plot`.
-        ax: Axes to draw a single panel in, instead of a new figure.
-        agents: Labels of the agents to draw; all by default.
-        y: Scale of the regret; on ``"log"``, points at or below 0 are left out.
-
-    Returns:
-        The figure; a notebook shows it.
-
-    Raises:
-        ParameterError: As for `plot`; or no row has a budget.
-        UnknownNameError: There is no such agent.
-        OSError: The file cannot be written.
+    It takes what `plot` takes, and raises a `ParameterError` too if no row has a budget.
     """
     validation.choice("y", y, ("log", "linear"))
-    shown, chosen = _chosen(data, agents)
+    title, chosen = _chosen(data, agents)
     panels = []
-    for table in shown.tasks:
+    for table, every in chosen:
         scales: dict[str, list[Line]] = {}
-        for line in table.ordered:
-            if line.row.budget is not None and chosen(line):
+        for line in every:
+            if line.row.budget is not None:
                 scales.setdefault(scale_of(line.row.budget), []).append(line)
-        panels += [Panel(table, lines, scale) for scale, lines in sorted(scales.items())]
+        panels += [
+            Panel(partial(_frontier, table, lines, scale, y == "log"), legend(table, lines, scale))
+            for scale, lines in sorted(scales.items())
+        ]
     if not panels:
         raise ParameterError("no row has a budget, so there is nothing to draw against it")
-
-    def draw(axes: Axes, panel: Panel) -> None:
-        _frontier(axes, panel, y == "log")
-
-    return finish(shown.title, panels, draw, path, ax)
+    return finish(title, panels, path, ax)
 
 
 @dataclass(frozen=True)
@@ -145,34 +139,22 @@ def plot_paired(
         path: File to write, as for `plot`.
         ax: Axes to draw in, instead of a new figure.
     """
-    table = board(task).tasks[0]
-    lines = {line.row.key: line for line in table.lines}
-    panel = Panel(table, [lines[difference.row.key] for difference in differences])
+    known = {line.row.key: line for line in board(task).tasks[0].lines}
+    lines = [known[difference.row.key] for difference in differences]
 
-    def draw(axes: Axes, panel: Panel) -> None:
+    def draw(axes: Axes) -> None:
         axes.axvline(0, color=MUTED, linewidth=0.9)
-        for place, (line, found) in enumerate(zip(panel.lines, differences)):
+        for place, (line, found) in enumerate(zip(lines, differences)):
             colour, ends = line.colour[0], [found.interval.low, found.interval.high]
             axes.plot(found.values, [place] * len(found.values), "|", color=colour, alpha=0.4, ms=7)
             axes.plot(ends, [place] * 2, color=colour, linewidth=2.2)
             axes.plot([found.interval.mean], [place], "o", color=colour, markersize=4.5)
-        axes.set_ylim(len(panel.lines) - 0.5, -0.5)
-        axes.set_yticks(range(len(panel.lines)), [shorten(line.label, 26) for line in panel.lines])
-        _name(axes, panel, f"regret minus that of {shorten(against, 30)}, same customers", "")
+        axes.set_ylim(len(lines) - 0.5, -0.5)
+        axes.set_yticks(range(len(lines)), [shorten(line.label, 26) for line in lines])
+        _name(axes, task, f"regret minus that of {shorten(against, 30)}, same customers", "")
 
-    return finish("", [panel], draw, path, ax, height=0.65 + 0.19 * max(4, len(differences)))
-
-
-@dataclass(frozen=True)
-class _Profile(Blank):
-    title: str
-    lines: Mapping[str, Sequence[tuple[float, float]]]
-
-    def handles(self) -> tuple[list[Any], list[str]]:
-        from matplotlib.lines import Line2D
-
-        drawn = [Line2D([], [], color=shade(k)[0]) for k in range(len(self.lines))]
-        return drawn, [shorten(agent, 40) for agent in self.lines]
+    height = 0.65 + 0.19 * max(4, len(differences))
+    return finish("", [Panel(draw)], path, ax, height=height)
 
 
 def plot_profiles(
@@ -204,21 +186,12 @@ def plot_profiles(
     def reached(item: tuple[str, list[tuple[float, float]]]) -> float:
         return -sum(share for _, share in item[1]) / len(item[1])
 
-    panels = [
-        _Profile(title, dict(sorted(lines.items(), key=reached)[:most]))
-        for title, lines in found.items()
-    ]
-
-    def draw(axes: Axes, panel: _Profile) -> None:
-        for k, points in enumerate(panel.lines.values()):
-            axes.step(*zip(*points), where="post", color=shade(k)[0])
-        axes.set_xlabel("factor of the least regret")
-        axes.set_ylabel("share of runs within")
-        axes.set_ylim(-0.02, 1.02)
-        axes.set_title(shorten(panel.title, 60), loc="left", parse_math=False)
-        scale_axes(axes, True, False)
-
-    return finish("", panels, draw, path, ax)
+    panels = []
+    for title, agents in found.items():
+        drawn = dict(sorted(agents.items(), key=reached)[:most])
+        looks = [(shorten(agent, 40), {"color": shade(k)[0]}) for k, agent in enumerate(drawn)]
+        panels.append(Panel(partial(_profiles, title, list(drawn.values())), looks))
+    return finish("", panels, path, ax)
 
 
 def plot_kept(
@@ -236,23 +209,19 @@ def plot_kept(
         path: File to write, as for `plot`.
     """
     (table,) = board(task).tasks
-    panels = [Panel(table, [x for x in table.ordered if x.row.private], part) for part in parts]
+    lines = [line for line in table.ordered if line.row.private]
+    budgets = sorted({x.row.budget for x in lines if x.row.budget}, key=budget_order)
 
-    def draw(axes: Axes, panel: Panel) -> None:
-        budgets = sorted({x.row.budget for x in panel.lines if x.row.budget}, key=budget_order)
+    def draw(part: str, axes: Axes) -> None:
         axes.axhline(100, color=MUTED, linestyle=DASHES["dashed"])
-        for agent, line in panel.agents.items():
-            kept = [parts[panel.scale].get((agent, str(budget))) for budget in budgets]
-            found = [(k, one) for k, one in enumerate(kept) if one is not None]
-            ends = [
-                [one.mean - one.low for _, one in found], [one.high - one.mean for _, one in found]
-            ]  # fmt: skip
-            at, mean = [k for k, _ in found], [one.mean for _, one in found]
-            axes.errorbar(at, mean, ends, capsize=1.8, elinewidth=0.8, **look(line))
+        for agent, line in agents_of(lines).items():
+            kept = [parts[part].get((agent, str(budget))) for budget in budgets]
+            drawn = [(k, one) for k, one in enumerate(kept) if one is not None]
+            _errors(axes, drawn, line)
         axes.set_xticks(range(len(budgets)), [short(budget) for budget in budgets])
-        _name(axes, panel, panel.scale, y)
+        _name(axes, task, part, y)
 
-    return finish("", panels, draw, path, None)
+    return finish("", [Panel(partial(draw, p), legend(table, lines, p)) for p in parts], path)
 
 
 def plot_calibration(
@@ -269,7 +238,7 @@ def plot_calibration(
         path: File to write, as for `plot`.
     """
 
-    def draw(axes: Axes, _: Blank) -> None:
+    def draw(axes: Axes) -> None:
         most = 0.0
         axes.plot([0, 1], [0, 1], color=MUTED, linestyle=DASHES["dashed"])
         for predicted, seen, n in bins:
@@ -283,76 +252,92 @@ def plot_calibration(
         )
         axes.set_title(shorten(f"{name}: held-out customers", 40), loc="left", parse_math=False)
 
-    return finish("", [Blank()], draw, path, None, height=2.8)
+    return finish("", [Panel(draw)], path, height=2.8)
 
 
 def _chosen(
     data: LeaderboardData | TaskResult, agents: Iterable[str] | None
-) -> tuple[Board, Callable[[Line], bool]]:
+) -> tuple[str, list[tuple[Table, list[Line]]]]:
+    """The title, and each task's table with its lines of the agents."""
     shown = board(data)
-    if agents is None:
-        return shown, lambda line: True
-    wanted = {agents} if isinstance(agents, str) else set(agents)
     known = {line.row.agent for table in shown.tasks for line in table.lines}
+    wanted = known if agents is None else {agents} if isinstance(agents, str) else set(agents)
     for label in sorted(wanted - known):
         raise unknown_name("agent label", label, known)
-    return shown, lambda line: line.row.agent in wanted
+    return shown.title, [
+        (table, [line for line in table.ordered if line.row.agent in wanted])
+        for table in shown.tasks
+    ]
 
 
-def _name(axes: Axes, panel: Panel, x: str, y: str) -> None:
-    count = panel.task.replicates
-    said = f"T = {panel.task.horizon:,}, {count} replicate{'s'[: count > 1]}"
-    axes.set_title(shorten(panel.task.task, 30), loc="left", parse_math=False)
+def _name(axes: Axes, task: TaskResult, x: str, y: str) -> None:
+    said = f"T = {task.horizon:,}, {task.replicates} replicate{'s'[: task.replicates > 1]}"
+    axes.set_title(shorten(task.task, 30), loc="left", parse_math=False)
     axes.set_title(said, loc="right", size=7, color=MUTED, weight="normal")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 
 
-def _curves(axes: Axes, panel: Panel, log_x: bool, log_y: bool) -> None:
-    drawn, first = False, panel.first if log_x else 0
-    for line in reversed(panel.lines):
+def _floor(value: Interval, log: bool) -> float:
+    return max(value.low, 1e-3 * value.mean) if log else value.low
+
+
+def _errors(
+    axes: Axes, points: Sequence[tuple[float, Interval]], line: Line, log: bool = False
+) -> None:
+    at, mean = [x for x, _ in points], [one.mean for _, one in points]
+    below = [max(0.0, one.mean - _floor(one, log)) for _, one in points]
+    above = [max(0.0, one.high - one.mean) for _, one in points]
+    axes.errorbar(at, mean, (below, above), capsize=1.8, elinewidth=0.8, **look(line))
+
+
+def _curves(task: TaskResult, lines: list[Line], log_x: bool, log_y: bool, axes: Axes) -> None:
+    # A logarithmic axis begins two decades before the horizon.
+    rounds = [point[0] for row in task.rows for point in row.curve[-2:-1]]
+    first = max(1.0, min([task.horizon / 100, *rounds])) if log_x else 0
+    for line in reversed(lines):
         row = line.row
         assert isinstance(row, Row)
         points = [p for p in row.curve if p[0] >= first and (p[1] > 0 or not log_y)]
         if not points:
             continue
-        drawn = True
         t, mean, low, high = zip(*points)
         if log_y:
             low = tuple(max(value, 1e-3 * centre) for value, centre in zip(low, mean))
-        shade = 0.16 * line.strength
-        axes.fill_between(t, low, high, color=line.colour[0], alpha=shade, linewidth=0)
+        faint = 0.16 * line.strength
+        axes.fill_between(t, low, high, color=line.colour[0], alpha=faint, linewidth=0)
         marked = list(range(len(points) - 1, -1, -max(1, len(points) // 5)))[::-1]
         axes.plot(t, mean, alpha=line.strength, markevery=marked, **look(line))
-    _name(axes, panel, "round", "cumulative pseudo-regret")
-    if drawn:
+    _name(axes, task, "round", "cumulative pseudo-regret")
+    if axes.lines:
         scale_axes(axes, log_x, log_y)
     else:
         axes.text(0.5, 0.5, "No curve.", ha="center", color=MUTED, transform=axes.transAxes)
 
 
-def _frontier(axes: Axes, panel: Panel, log_y: bool) -> None:
+def _frontier(table: Table, lines: list[Line], scale: str, log_y: bool, axes: Axes) -> None:
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    def floor(loss: Interval) -> float:
-        return max(loss.low, 1e-3 * loss.mean) if log_y else loss.low
-
-    rival = panel.table.rival
-    if rival is not None and (rival.row.loss.mean > 0 or not log_y):
-        axes.axhspan(
-            floor(rival.row.loss), rival.row.loss.high, color=MUTED, alpha=0.15, linewidth=0
-        )
-        axes.axhline(rival.row.loss.mean, color=MUTED, linestyle=DASHES["dashed"])
-    ordered = sorted(panel.lines, key=lambda line: budget_order(line.row.budget))
-    for agent, first in panel.agents.items():
-        mine = [x for x in ordered if x.row.agent == agent and (x.row.loss.mean > 0 or not log_y)]
-        mean = [line.row.loss.mean for line in mine]
-        below = [max(0.0, line.row.loss.mean - floor(line.row.loss)) for line in mine]
-        above = [max(0.0, line.row.loss.high - line.row.loss.mean) for line in mine]
-        at = [line.row.budget.limit for line in mine if line.row.budget is not None]
-        axes.errorbar(at, mean, (below, above), capsize=1.8, elinewidth=0.8, **look(first))
-    _name(axes, panel, panel.scale, "regret at the horizon")
+    best = None if table.rival is None else table.rival.row.loss
+    if best is not None and (best.mean > 0 or not log_y):
+        axes.axhspan(_floor(best, log_y), best.high, color=MUTED, alpha=0.15, linewidth=0)
+        axes.axhline(best.mean, color=MUTED, linestyle=DASHES["dashed"])
+    budgets = sorted({line.row.budget for line in lines if line.row.budget}, key=budget_order)
+    for agent, first in agents_of(lines).items():
+        mine = {x.row.budget: x.row.loss for x in lines if x.row.agent == agent}
+        drawn = [(b.limit, mine[b]) for b in budgets if b in mine]
+        _errors(axes, [p for p in drawn if p[1].mean > 0 or not log_y], first, log_y)
+    _name(axes, table.task, scale, "regret at the horizon")
     scale_axes(axes, True, log_y)
-    values = sorted({line.row.budget.limit for line in ordered if line.row.budget is not None})
-    axes.xaxis.set_major_locator(FixedLocator(values))
+    axes.xaxis.set_major_locator(FixedLocator([budget.limit for budget in budgets]))
     axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _profiles(title: str, lines: list[list[tuple[float, float]]], axes: Axes) -> None:
+    for k, points in enumerate(lines):
+        axes.step(*zip(*points), where="post", color=shade(k)[0])
+    axes.set_xlabel("factor of the least regret")
+    axes.set_ylabel("share of runs within")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_title(shorten(title, 60), loc="left", parse_math=False)
+    scale_axes(axes, True, False)

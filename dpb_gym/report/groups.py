@@ -106,7 +106,7 @@ def short(budget: Budget) -> str:
     return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}"
 
 
-_Rows = TypeVar("_Rows", Row, TrackRow)
+_Rows = TypeVar("_Rows", bound=Row | TrackRow)
 
 
 def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_Rows]]:

@@ -1,40 +1,79 @@
 """What a leaderboard is made of: frozen, validated data.
 
 The report room draws these and nothing else. Whoever stores results builds them, so tables,
-plots and pages do not know how results are kept.
+plots and pages do not know how results are kept. Each raises a `ParameterError` that names the
+field if one is of another type or outside its range, or if the fields do not fit together.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+import pydantic.dataclasses
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+)
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.fields import (
-    Accounting,
-    Chance,
-    Count,
-    Label,
-    MaybeLabel,
-    NotNegative,
-    Number,
-    Positive,
-    Prose,
-    check,
-    model,
-)
 
 REFERENCES = frozenset({"oracle", "random"})
 """Registered names that mark the ends of the scale and are no contestants."""
 CurvePoint: TypeAlias = tuple[int, float, float, float]
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def model(cls: _Class) -> _Class:
+    """A frozen pydantic dataclass whose errors are ours."""
+    made = pydantic.dataclasses.dataclass(frozen=True)(cls)
+    init = made.__init__
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            init(self, *args, **kwargs)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, (cls.__name__, *first["loc"])))
+            own = first.get("ctx", {}).get("error")
+            reason = own or f"{first['msg']}, got {shown(first['input'])}"
+            raise ParameterError(f"{place}: {reason}") from None
+
+    made.__init__ = checked  # type: ignore[method-assign]
+    return made  # type: ignore[return-value]
+
+
+def check(by: Callable[..., Any], *args: Any, **kwargs: Any) -> BeforeValidator:
+    """A field's check: a function of its name, its value and these arguments."""
+
+    def run(value: Any, info: ValidationInfo) -> Any:
+        return by(str(info.field_name), value, *args, **kwargs)
+
+    return BeforeValidator(run)
+
+
+Label: TypeAlias = Annotated[str, check(validation.text)]
+MaybeLabel: TypeAlias = Annotated[str, check(validation.text, empty=True)]
+Prose: TypeAlias = Annotated[str, check(validation.text, empty=True, lines=True)]
+Number: TypeAlias = Annotated[float, check(validation.real)]
+Positive: TypeAlias = Annotated[float, check(validation.real, 0.0, open_low=True)]
+NotNegative: TypeAlias = Annotated[float, check(validation.real, 0.0)]
+Chance: TypeAlias = Annotated[float, check(validation.real, 0.0, 1.0)]
+Count: TypeAlias = Annotated[int, check(validation.integer, 1)]
+Accounting = Annotated[str, Field(pattern=r"^(computed|declared|as printed .{1,80})$")]
 
 
 @model
@@ -45,9 +84,6 @@ class Interval:
         mean: The estimate.
         low: Lower end of the interval.
         high: Upper end, at least `low`.
-
-    Raises:
-        ParameterError: A value is not finite, or `low` exceeds `high`.
     """
 
     mean: Number
@@ -95,18 +131,15 @@ def _finals(values: Any) -> dict[int, float]:
     return dict(zip(values, validation.array("finals", list(values.values()), (None,)).tolist()))
 
 
-def _distinct(names: Iterable[str], what: str) -> None:
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
+def _distinct(names: Any, what: str = "tasks holds a task") -> Any:
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ValueError(f"{what} twice: {', '.join(twice)}")
-
-
-def _once(names: tuple[str, ...]) -> tuple[str, ...]:
-    _distinct(names, "tasks holds a task")
     return names
 
 
-Names: TypeAlias = Annotated[tuple[Label, ...], Field(min_length=1), AfterValidator(_once)]
+Names: TypeAlias = Annotated[
+    tuple[Label, ...], Field(min_length=1), AfterValidator(lambda names: _distinct(names))
+]
 
 
 @model
@@ -187,9 +220,6 @@ class Row(Entry):
             the true cost of noise ``as printed (...)``.
         tuning: How the parameters were chosen and at what cost, empty if unknown.
         source: Hash of the code that computed it, empty if unknown.
-
-    Raises:
-        ParameterError: A field is of another type or outside its range.
     """
 
     guarantee: Label
@@ -233,9 +263,6 @@ class TrackRow(Entry):
         lead: By how much its score exceeds that of the best other agent of its notion, unit and
             budget; see `Row.lead`.
         verdict: Worst audit verdict on its tasks, empty if it was not audited.
-
-    Raises:
-        ParameterError: A field is of another type or outside its range.
     """
 
     score: Interval
@@ -272,10 +299,6 @@ class TaskResult:
         normalisation: Mean cumulative rewards that score 0 and 1, None if there are none.
         rows: Rows with distinct keys.
         track: Name of its track, empty if it has none.
-
-    Raises:
-        ParameterError: A field is of another type or outside its range, two rows share a key,
-            or a row's `improvement` names no other row.
     """
 
     task: Label
@@ -289,12 +312,10 @@ class TaskResult:
     track: MaybeLabel = ""
 
     def __post_init__(self) -> None:
-        keys = [row.key for row in self.rows]
-        _distinct(keys, f"task {self.task!r} holds a row")
-        for row, key in zip(self.rows, keys):
-            unknown = sorted(set(row.improvement) - set(keys) | ({key} & set(row.improvement)))
-            if unknown:
-                raise ValueError(f"improvement of {key!r} names no other row: {unknown}")
+        keys = set(_distinct([row.key for row in self.rows], f"task {self.task!r} holds a row"))
+        for row in self.rows:
+            if unknown := sorted(set(row.improvement) - (keys - {row.key})):
+                raise ValueError(f"improvement of {row.key!r} names no other row: {unknown}")
 
 
 @model
@@ -307,9 +328,6 @@ class TrackResult:
         description: One or two sentences, may be empty.
         tasks: Names of its tasks, distinct, at least one.
         rows: Rows with distinct keys.
-
-    Raises:
-        ParameterError: A field is of another type, or two rows share a key.
     """
 
     track: Label
@@ -319,7 +337,7 @@ class TrackResult:
     rows: tuple[TrackRow, ...]
 
     def __post_init__(self) -> None:
-        _distinct((row.key for row in self.rows), f"track {self.track!r} holds a row")
+        _distinct([row.key for row in self.rows], f"track {self.track!r} holds a row")
         for row in self.rows:
             if not set(row.tasks) <= set(self.tasks):
                 raise ValueError(f"{row.key!r} names tasks outside track {self.track!r}")
@@ -334,9 +352,6 @@ class Origin:
         code: Path of its module in its repository or package, empty if unknown.
         papers: https addresses of the papers that it names.
         page: Its page in the documentation, relative to the documentation's start; may be empty.
-
-    Raises:
-        ParameterError: A field is of another type, or a paper has no https address.
     """
 
     name: Label
@@ -349,12 +364,12 @@ class Origin:
             raise ValueError(f"papers have https addresses, unlike {wrong[0]!r}")
 
 
-def _date(name: str, value: Any) -> str:
+def _date(value: str) -> str:
     try:
         datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be an ISO 8601 date") from None
-    return str(value)
+    except ValueError:
+        raise ValueError("created must be an ISO 8601 date") from None
+    return value
 
 
 @model
@@ -372,14 +387,11 @@ class LeaderboardData:
         notes: Remarks to print beside the results.
         tracks: Groups of the tasks; each task's ``track`` is empty or names one.
         origins: Where the agents come from, those that are known.
-
-    Raises:
-        ParameterError: A field is of another type, or tasks and tracks do not fit.
     """
 
     title: Label
     suite: Label
-    created: Annotated[str, check(_date)]
+    created: Annotated[Label, AfterValidator(_date)]
     version: Label
     revision: Label | None
     command: Prose
@@ -389,8 +401,8 @@ class LeaderboardData:
     origins: tuple[Origin, ...] = ()
 
     def __post_init__(self) -> None:
-        _distinct((task.task for task in self.tasks), "a leaderboard holds a task")
-        _distinct((track.track for track in self.tracks), "a leaderboard holds a track")
+        _distinct([task.task for task in self.tasks], "a leaderboard holds a task")
+        _distinct([track.track for track in self.tracks], "a leaderboard holds a track")
         members = {track.track: set(track.tasks) for track in self.tracks}
         for task in self.tasks:
             if task.track and task.task not in members.get(task.track, ()):

@@ -59,8 +59,7 @@ def html_table(data: LeaderboardData | TaskResult) -> str:
 
 
 def _task(table: Table) -> str:
-    task = table.source
-    assert isinstance(task, TaskResult)
+    task = table.task
     caption = f"{task.task}  {task.env_id}  T={task.horizon:,}, {task.replicates} replicates"
     head = "".join(f"<th style='text-align:left'>{name}</th>" for name in _COLUMNS)
     body = ""

@@ -29,7 +29,6 @@ from dpb_gym.report.model import (
     Interval,
     LeaderboardData,
     Row,
-    TaskResult,
     TrackResult,
 )
 from dpb_gym.report.numerals import number
@@ -89,9 +88,14 @@ def render(data: LeaderboardData) -> str:
     if not isinstance(data, LeaderboardData):
         raise ParameterError(f"data must be a LeaderboardData, got {type(data).__name__}")
     shown = board(data)
-    script = _script()
+    style, *scripts = (
+        (TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS)
+    )
+    script = "(async function () {\n'use strict';\n" + "\n".join(scripts) + "\n})();"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     numbered = {id(table): t for t, table in enumerate((*shown.tasks, *shown.tracks))}
+    packed = json.dumps(payload(data, shown), separators=(",", ":"), allow_nan=False)
+    zipped = gzip.compress(packed.encode("utf-8", errors="replace"), mtime=0)
     page: str = _template().render(
         data=data,
         board=shown,
@@ -100,12 +104,12 @@ def render(data: LeaderboardData) -> str:
         agents=len({row.agent for task in data.tasks for row in task.rows}),
         rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(shown),
-        payload=base64.b64encode(_packed(payload(shown))).decode(),
+        payload=base64.b64encode(zipped).decode(),
         bibtex=bibtex(data),
         note=COMPARISON_NOTE,
         notions=NOTIONS,
         units=UNITS,
-        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
+        style=style,
         script=script,
         script_hash=f"sha256-{digest}",
     )
@@ -129,12 +133,6 @@ def _template() -> Template:
     )
     environment.filters.update(number=number, short=short)
     return environment.get_template("page.html.j2")
-
-
-def _script() -> str:
-    """The script's text, exactly as the page holds it (its hash is in the policy)."""
-    parts = [(TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    return "(async function () {\n'use strict';\n" + "\n".join(parts) + "\n})();"
 
 
 def _readable(created: str) -> str:
@@ -165,53 +163,39 @@ def bibtex(data: LeaderboardData) -> str:
 def _filters(shown: Board) -> list[dict[str, Any]]:
     """The choices of each filter, only those that occur."""
     lines = [line for table in shown.tasks for line in table.lines]
-    present = {
-        table.source.problem for table in shown.tasks if isinstance(table.source, TaskResult)
-    }
+    problems = sorted({table.task.problem for table in shown.tasks})
     groups = sorted({line.group for line in lines}, key=lambda group: group.rank)
     budgets = sorted({line.row.budget for line in lines}, key=budget_order)
     choices = {
-        "Track": [(track.track, track.title) for track in _tracks(shown)],
-        "Problem": [(name, name) for name in sorted(present)],
+        "Track": [(track.name, track.title) for track in shown.tracks],
+        "Problem": list(zip(problems, problems)),
         "Guarantee": [(group.slug, group.label) for group in groups],
         "Budget": [(Budget.text(budget), Budget.text(budget)) for budget in budgets],
     }
     return [{"name": t.lower(), "title": t, "choices": c} for t, c in choices.items()]
 
 
-def _tracks(shown: Board) -> list[TrackResult]:
-    return [t.source for t in shown.tracks if isinstance(t.source, TrackResult)]
-
-
-def _packed(value: Any) -> bytes:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return gzip.compress(text.encode("utf-8", errors="replace"), mtime=0)
-
-
-def payload(shown: Board) -> dict[str, Any]:
+def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     """What the page's script draws from: tables whose rows are stored by column, and origins."""
     count = sum(len(table.lines) for table in shown.tasks)
     points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, count)))
     every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
     budgets = sorted({line.row.budget for line in every}, key=budget_order)
-    place = {budget: index for index, budget in enumerate(budgets)}
     tables = [_task(table, points) for table in shown.tasks] + [_track(t) for t in shown.tracks]
     for found, table in zip(tables, (*shown.tasks, *shown.tracks)):
         rows = [
-            {**_start(line), "order": place[line.row.budget], **row}
+            {**_start(line), "order": budgets.index(line.row.budget), **row}
             for line, row in zip(table.lines, found["rows"])
         ]
         found["count"] = len(rows)
         found["rows"] = {name: _column([row[name] for row in rows]) for name in (rows or [{}])[0]}
-    data = shown.data
-    known = data.origins if isinstance(data, LeaderboardData) else ()
-    return {"tables": tables, "origins": {one.name: vars(one) for one in known}}
+    return {"tables": tables, "origins": {one.name: vars(one) for one in data.origins}}
 
 
 def _column(values: list[Any]) -> Any:
     """A column as it is, or as its distinct values and their places where many are the same."""
     texts = [json.dumps(value) for value in values]
-    distinct = {text: value for text, value in zip(texts, values)}
+    distinct = dict(zip(texts, values))
     if len(distinct) > 0.6 * len(values):
         return values
     places = {text: index for index, text in enumerate(distinct)}
@@ -248,8 +232,7 @@ def _start(line: Line) -> dict[str, Any]:
 
 
 def _task(table: Table, points: int) -> dict[str, Any]:
-    task = table.source
-    assert isinstance(task, TaskResult)
+    task = table.task
     every = {tuple(point[0] for point in row.curve) for row in task.rows}
     rounds = next(iter(every)) if len(every) == 1 else None
     known = sorted({replicate for row in task.rows for replicate in row.finals})
@@ -304,9 +287,8 @@ def _track(table: Table) -> dict[str, Any]:
 
 
 def _interval(value: Interval | None, digits: int) -> list[float] | None:
-    if value is None:
-        return None
-    return [_digits(part, digits) for part in (value.mean, value.low, value.high)]
+    parts = () if value is None else (value.mean, value.low, value.high)
+    return [_digits(part, digits) for part in parts] or None
 
 
 def thin(curve: Sequence[CurvePoint], points: int, own: bool) -> list[list[float]]:
@@ -333,9 +315,8 @@ def _chosen(values: Sequence[Any], points: int) -> list[Any]:
 
 
 def _digits(value: float, count: int) -> float:
-    short_value = float(f"{value:.{count}g}")
-    whole = short_value == int(short_value) and abs(short_value) < 1e15
-    return int(short_value) if whole else short_value
+    rounded = float(f"{value:.{count}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
 def _brief(value: object) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count, product
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from dpb_gym.report.groups import COMPARISON_NOTE
@@ -39,46 +41,34 @@ def table(
         console.print("No tasks.")
         return
     for task in shown.tasks:
-        console.print(render(task, width=console.width, most=most))
+        console.print(_render(task, width=console.width, most=most))
     console.print(f"{COMPARISON_NOTE} Regret and score: mean [95% interval].", style="dim")
     for note in shown.notes:
         console.print(note, style="dim", markup=False)
 
 
-def render(shown: Table, *, width: int = 160, most: int = MOST) -> RenderableType:
-    """Builds the rich renderable of one task.
+def _render(shown: Table, *, width: int, most: int) -> RenderableType:
+    """A heading, the table of a task, and perhaps a list.
 
-    Where guarantees would not fit beside the numbers, the table holds letters and a list below
-    says what they stand for.
-
-    Args:
-        shown: What to draw.
-        width: Columns of the terminal.
-        most: Rows of one guarantee that are shown.
-
-    Returns:
-        A heading, a table and perhaps a list, to be printed by a rich console.
+    Where guarantees would not fit beside the numbers in `width` columns, the table holds letters
+    and the list says what they stand for.
     """
     from rich import box
     from rich.console import Group as Stack
     from rich.table import Table as Grid
     from rich.text import Text
 
-    task = shown.source
-    assert isinstance(task, TaskResult)
+    task = shown.task
     heading = Text.assemble(
         ("\n" + task.task, "bold"),
-        f"  {task.env_id}  T={task.horizon:,}  {task.replicates} "
-        + ("replicate" if task.replicates == 1 else "replicates"),
+        f"  {task.env_id}  T={task.horizon:,}  {task.replicates} replicate",
+        "s"[: task.replicates != 1],
     )
     if not task.rows:
         return Stack(heading, Text("No results yet.", style="dim"))
     sections = [lines[:most] for _, lines in shown.sections]
-    letters = (
-        {}
-        if width >= _WIDE
-        else _letters(shown.cells(x)["guarantee"] for lines in sections for x in lines)
-    )
+    said = [shown.cells(line)["guarantee"] for lines in sections for line in lines]
+    letters = {} if width >= _WIDE else _letters(said)
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     grid.add_column("Agent", overflow="fold", min_width=8)
     grid.add_column("Key" if letters else "Guarantee", overflow="fold", max_width=44)
@@ -97,15 +87,8 @@ def render(shown: Table, *, width: int = 160, most: int = MOST) -> RenderableTyp
 
 def _letters(guarantees: Iterable[str]) -> dict[str, str]:
     """A letter for each guarantee, in the order of the table: (a), ..., (z), (aa), (ab), ..."""
-    result: dict[str, str] = {}
-    for guarantee in guarantees:
-        if guarantee not in result:
-            count, letter = len(result) + 1, ""
-            while count:
-                count, place = divmod(count - 1, 26)
-                letter = chr(ord("a") + place) + letter
-            result[guarantee] = f"({letter})"
-    return result
+    names = ("".join(word) for size in count(1) for word in product(ascii_lowercase, repeat=size))
+    return {said: f"({name})" for said, name in zip(dict.fromkeys(guarantees), names)}
 
 
 def _cells(shown: Table, line: Line, letters: dict[str, str], width: int) -> list[Text]:

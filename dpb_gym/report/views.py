@@ -5,23 +5,15 @@ Tables in the terminal, pages, figures, records and files are all drawn from a `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.groups import (
-    Group,
-    budget_order,
-    contests,
-    group_of,
-    scale_of,
-    short,
-)
+from dpb_gym.report.groups import Group, budget_order, contests, group_of, scale_of, short
 from dpb_gym.report.model import (
-    Entry,
     Interval,
     LeaderboardData,
     Row,
@@ -41,17 +33,25 @@ class Line:
         row: The row.
         number: Number of its agent on the whole board, None for references.
         strength: In (0, 1]: the weaker the budget of an agent, the fainter its curve.
-        won: Whether it is the first at its notion, unit and budget.
-        best: Whether it won against at least one other.
+        rivals: If it is the first at its notion, unit and budget, how many take part; else 0.
         complete: Whether it has results wherever its rivals have.
     """
 
     row: Row | TrackRow
     number: int | None
     strength: float
-    won: bool
-    best: bool
+    rivals: int
     complete: bool
+
+    @property
+    def won(self) -> bool:
+        """Whether it is the first at its notion, unit and budget."""
+        return self.rivals > 0
+
+    @property
+    def best(self) -> bool:
+        """Whether it won against at least one other."""
+        return self.rivals > 1
 
     @property
     def group(self) -> Group:
@@ -98,6 +98,12 @@ class Table:
     lines: tuple[Line, ...]
 
     @property
+    def task(self) -> TaskResult:
+        """The source of a task's table."""
+        assert isinstance(self.source, TaskResult)
+        return self.source
+
+    @property
     def name(self) -> str:
         """Name of the task or track."""
         return self.source.track if isinstance(self.source, TrackResult) else self.source.task
@@ -109,14 +115,22 @@ class Table:
 
     @cached_property
     def sections(self) -> list[tuple[Group, list[Line]]]:
-        """Lines by guarantee, best first within each; non-private last."""
-        found: dict[Group, list[Line]] = {}
-        for line in self.lines:
-            found.setdefault(line.group, []).append(line)
-        for lines in found.values():
-            lines.sort(key=lambda line: (not line.complete, line.row.loss.mean, line.row.key))
-        ranked = sorted(found, key=lambda group: group.rank)
-        return [(group, _families(found[group])) for group in ranked]
+        """Lines by guarantee, best first within each; non-private last.
+
+        Rows of one agent at one budget stand together: defaults and tuned.
+        """
+
+        def place(line: Line) -> tuple[bool, float, str]:
+            return (not line.complete, line.row.loss.mean, line.row.key)
+
+        families: dict[Group, dict[Any, list[Line]]] = {}
+        for line in sorted(self.lines, key=place):
+            family = (line.complete, line.row.name, line.row.budget)
+            families.setdefault(line.group, {}).setdefault(family, []).append(line)
+        return [
+            (group, [line for family in families[group].values() for line in family])
+            for group in sorted(families, key=lambda group: group.rank)
+        ]
 
     @cached_property
     def ordered(self) -> list[Line]:
@@ -126,7 +140,7 @@ class Table:
     @cached_property
     def places(self) -> dict[str, int | None]:
         """Decimals of the columns."""
-        rows = [line.row for line in self.lines if isinstance(line.row, Row)]
+        rows = self.task.rows
         return {
             "regret": decimals(row.regret.mean for row in rows),
             "reward": decimals(row.reward.mean for row in rows),
@@ -157,28 +171,26 @@ class Table:
             "budget": Budget.text(row.budget),
             "guarantee": row.guarantee,
             "speed": number(row.rounds_per_second),
-            "audit": "" if row.audit is None else row.audit.verdict,
         }
-        for name in ("regret", "score", "reward"):
+        for name, places in self.places.items():
             value: Interval | None = getattr(row, name)
-            places = self.places[name]
             result[name] = number(None if value is None else value.mean, places)
             if value is not None:
-                result[f"{name}_ends"] = ends(value, places)
+                result[f"{name}_ends"] = (
+                    f"[{number(value.low, places)}, {number(value.high, places)}]"
+                )
         return result
 
-
-def _families(lines: Sequence[Line]) -> list[Line]:
-    """The same order, but rows of one agent at one budget stand together: defaults and tuned."""
-    found: dict[Any, list[Line]] = {}
-    for line in lines:
-        found.setdefault((line.complete, line.row.name, line.row.budget), []).append(line)
-    return [line for family in found.values() for line in family]
-
-
-def ends(value: Interval, places: int | None = None) -> str:
-    """The ends of an interval as text."""
-    return f"[{number(value.low, places)}, {number(value.high, places)}]"
+    def win(self, group: Group, budget: Budget) -> Win | None:
+        """Who won at a guarantee and budget."""
+        line, rival = self.winners.get((group, budget)), self.rival
+        if line is None:
+            return None
+        lead, base = line.row.lead, 0.0 if rival is None else rival.row.loss.mean
+        verdict = "alone"
+        if line.best:
+            verdict = "" if lead is None else "clear lead" if lead.low > 0 else "close"
+        return Win(line, line.row.loss.mean / base if base > 0 else None, verdict)
 
 
 @dataclass(frozen=True)
@@ -231,19 +243,16 @@ class Board:
     """A whole leaderboard as it is shown.
 
     Attributes:
-        data: What was given.
+        title: Heading, empty for a lone task.
         tasks: One table per task.
         tracks: One table per track.
+        notes: What is said below the numbers, each remark once.
     """
 
-    data: LeaderboardData | TaskResult
+    title: str
     tasks: tuple[Table, ...]
     tracks: tuple[Table, ...]
-
-    @property
-    def title(self) -> str:
-        """Heading, empty for a lone task."""
-        return self.data.title if isinstance(self.data, LeaderboardData) else ""
+    notes: tuple[str, ...]
 
     @property
     def parts(self) -> list[tuple[Table | None, list[Table]]]:
@@ -258,59 +267,22 @@ class Board:
     @cached_property
     def matrices(self) -> list[Matrix]:
         """The winners, one matrix per scale of budgets."""
-        tables = [
-            table for track, tasks in self.parts for table in ([track] if track else []) + tasks
-        ]
+        tables = [t for track, tasks in self.parts for t in ([track] if track else []) + tasks]
         scales = list(dict.fromkeys(s for table in tables for s in sorted(table.scales)))
-        found = []
-        for scale in scales or [""]:
-            held = [table for table in tables if scale in table.scales or not scale]
-            budgets = {
-                b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale
-            }
-            columns = tuple(sorted(budgets, key=budget_order))
-            rows = [
-                MatrixRow(table, group, tuple(_win(table, group, b) for b in columns))
-                for table in held
-                for group in dict.fromkeys(group for group, _ in table.winners)
-                if group.notion is not None or not scale
-            ]
-            found.append(
-                Matrix(scale, columns, tuple(row for row in rows if any(row.wins) or not scale))
-            )
-        return found
-
-    @property
-    def notes(self) -> list[str]:
-        """What is said below the numbers, each remark once."""
-        remarks = self.data.notes if isinstance(self.data, LeaderboardData) else ()
-        return list(dict.fromkeys(remarks))
+        return [_matrix(scale, tables) for scale in scales or [""]]
 
 
-def tasks_of(data: LeaderboardData | TaskResult) -> Sequence[TaskResult]:
-    """The tasks of a leaderboard, or the one task that was given.
-
-    Raises:
-        ParameterError: `data` is of another type.
-    """
-    if isinstance(data, LeaderboardData):
-        return data.tasks
-    if isinstance(data, TaskResult):
-        return (data,)
-    raise ParameterError(
-        f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
+def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:
+    held = [table for table in tables if scale in table.scales or not scale]
+    budgets = {b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale}
+    columns = tuple(sorted(budgets, key=budget_order))
+    rows = (
+        MatrixRow(table, group, tuple(table.win(group, budget) for budget in columns))
+        for table in held
+        for group in dict.fromkeys(group for group, _ in table.winners)
+        if group.notion is not None or not scale
     )
-
-
-def _win(table: Table, group: Group, budget: Budget) -> Win | None:
-    line, rival = table.winners.get((group, budget)), table.rival
-    if line is None:
-        return None
-    lead, base = line.row.lead, 0.0 if rival is None else rival.row.loss.mean
-    verdict = "alone"
-    if line.best:
-        verdict = "" if lead is None else "clear lead" if lead.low > 0 else "close"
-    return Win(line, line.row.loss.mean / base if base > 0 else None, verdict)
+    return Matrix(scale, columns, tuple(row for row in rows if any(row.wins) or not scale))
 
 
 def board(data: LeaderboardData | TaskResult) -> Board:
@@ -319,48 +291,35 @@ def board(data: LeaderboardData | TaskResult) -> Board:
     Raises:
         ParameterError: `data` is of another type.
     """
-    tasks = tasks_of(data)
-    tracks = data.tracks if isinstance(data, LeaderboardData) else ()
-    numbers: dict[str, int] = {}
-    for row in (row for task in tasks for row in task.rows):
-        if not row.reference:
-            numbers.setdefault(row.agent, len(numbers))
-    return Board(
-        data,
-        tuple(_table(task, task.rows, numbers, ()) for task in tasks),
-        tuple(_table(track, track.rows, numbers, track.tasks) for track in tracks),
-    )
+    if isinstance(data, LeaderboardData):
+        title, notes, tasks, tracks = data.title, data.notes, data.tasks, data.tracks
+    elif isinstance(data, TaskResult):
+        title, notes, tasks, tracks = "", (), (data,), ()
+    else:
+        raise ParameterError(
+            f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
+        )
+    agents = dict.fromkeys(row.agent for t in tasks for row in t.rows if not row.reference)
+    numbers = {agent: place for place, agent in enumerate(agents)}
+    shown = tuple(_table(task, numbers) for task in tasks)
+    grouped = tuple(_table(track, numbers) for track in tracks)
+    return Board(title, shown, grouped, tuple(dict.fromkeys(notes)))
 
 
-def _table(
-    source: TaskResult | TrackResult,
-    rows: Sequence[Row | TrackRow],
-    numbers: dict[str, int],
-    needed: Sequence[str],
-) -> Table:
+def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Table:
+    rows: Sequence[Row | TrackRow] = source.rows
+    needed = set(source.tasks) if isinstance(source, TrackResult) else set()
     families: dict[str, list[Budget | None]] = {}
     for row in sorted(rows, key=lambda row: budget_order(row.budget)):
         families.setdefault(row.agent, []).append(row.budget)
-    complete = [isinstance(row, Row) or len(row.tasks) == len(needed) for row in rows]
-    ranked = contests(row for row, whole in zip(rows, complete) if whole)  # type: ignore[type-var]
-    rivals = {found[0].key: len(found) for found in ranked.values()}
+    complete = [row for row in rows if needed <= set(getattr(row, "tasks", ()))]
+    rivals = {found[0].key: len(found) for found in contests(complete).values()}
 
-    def strength(row: Entry) -> float:
+    def line(row: Row | TrackRow) -> Line:
         family = families[row.agent]
         below = len(family) - 1 - family.index(row.budget)
-        return 1.0 - 0.6 * below / max(2, len(family) - 1)
+        strength = 1.0 - 0.6 * below / max(2, len(family) - 1)
+        whole = needed <= set(getattr(row, "tasks", ()))
+        return Line(row, numbers.get(row.agent), strength, rivals.get(row.key, 0), whole)
 
-    return Table(
-        source,
-        tuple(
-            Line(
-                row,
-                numbers.get(row.agent),
-                strength(row),
-                row.key in rivals,
-                rivals.get(row.key, 0) > 1,
-                whole,
-            )
-            for row, whole in zip(rows, complete)
-        ),
-    )
+    return Table(source, tuple(map(line, rows)))

@@ -1,0 +1,331 @@
+"""``dpb list``, ``dpb show`` and ``dpb data``: what there is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer import Argument, Option
+
+from dpb_gym.cli.options import JSON
+from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
+from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
+
+if TYPE_CHECKING:
+    from dpb_gym.registry import AgentSpec
+
+NAME: Any = Argument(help="Name of a data set; see: dpb data list")
+
+
+def _envs() -> list[dict[str, Any]]:
+    from dpb_gym.envs.catalogue import ENVIRONMENTS
+
+    return [{"id": e.id, "problem": e.kind, "summary": e.summary} for e in ENVIRONMENTS.values()]
+
+
+def _agents() -> list[dict[str, Any]]:
+    from dpb_gym.registry import list_agents
+
+    return list_agents()
+
+
+def _suites() -> list[dict[str, Any]]:
+    from dpb_gym.evaluation.suite import load_suite, suite_names
+
+    return [
+        {
+            "name": name,
+            "tasks": [task.name for task in suite.tasks],
+            "agents": len(suite.agents),
+            "replicates": suite.replicates,
+            "title": suite.title,
+        }
+        for name, suite in ((name, load_suite(name)) for name in suite_names())
+    ]
+
+
+def _sets() -> list[dict[str, Any]]:
+    import dpb_data
+
+    def place(name: str) -> str | None:
+        try:
+            return str(dpb_data.path(name))
+        except DataError:
+            return None
+
+    known = dpb_data.datasets()
+    return [{**d.to_dict(), "path": "generated" if d.generated else place(d.name)} for d in known]
+
+
+KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "envs": _envs, "agents": _agents, "suites": _suites, "data": _sets
+}  # fmt: skip
+
+
+def complete(*kinds: str) -> Callable[[str], list[str]]:
+    """Completes names of what ``dpb list`` lists."""
+
+    def names(kind: str) -> list[str]:
+        if kind == "suites":  # without reading each
+            from dpb_gym.evaluation.suite import suite_names
+
+            return list(suite_names())
+        return [record["id" if kind == "envs" else "name"] for record in KINDS[kind]()]
+
+    def completed(incomplete: str) -> list[str]:
+        return [name for kind in kinds for name in names(kind) if name.startswith(incomplete)]
+
+    return completed
+
+
+def list_kind(
+    kind: str = Argument(metavar="envs|agents|suites|data", help="What to list."),
+    json: bool = JSON,
+) -> None:
+    """List environments, agents, suites or data sets.
+
+    Example: dpb list agents
+    """
+    if kind not in KINDS:
+        raise unknown_name("listing", kind, KINDS)
+    records = KINDS[kind]()
+    if json:
+        print_json(records)
+        return
+    columns = ["name", "path", "description"] if kind == "data" else list(records[0])
+    print_table(columns, [[_cell(record[c]) for c in columns] for record in records])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "not here (dpb data fetch)"
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def list_data(json: bool = JSON) -> None:
+    """List the data sets and where they lie.
+
+    Example: dpb data list
+    """
+    list_kind("data", json)
+
+
+def fetch(name: str = NAME) -> None:
+    """Download a data set into the cache, and check it.
+
+    Example: dpb data fetch ml-latest-small
+    """
+    import dpb_data
+
+    print(dpb_data.fetch(name))
+
+
+def path(name: str = NAME) -> None:
+    """Print where a data set lies.
+
+    Example: dpb data path ml-latest-small
+    """
+    import dpb_data
+
+    print(dpb_data.path(name))
+
+
+def check(name: str = Argument(help="Name of a data set, or a path."), json: bool = JSON) -> None:
+    """Check a data set: check sums, format, every value, counts.
+
+    Example: dpb data check ml-latest-small
+    """
+    import dpb_data
+
+    report = dpb_data.check(name)
+    if json:
+        print_json(report.to_dict())
+    else:
+        print(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def show(
+    id: str = Argument(
+        metavar="ID",
+        help="An environment, agent, suite or data set.",
+        autocompletion=complete("envs", "agents", "suites", "data"),
+    ),
+    budget: str | None = Option(
+        None, help="What an agent promises at this budget: rho=0.5 or eps=1,delta=1e-5."
+    ),
+    json: bool = JSON,
+) -> None:
+    """Show everything about one environment, agent, suite or data set.
+
+    Example: dpb show one-pass-linear --budget rho=0.1
+    """
+    from dpb_gym.envs.catalogue import ENVIRONMENTS
+    from dpb_gym.evaluation.suite import suite_names
+    from dpb_gym.registry import agent_specs
+
+    bare = id.removeprefix("dpb_gym:")
+    if budget is not None and id not in agent_specs():
+        raise BudgetError(f"--budget is for agents; {id!r} is none")
+    if bare in ENVIRONMENTS:
+        _environment(bare, json)
+    elif id in agent_specs():
+        _agent(id, json, budget)
+    elif id in suite_names() or id.endswith((".yaml", ".yml")):
+        _suite(id, json)
+    else:
+        import dpb_data
+
+        sets = {known.name: known for known in dpb_data.datasets()}
+        if id not in sets:
+            known = [*ENVIRONMENTS, *agent_specs(), *suite_names(), *sets]
+            raise unknown_name("environment, agent, suite or data set", id, known)
+        _dataset(sets[id].to_dict(), json)
+
+
+def _environment(name: str, as_json: bool) -> None:
+    from dpb_gym.envs.catalogue import environment
+
+    found = environment(name)
+    try:
+        problem = found.make_problem()
+        info: Any = problem.info.to_dict()
+        fitted = problem.summary()
+    except DPBError as error:
+        info, fitted = {"unavailable": str(error)}, {}
+    about = {
+        "problem": found.kind,
+        "summary": found.summary,
+        "reveals": found.reveals or "not said",
+    }
+    interface = list(found.interface)
+    if as_json:
+        more = {"parameters": found.parameters, "interface": interface, "info": info}
+        print_json({"id": found.id, **about, **more, "fitted": fitted})
+        return
+    about["reveals of people's data"] = about.pop("reveals")
+    print_fields(found.id, about)
+    _parameters(found.parameters, found.meanings)
+    print_fields("Of the Gymnasium interface alone", dict.fromkeys(interface, ""))
+    print_fields("What agents know before the first round", info)
+    if fitted:
+        print_fields("How the problem was fitted to its data", fitted)
+
+
+def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
+    """What its curator says on a small problem of each kind, and what its unit leaves public."""
+    from dpb_gym.envs.catalogue import make_problem
+    from dpb_gym.evaluation.audit.api import SMALL, small_setting
+    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy.guarantee import PUBLIC
+
+    asked = Budget.parse(budget)
+    found = {}
+    for kind in [k for k in spec.supports if k in SMALL] if asked is not None else ():
+        env_id, env_kwargs = small_setting(spec, kind)
+        said = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
+        assert said is not None
+        bare = said.notion in ("shuffle", "local")
+        found[f"guarantee for {kind}"] = f"{said}" + (
+            "" if bare else f"; public: {PUBLIC[said.unit]}"
+        )
+    return found
+
+
+def _agent(name: str, as_json: bool, budget: str | None) -> None:
+    from dpb_gym import docstrings
+    from dpb_gym.registry import agent_spec
+
+    spec = agent_spec(name)
+    cls = spec.load()
+    parameters = {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults}
+    promises = _promises(spec, budget)
+    if as_json:
+        facts = ("entry_point", "partial_feedback", "delayed_feedback", "needs_horizon")
+        print_json({
+            "name": spec.name,
+            "problems": list(spec.supports),
+            "budget": spec.budget,
+            **promises,
+            **{fact: getattr(spec, fact) for fact in (*facts, "fixed_arms", "uses_oracle")},
+            "parameters": parameters,
+            "documentation": inspect.getdoc(cls) or "",
+        })  # fmt: skip
+        return
+    allowed = {True: "allowed", False: "not allowed"}
+    print_fields(
+        spec.name,
+        {
+            "summary": spec.summary,
+            "problems": ", ".join(spec.supports),
+            "budget": spec.budget,
+            **promises,
+            "class": spec.entry_point,
+            "rounds without feedback": allowed[spec.partial_feedback],
+            "delayed feedback": allowed[spec.delayed_feedback],
+            "horizon": "must be told" if spec.needs_horizon else "may be unknown",
+        },
+    )
+    _parameters(parameters, docstrings.parameters(cls))
+    doc = docstrings.parse(cls)
+    print_text("\n" + "\n\n".join([doc.summary, doc.body, *docstrings.mentioned(cls)]))
+
+
+def _parameters(defaults: Mapping[str, Any], about: Mapping[str, str]) -> None:
+    rows = [(name, value, about.get(name, "")) for name, value in defaults.items()]
+    if rows:
+        print_table(("parameter", "default", "meaning"), rows)
+
+
+def _suite(name: str, as_json: bool) -> None:
+    from dpb_gym.evaluation.plan import plan_suite
+    from dpb_gym.evaluation.suite import load_suite
+
+    suite = load_suite(name)
+    tasks = [
+        {
+            **plan.task.model_dump(exclude={"block"}),
+            "problem": plan.task.kind,
+            "missing": plan.missing,
+            "replicates": plan.task.replicates or suite.replicates,
+            "runs": [run.title for run in plan.runs],
+            "skipped": dict(plan.skipped),
+        }
+        for plan in plan_suite(suite)
+    ]
+    keys = ("title", "description", "replicates", "seed", "tuning_seed", "checkpoints")
+    if as_json:
+        fields = {key: getattr(suite, key) for key in (*keys, "protocol", "block")}
+        print_json({"name": suite.name, **fields, "tasks": tasks})
+        return
+    print_fields(suite.name, {key: getattr(suite, key) for key in keys})
+    for task in tasks:
+        reasons = [f"{k} ({v})" for k, v in task["skipped"].items() if "supports " not in v]
+        if others := len(task["skipped"]) - len(reasons):
+            reasons.append(f"{others} agents of other problems")
+        parameters = ", ".join(f"{k}={v}" for k, v in task["env_kwargs"].items())
+        print_fields(
+            f"\n{task['name']}",
+            {
+                "environment": f"{task['env']}  {parameters}".strip(),
+                "horizon": f"{task['horizon']:,}",
+                "track": task["track"] or "none",
+                "replicates": task["replicates"],
+                "needs data": task["requires"] or "no",
+                "runs": task["missing"] or ", ".join(task["runs"]),
+                "skipped": "; ".join(reasons) or "none",
+            },
+        )
+
+
+def _dataset(record: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+        return
+    files = record.pop("files", {})
+    print_fields(record.pop("name"), {k: v for k, v in record.items() if v not in (None, [], "")})
+    if files:
+        print_table(["file", "SHA-256"], list(files.items()))
