@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import NoReturn
 
 INTERRUPTED = 130
 BAD_INPUT = 2
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"] or ["--help"]
     with warnings.catch_warnings():
         if not debug:
-            warnings.showwarning = _one_line_warning
+            warnings.showwarning = lambda message, *_, **__: _say("warning", message)
         try:
             from typer.main import get_command
 
@@ -82,25 +82,21 @@ def _status(error: BaseException, words: list[str]) -> int:
         # The reader has gone (dpb list agents | head); silence the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
+    status, text = FAILURE, str(error)
     if hasattr(error, "format_message"):  # typer's and click's own, whichever it builds on
-        option = getattr(error, "option_name", None)
+        status, option = BAD_INPUT, getattr(error, "option_name", None)
+        command = getattr(getattr(error, "ctx", None), "command_path", "dpb")
+        text = f"{error.format_message()} (see: {command} --help)"
         if option in RETIRED:
             given = dict(word.partition("=")[::2] for word in words)
             value = given.get(option) or dict(pairwise(words)).get(option) or "VALUE"
-            _complain(f"{option} is now {RETIRED[option].format(value)}")
-            return BAD_INPUT
-        context = getattr(error, "ctx", None)
-        command = getattr(context, "command_path", "dpb")
-        _complain(f"{error.format_message()} (see: {command} --help)")
-        return BAD_INPUT
-    if isinstance(error, DPBError):
-        _complain(str(error))
-        return FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
-    if isinstance(error, OSError):
-        _complain(str(error))
-        return FAILURE
-    _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)")
-    return FAILURE
+            text = f"{option} is now {RETIRED[option].format(value)}"
+    elif isinstance(error, DPBError):
+        status = FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
+    elif not isinstance(error, OSError):
+        text = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+    _say("error", text)
+    return status
 
 
 def _interrupted(words: list[str]) -> int:
@@ -113,10 +109,5 @@ def _interrupted(words: list[str]) -> int:
     return INTERRUPTED
 
 
-def _complain(message: str) -> None:
-    text = " ".join(message.split())
-    print(f"dpb: error: {text}", file=sys.stderr)
-
-
-def _one_line_warning(message: Any, *_: Any, **__: Any) -> None:
-    print(f"dpb: warning: {' '.join(str(message).split())}", file=sys.stderr)
+def _say(kind: str, message: object) -> None:
+    print(f"dpb: {kind}: {' '.join(str(message).split())}", file=sys.stderr)

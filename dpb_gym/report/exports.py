@@ -96,18 +96,16 @@ def to_csv(
         ParameterError: `data` is of another type or `path` is no file.
         OSError: The file cannot be written.
     """
+
+    def cell(value: Any) -> Any:
+        # A spreadsheet would run a label that begins like a formula.
+        return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" else value
+
     rows = records(data)
     stream = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([list(rows[0]), *(map(cell, row.values()) for row in rows)] if rows else [])
     return _written(stream.getvalue(), path)
-
-
-def _cell(value: Any) -> Any:
-    # A spreadsheet would run a label that begins like a formula.
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" else value
 
 
 def to_latex(
@@ -160,18 +158,14 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text)
 
 
-def to_json(data: LeaderboardData | TaskResult, *, indent: int | None = 2) -> str:
+def to_json(data: LeaderboardData | TaskResult) -> str:
     """Writes everything, curves and parameters included, as strict JSON.
-
-    Args:
-        data: A leaderboard or one of its tasks.
-        indent: Spaces per level, None for one line.
 
     Raises:
         ParameterError: `data` is of another type.
     """
     board(data)
-    return json.dumps(plain(data), indent=indent, allow_nan=False)
+    return json.dumps(plain(data), indent=2, allow_nan=False)
 
 
 def plain(value: object) -> Any:

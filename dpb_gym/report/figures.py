@@ -160,17 +160,14 @@ def plot_paired(
 def plot_profiles(
     records: Iterable[Mapping[str, Any]],
     path: str | os.PathLike[str] | None = None,
-    *,
-    ax: Axes | None = None,
-    most: int = 8,
 ) -> Figure:
     """Draws performance profiles, one panel per track, guarantee and budget; higher is better.
+
+    A panel holds the eight agents of largest mean share.
 
     Args:
         records: What `dpb_gym.Result.profiles` returns.
         path: File to write, as for `plot`.
-        ax: Axes to draw a single panel in, instead of a new figure.
-        most: Agents per panel, those of largest mean share.
 
     Raises:
         ParameterError: As for `plot`; or nothing was compared.
@@ -188,10 +185,10 @@ def plot_profiles(
 
     panels = []
     for title, agents in found.items():
-        drawn = dict(sorted(agents.items(), key=reached)[:most])
+        drawn = dict(sorted(agents.items(), key=reached)[:8])
         looks = [(shorten(agent, 40), {"color": shade(k)[0]}) for k, agent in enumerate(drawn)]
         panels.append(Panel(partial(_profiles, title, list(drawn.values())), looks))
-    return finish("", panels, path, ax)
+    return finish("", panels, path)
 
 
 def plot_kept(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Audit, Entry, Row, TrackRow
+from dpb_gym.report.model import Entry, Row, TrackRow
 from dpb_gym.report.numerals import tick
 
 COMPARISON_NOTE = "Agents are compared only within the same notion and unit of privacy."
@@ -72,18 +72,14 @@ class Group:
         """Says what the guarantee promises."""
         if self.notion is None or self.unit is None:
             return "No promise: the agent learns from raw records."
-        known = (NOTIONS.get(self.notion), UNITS.get(self.unit))
-        return " ".join(text for text in known if text)
+        return f"{NOTIONS.get(self.notion, '')} {UNITS.get(self.unit, '')}".strip()
 
     @property
     def rank(self) -> tuple[bool, int, str, int, str]:
         """Sort key: known notions and units in order, non-private last."""
         notion, unit = self.notion or "", self.unit or ""
-        places = (
-            list(known).index(name) if name in known else len(known)
-            for name, known in ((notion, NOTIONS), (unit, UNITS))
-        )
-        return (self.notion is None, next(places), notion, next(places), unit)
+        known = [*NOTIONS, notion].index(notion), [*UNITS, unit].index(unit)
+        return (self.notion is None, known[0], notion, known[1], unit)
 
 
 def group_of(row: Entry) -> Group:
@@ -126,17 +122,13 @@ def second(rivals: Sequence[_Rows]) -> _Rows | None:
 
     Only where a single agent takes part, with several sets of parameters, it is the next row.
     """
-    for row in rivals[1:]:
-        if row.name != rivals[0].name:
-            return row
-    return rivals[1] if len(rivals) > 1 else None
+    others = [row for row in rivals[1:] if row.name != rivals[0].name]
+    return next(iter(others or rivals[1:]), None)
 
 
-def verdict_class(verdict: Audit | str | None) -> str:
+def verdict_class(verdict: str) -> str:
     """``"pass"``, ``"fail"`` or ``"open"`` for an audit's verdict, empty without one."""
-    word = (verdict.verdict if isinstance(verdict, Audit) else verdict or "").lower()
-    if not word:
-        return ""
+    word = verdict.lower()
     if word.startswith(("pass", "ok", "consistent")):
         return "pass"
-    return "fail" if word.startswith(("fail", "violat", "refut", "reads")) else "open"
+    return "fail" if word.startswith(("fail", "violat", "refut", "reads")) else word and "open"

@@ -22,7 +22,6 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationError,
-    ValidationInfo,
 )
 
 from dpb_gym import validation
@@ -58,11 +57,7 @@ def model(cls: _Class) -> _Class:
 
 def check(by: Callable[..., Any], *args: Any, **kwargs: Any) -> BeforeValidator:
     """A field's check: a function of its name, its value and these arguments."""
-
-    def run(value: Any, info: ValidationInfo) -> Any:
-        return by(str(info.field_name), value, *args, **kwargs)
-
-    return BeforeValidator(run)
+    return BeforeValidator(lambda value, info: by(str(info.field_name), value, *args, **kwargs))
 
 
 Label: TypeAlias = Annotated[str, check(validation.text)]
@@ -364,14 +359,6 @@ class Origin:
             raise ValueError(f"papers have https addresses, unlike {wrong[0]!r}")
 
 
-def _date(value: str) -> str:
-    try:
-        datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError("created must be an ISO 8601 date") from None
-    return value
-
-
 @model
 class LeaderboardData:
     """A whole leaderboard.
@@ -391,7 +378,7 @@ class LeaderboardData:
 
     title: Label
     suite: Label
-    created: Annotated[Label, AfterValidator(_date)]
+    created: Label
     version: Label
     revision: Label | None
     command: Prose
@@ -401,6 +388,10 @@ class LeaderboardData:
     origins: tuple[Origin, ...] = ()
 
     def __post_init__(self) -> None:
+        try:
+            datetime.fromisoformat(self.created)
+        except ValueError:
+            raise ValueError("created must be an ISO 8601 date") from None
         _distinct([task.task for task in self.tasks], "a leaderboard holds a task")
         _distinct([track.track for track in self.tracks], "a leaderboard holds a track")
         members = {track.track: set(track.tasks) for track in self.tracks}

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from dpb_gym.report.groups import COMPARISON_NOTE
 from dpb_gym.report.model import LeaderboardData, TaskResult
 from dpb_gym.report.terminal import MOST
-from dpb_gym.report.views import Line, Table, board
-
-_COLUMNS = ("Agent", "Budget", "Guarantee", "Regret [95%]", "Score", "Rounds/s")
+from dpb_gym.report.views import Table, board
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of plain texts, each escaped.
+    """A table of texts, each escaped unless it is `Markup`.
 
     Args:
         columns: Headings.
-        rows: One text per column each.
+        rows: One text per column each, or a single one that stands across all.
         caption: Stands above, may be empty.
     """
-    head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in columns)
-    return _table(caption, head, "".join(_row([escape(text) for text in row]) for row in rows))
+    said = f"<caption {_LEFT}><b>{escape(caption)}</b></caption>" if caption else ""
+    head = "".join(f"<th {_LEFT}>{escape(name)}</th>" for name in columns)
+    body = ""
+    for row in rows:
+        across = f" colspan='{len(columns)}'" if len(row) < len(columns) else ""
+        cells = (f"<td {_LEFT}{across}>{escape(text)}</td>" for text in row)
+        body += f"<tr>{''.join(cells)}</tr>"
+    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+_LEFT = "style='text-align:left'"
+_COLUMNS = ("Agent", "Budget", "Guarantee", "Regret [95%]", "Score", "Rounds/s")
 
 
 class Listing(list[dict[str, Any]]):
@@ -55,37 +64,25 @@ def html_table(data: LeaderboardData | TaskResult) -> str:
     """
     shown = board(data)
     notes = "".join(f"<p>{escape(note)}</p>" for note in (COMPARISON_NOTE, *shown.notes))
-    return "".join(map(_task, shown.tasks)) + f"<small>{notes}</small>"
+    tables = []
+    for table in shown.tasks:
+        task = table.task
+        caption = f"{task.task}  {task.env_id}  T={task.horizon:,}, {task.replicates} replicates"
+        tables.append(grid(_COLUMNS, _rows(table), caption))
+    return "".join(tables) + f"<small>{notes}</small>"
 
 
-def _task(table: Table) -> str:
-    task = table.task
-    caption = f"{task.task}  {task.env_id}  T={task.horizon:,}, {task.replicates} replicates"
-    head = "".join(f"<th style='text-align:left'>{name}</th>" for name in _COLUMNS)
-    body = ""
+def _rows(table: Table) -> Iterator[list[str]]:
     for group, lines in table.sections:
-        body += f"<tr><th colspan='6' style='text-align:left'>{escape(group.label)}</th></tr>"
-        body += "".join(_row(_cells(table, line)) for line in lines[:MOST])
+        yield [Markup("<b>{}</b>").format(group.label)]
+        for line in lines[:MOST]:
+            cells = table.cells(line)
+            if line.best:
+                for name in ("agent", "regret"):
+                    cells[name] = Markup("<b>{}</b>").format(cells[name])
+            if line.row.budget is None:
+                cells["budget"] = ""
+            cells["regret"] = escape(cells["regret"]) + " " + cells["regret_ends"]
+            yield [cells[c] for c in ("agent", "budget", "guarantee", "regret", "score", "speed")]
         if len(lines) > MOST:
-            body += _row([f"and {len(lines) - MOST:,} more", *[""] * 5])
-    return _table(caption, head, body)
-
-
-def _cells(table: Table, line: Line) -> list[str]:
-    cells = {name: escape(text) for name, text in table.cells(line).items()}
-    for name in ("agent", "regret"):
-        if line.best:
-            cells[name] = f"<b>{cells[name]}</b>"
-    budget = "" if line.row.budget is None else cells["budget"]
-    regret = f"{cells['regret']} {cells['regret_ends']}"
-    return [cells["agent"], budget, cells["guarantee"], regret, cells["score"], cells["speed"]]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def _table(caption: str, head: str, body: str) -> str:
-    if caption:
-        caption = f"<caption style='text-align:left'><b>{escape(caption)}</b></caption>"
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            yield [f"and {len(lines) - MOST:,} more"]

@@ -20,15 +20,14 @@ MOST = 40
 """Rows of one guarantee in a table; the rest is counted."""
 
 
-def table(
-    data: LeaderboardData | TaskResult, *, console: Console | None = None, most: int = MOST
-) -> None:
+def table(data: LeaderboardData | TaskResult, *, console: Console | None = None) -> None:
     """Prints one table per task, rows sorted by regret within each (notion, unit) group.
+
+    Of one guarantee's rows it shows the best `MOST`; the page and the records hold all.
 
     Args:
         data: A leaderboard or one of its tasks.
         console: Where to print; the standard output by default.
-        most: Rows of one guarantee that are shown; the page and the records hold all.
 
     Raises:
         ParameterError: `data` is of another type.
@@ -41,13 +40,13 @@ def table(
         console.print("No tasks.")
         return
     for task in shown.tasks:
-        console.print(_render(task, width=console.width, most=most))
+        console.print(_render(task, console.width))
     console.print(f"{COMPARISON_NOTE} Regret and score: mean [95% interval].", style="dim")
     for note in shown.notes:
         console.print(note, style="dim", markup=False)
 
 
-def _render(shown: Table, *, width: int, most: int) -> RenderableType:
+def _render(shown: Table, width: int) -> RenderableType:
     """A heading, the table of a task, and perhaps a list.
 
     Where guarantees would not fit beside the numbers in `width` columns, the table holds letters
@@ -66,7 +65,7 @@ def _render(shown: Table, *, width: int, most: int) -> RenderableType:
     )
     if not task.rows:
         return Stack(heading, Text("No results yet.", style="dim"))
-    sections = [lines[:most] for _, lines in shown.sections]
+    sections = [lines[:MOST] for _, lines in shown.sections]
     said = [shown.cells(line)["guarantee"] for lines in sections for line in lines]
     letters = {} if width >= _WIDE else _letters(said)
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
