@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import typer
 
 from dpb_gym.cli import catalogue, costing, results, running
@@ -37,27 +35,13 @@ def root(
     """Compare private and non-private bandit agents. --debug anywhere shows tracebacks."""
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": catalogue.list_kind,
-    "show": catalogue.show,
-    "run": running.run,
-    "leaderboard": results.leaderboard,
-    "verify": results.verify,
-    "submit": results.submit,
-    "import": results.import_,
-    "remove": results.remove,
-    "cost": costing.cost,
-    "cost-of-privacy": costing.cost_of_privacy,
-    "tune": running.tune,
-    "reproduce": running.reproduce,
-    "audit": results.audit,
-}
-OF_DATA: dict[str, Callable[..., None]] = {
-    "list": catalogue.list_data,
-    "fetch": catalogue.fetch,
-    "path": catalogue.path,
-    "check": catalogue.check,
-}
-for group, commands in ((app, COMMANDS), (data, OF_DATA)):
-    for name, function in commands.items():
+COMMANDS = (
+    *(catalogue.list_, catalogue.show, running.run, results.leaderboard, results.verify),
+    *(results.submit, results.import_, results.remove, costing.cost, costing.cost_of_privacy),
+    *(running.tune, running.reproduce, results.audit),
+)
+OF_DATA = (catalogue.list_data, catalogue.fetch, catalogue.path, catalogue.check)
+for group, functions in ((app, COMMANDS), (data, OF_DATA)):
+    for function in functions:
+        name = function.__name__.removesuffix("_data").strip("_").replace("_", "-")
         group.command(name)(function)

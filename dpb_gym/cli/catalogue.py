@@ -80,7 +80,7 @@ def complete(*kinds: str) -> Callable[[str], list[str]]:
     return completed
 
 
-def list_kind(
+def list_(
     kind: str = Argument(metavar="envs|agents|suites|data", help="What to list."),
     json: bool = JSON,
 ) -> None:
@@ -109,7 +109,7 @@ def list_data(json: bool = JSON) -> None:
 
     Example: dpb data list
     """
-    list_kind("data", json)
+    list_("data", json)
 
 
 def fetch(name: str = NAME) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.filesize import decimal
 from typer import Argument, Option
 
 from dpb_gym.cli.options import (
@@ -19,7 +20,7 @@ from dpb_gym.cli.options import (
     read_settings,
     settings,
 )
-from dpb_gym.cli.output import print_json, print_table, print_text, size
+from dpb_gym.cli.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.costs import Forecast
@@ -63,7 +64,7 @@ def cost(
     many = "1 core" if cores == 1 else f"{cores} cores"
     print(
         f"{rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
-        f"{size(table)} of tables"
+        f"{decimal(int(table))} of tables"
     )
 
 
@@ -85,7 +86,7 @@ def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -
         [
             (
                 row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
-                f"{row.seconds / 3600:,.2f}", size(row.bytes), size(row.memory),
+                f"{row.seconds / 3600:,.2f}", decimal(row.bytes), decimal(row.memory),
             )
             for row in found
         ],
@@ -93,7 +94,7 @@ def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -
     print(
         f"{total['rounds']:,} agent rounds in {total['jobs']:,} jobs: {seconds / 3600:,.2f} "
         f"core-hours, {duration(seconds / cores)} on {cores} like this one; "
-        f"{size(total['bytes'])} of table; {size(most)} of memory a worker"
+        f"{decimal(total['bytes'])} of table; {decimal(most)} of memory a worker"
     )
 
 

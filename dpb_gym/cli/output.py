@@ -60,18 +60,7 @@ def print_fields(title: str, fields: Mapping[str, object]) -> None:
 
 def print_text(text: str) -> None:
     """Prints a paragraph as it is."""
-    from rich.text import Text
-
-    console().print(Text(text))
-
-
-def size(count: float) -> str:
-    """Bytes for readers."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:,.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
+    console().print(text, markup=False, emoji=False)
 
 
 def log(line: str) -> None:

@@ -41,10 +41,7 @@ def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
 
 def _record(task: TaskResult, row: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "task": task.task,
-        "env_id": task.env_id,
-        "problem": task.problem,
-        "horizon": task.horizon,
+        **{name: getattr(task, name) for name in ("task", "env_id", "problem", "horizon")},
         "agent": row.agent,
         "name": row.name,
         "budget": Budget.text(row.budget),

@@ -394,10 +394,7 @@ class LeaderboardData:
             raise ValueError("created must be an ISO 8601 date") from None
         _distinct([task.task for task in self.tasks], "a leaderboard holds a task")
         _distinct([track.track for track in self.tracks], "a leaderboard holds a track")
-        members = {track.track: set(track.tasks) for track in self.tracks}
-        for task in self.tasks:
-            if task.track and task.task not in members.get(task.track, ()):
-                raise ValueError(f"track {task.track!r} does not list task {task.task!r}")
-        for name, listed in members.items():
-            if listed - {task.task for task in self.tasks if task.track == name}:
-                raise ValueError(f"track {name!r} lists tasks that are not its own")
+        held = {(task.track, task.task) for task in self.tasks if task.track}
+        listed = {(track.track, task) for track in self.tracks for task in track.tasks}
+        for track, name in sorted(held ^ listed):
+            raise ValueError(f"track {track!r} and task {name!r} do not name each other")

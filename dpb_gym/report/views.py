@@ -255,21 +255,18 @@ class Board:
     notes: tuple[str, ...]
 
     @property
-    def parts(self) -> list[tuple[Table | None, list[Table]]]:
-        """Each track with its tasks, then the tasks without one."""
-        found: list[tuple[Table | None, list[Table]]] = [
-            (track, [task for task in self.tasks if task.source.track == track.name])
-            for track in self.tracks
-        ]
-        loose = [task for task in self.tasks if not task.source.track]
-        return [*found, *([(None, loose)] if loose else [])]
+    def parts(self) -> list[Table]:
+        """Each track before its tasks, then the tasks without one."""
+        members: dict[str, list[Table]] = {track.name: [track] for track in self.tracks}
+        for task in self.tasks:
+            members.setdefault(task.source.track, []).append(task)
+        return [table for tables in members.values() for table in tables]
 
     @cached_property
     def matrices(self) -> list[Matrix]:
         """The winners, one matrix per scale of budgets."""
-        tables = [t for track, tasks in self.parts for t in ([track] if track else []) + tasks]
-        scales = list(dict.fromkeys(s for table in tables for s in sorted(table.scales)))
-        return [_matrix(scale, tables) for scale in scales or [""]]
+        scales = list(dict.fromkeys(s for table in self.parts for s in sorted(table.scales)))
+        return [_matrix(scale, self.parts) for scale in scales or [""]]
 
 
 def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:

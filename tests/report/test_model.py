@@ -144,6 +144,13 @@ def test_leaderboard_refuses_a_task_twice(make):
         make.data([make.task(), make.task(seed=1)])
 
 
+def test_tracks_and_tasks_name_each_other(make):
+    data = make.arena(agents=3, sizes=2, budgets=1)
+    for wrong in ({"tasks": data.tasks[1:]}, {"tracks": data.tracks[1:]}):
+        with pytest.raises(ParameterError, match="do not name each other"):
+            dataclasses.replace(data, **wrong)
+
+
 def test_everything_is_frozen_and_sequences_are_tuples(make):
     data = make.data()
     assert isinstance(data.tasks, tuple) and isinstance(data.tasks[0].rows, tuple)

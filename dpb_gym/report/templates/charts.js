@@ -105,6 +105,40 @@ function canvas(holder, width, height, label) {
   }, holder);
 }
 
+/* A picture of lines: each has a row, the rows that light it, a name for its right end, and points (t, mean)
+   with low and high where there is an interval; they get their places x and y. */
+function picture(holder, width, plan) {
+  const { lines, logy } = plan, names = plan.named ? lines.map(line => line.name) : [], inset = plan.inset || 0;
+  const height = Math.max(plan.least, names.length ? GAP * names.length + 60 : 0);
+  const svg = canvas(holder, width, height, plan.label), ends = [];
+  const box = { top: 10, bottom: height - 40, right: width - (names.length ? 22 + room(names, '600') : 14) };
+  const y = makeScale(...plan.ys, box.bottom, box.top, logy), floor = v => logy ? Math.max(v, y.low) : v;
+  box.left = 12 + room(y.ticks(5).map(tick));
+  const x = makeScale(...plan.xs, box.left + 2 * inset, box.right - inset, plan.logx);
+  axes(svg, width, box, x, y, plan.ticks || x.ticks(width < 480 ? 4 : 7), plan.title);
+  const cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg);
+  for (const { row, rows, name, points, ...asked } of lines.slice().reverse()) {
+    const group = paint(draw('g', { 'class': 'series', 'data-rows': rows }, svg), row);
+    for (const p of points) Object.assign(p, { x: x(p.t), y: y(p.mean) });
+    if (asked.band) {
+      const upper = points.map(p => [p.x, y(p.high)]), lower = points.map(p => [p.x, y(floor(p.low))]).reverse();
+      draw('path', { d: path(upper.concat(lower)) + 'Z', 'class': 'band' }, group);
+    }
+    draw('path', {
+      d: path(points.map(p => [p.x, p.y])), 'class': 'path ' + row.stroke, 'stroke-opacity': asked.band ? row.strength : 1
+    }, group);
+    for (const p of asked.dots || points.length === 1 ? points : []) {
+      if (asked.dots) draw('line', { x1: p.x, x2: p.x, y1: y(floor(p.low)), y2: y(p.high), 'class': 'error' }, group);
+      const dot = draw('circle', { cx: p.x, cy: p.y, r: 3.4, 'class': 'dot' }, group);
+      if (p.label) draw('title', {}, dot).textContent = p.label + ': ' + text(p.mean) + ' (' + text(p.low) + ' to ' + text(p.high) + ')';
+    }
+    const last = points[points.length - 1];
+    ends.unshift({ x: last.x, y: last.y, text: name, row, rows: String(rows) });
+  }
+  if (names.length) endLabels(svg, box, ends);
+  return { box, cross, holder, width };
+}
+
 function reach(values, log) {
   let low = Infinity, high = -Infinity;
   for (const v of values) {
@@ -137,12 +171,8 @@ function rival(table) {
 /* Where very many curves would show, each agent keeps its largest budget and those singled out. */
 function thinned(rows) {
   if (rows.length <= CROWD) return rows;
-  const largest = new Map();
-  for (const row of rows) {
-    const known = largest.get(row.agent);
-    if (!known || row.strength > known.strength) largest.set(row.agent, row);
-  }
-  return rows.filter(row => largest.get(row.agent) === row || state.pins.includes(row));
+  const smaller = row => rows.some(other => other.agent === row.agent && other.strength > row.strength);
+  return rows.filter(row => state.pins.includes(row) || !smaller(row));
 }
 
 function endNames(series) {
@@ -161,68 +191,36 @@ function drawCurves(view) {
   const best = rival(view.table), asked = view.visible.slice();
   if (best && asked.length && !asked.includes(best)) asked.push(best);
   const kept = thinned(asked);
-  const series = kept.map(row => ({ row, points: points(row) })).filter(s => s.points.length > 0);
-  const zero = kept.length - series.length;
+  const series = kept.map(row => ({ row, rows: row.i, points: points(row), band: true })).filter(s => s.points.length > 0);
+  const zero = kept.length - series.length, least = width < 480 ? 260 : 330;
   $('.curves figcaption', view.section).textContent = 'Cumulative pseudo-regret by round' +
     (kept.length < asked.length ? ", each agent's largest budget (filter by budget for others)" : '') +
     (zero && state.logy ? '; ' + zero + (zero > 1 ? ' curves' : ' curve') + ' without regret above 0 left out' : '');
-  const named = series.length <= CROWD + 8 && width >= 560;
-  const height = Math.max(width < 480 ? 260 : 330, named ? GAP * series.length + 60 : 0);
-  const svg = canvas(holder, width, height, 'Regret curves of ' + series.length + ' rows on ' +
-    view.table.name + '; the table below holds their ends');
+  const label = 'Regret curves of ' + series.length + ' rows on ' + view.table.name + '; the table below holds their ends';
   if (!series.length) {
-    draw('text', { x: 8, y: 30 }, svg).textContent = state.logy ? 'No curve with regret above 0.' : 'No curve to draw.';
+    draw('text', { x: 8, y: 30 }, canvas(holder, width, least, label)).textContent =
+      state.logy ? 'No curve with regret above 0.' : 'No curve to draw.';
     return;
   }
-  const every = series.flatMap(s => s.points), means = every.map(p => p.mean);
-  const xs = reach(every.map(p => p.t), state.logx), ys = reach(means.concat(every.map(p => p.high)), state.logy);
-  if (!state.logy) {
-    ys[0] = Math.min(0, ys[0], reach(every.map(p => p.low))[0]);
-    ys[1] = Math.max(0, ys[1]);
-  }
+  const every = series.flatMap(s => s.points), xs = reach(every.map(p => p.t), state.logx);
+  const ys = reach(every.flatMap(p => state.logy ? [p.mean, p.high] : [p.mean, p.high, p.low, 0]), state.logy);
   if (!state.logx && xs[1] > 0) xs[0] = 0;
   endNames(series);
-  const box = { top: 10, bottom: height - 40 };
-  box.right = width - (named ? 22 + room(series.map(s => s.name), '600') : 14);
-  const y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
-  box.left = 12 + room(y.ticks(5).map(tick));
-  const x = makeScale(xs[0], xs[1], box.left, box.right, state.logx);
-  axes(svg, width, box, x, y, x.ticks(width < 480 ? 4 : 7), 'round');
-  const cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg), ends = [];
-  for (const s of series.slice().reverse()) {
-    const group = draw('g', { 'class': 'series', 'data-rows': s.row.i }, svg);
-    paint(group, s.row);
-    for (const p of s.points) {
-      p.x = x(p.t);
-      p.y = y(p.mean);
-    }
-    const floor = v => state.logy ? Math.max(v, y.low) : v;
-    const upper = s.points.map(p => [p.x, y(p.high)]), lower = s.points.map(p => [p.x, y(floor(p.low))]).reverse();
-    draw('path', { d: path(upper.concat(lower)) + 'Z', 'class': 'band' }, group);
-    draw('path', {
-      d: path(s.points.map(p => [p.x, p.y])), 'class': 'path ' + s.row.stroke, 'stroke-opacity': s.row.strength
-    }, group);
-    const last = s.points[s.points.length - 1];
-    if (s.points.length === 1) draw('circle', { cx: last.x, cy: last.y, r: 3, 'class': 'dot' }, group);
-    ends.push({ x: last.x, y: last.y, text: s.name, row: s.row, rows: String(s.row.i) });
-  }
-  if (named) endLabels(svg, box, ends);
-  view.chart = { series, box, cross, holder, width };
+  const named = series.length <= CROWD + 8 && width >= 560;
+  const plan = { lines: series, label, least, xs, ys, logx: state.logx, logy: state.logy, named, title: 'round' };
+  view.chart = { series, ...picture(holder, width, plan) };
 }
 
 /* One chart for each (notion, unit) and scale with at least two budgets. */
 function drawFrontiers(view) {
-  const holder = $('.frontiers', view.section), sets = new Map();
+  const holder = $('.frontiers', view.section);
   holder.textContent = '';
-  for (const row of view.table.rows) {
-    if (!row.scale || !row.private || row.gaps || !passes(row, true)) continue;
-    const name = JSON.stringify([row.group, row.scale]);
-    sets.set(name, (sets.get(name) || []).concat(row));
-  }
-  const plans = [...sets].map(([name, rows]) => {
+  const able = view.table.rows.filter(row => row.scale && row.private && !row.gaps && passes(row, true));
+  const plans = [...Map.groupBy(able, row => row.group + '|' + row.scale).values()].map(rows => {
     const values = [...new Set(rows.map(row => row.limit))].sort((a, b) => a - b);
     const best = rows.slice().sort((a, b) => b.limit - a.limit || a.loss.mean - b.loss.mean);
-    return { rows, values, scale: JSON.parse(name)[1], agents: [...new Map(best.reverse().map(row => [row.agent, row])).values()].reverse() };
+    const agents = best.filter((row, k) => best.findIndex(one => one.agent === row.agent) === k);
+    return { rows, values, scale: rows[0].scale, agents };
   }).filter(plan => plan.values.length > 1);
   const frames = plans.map(plan => {
     const figure = make('figure', holder);
@@ -236,49 +234,26 @@ function drawFrontiers(view) {
 }
 
 function drawFrontier(view, plan, holder, width) {
-  const best = rival(view.table);
-  const agents = leading(plan.agents, row => row).map(row => row.agent);
-  const heights = plan.rows.filter(row => agents.includes(row.agent)).flatMap(row => [row.loss.low, row.loss.mean, row.loss.high]);
-  const known = best && (!state.logy || best.loss.mean > 0);
-  if (known) heights.push(best.loss.mean);
+  const best = rival(view.table), { values } = plan, edges = [values[0], values[values.length - 1]];
+  const lines = leading(plan.agents, row => row).map(({ agent }) => {
+    const mine = plan.rows.filter(row => row.agent === agent && (!state.logy || row.loss.mean > 0))
+      .sort((a, b) => a.limit - b.limit);
+    const points = mine.map(row => ({ t: row.limit, ...row.loss, label: row.label }));
+    return { row: mine[mine.length - 1], rows: mine.map(row => row.i).join(' '), name: shorten(agent, 26), points, dots: true };
+  }).filter(line => line.row);
+  const heights = lines.flatMap(line => line.points.flatMap(p => [p.low, p.mean, p.high]));
+  if (best && (!state.logy || best.loss.mean > 0)) {
+    const { mean } = best.loss;
+    heights.push(mean);
+    lines.push({ row: best, rows: best.i, name: shorten(best.label, 26), points: edges.map(t => ({ t, mean })) });
+  }
   const ys = reach(heights, state.logy);
   if (!ys || !width) return;
   if (state.logy) ys[0] *= 0.9; else ys[0] = Math.min(0, ys[0]);
-  const named = width >= 260;
-  const height = Math.max(FRONTIER, named ? GAP * (agents.length + 1) + 56 : 0);
-  const svg = canvas(holder, width, height, (view.track ? 'One minus score' : 'Final regret') + ' by ' +
-    plan.scale + ' on ' + view.table.name);
-  const names = agents.concat(known ? [best.label] : []).map(a => shorten(a, 26));
-  const box = { top: 10, bottom: height - 40, right: width - (named ? 22 + room(names, '600') : 14) };
-  const y = makeScale(ys[0], ys[1], box.bottom, box.top, state.logy);
-  box.left = 12 + room(y.ticks(5).map(tick));
-  const x = makeScale(plan.values[0], plan.values[plan.values.length - 1], box.left + 8, box.right - 4, true);
-  axes(svg, width, box, x, y, plan.values, plan.scale);
-  const ends = [];
-  if (known) {
-    const level = draw('g', { 'class': 'series', 'data-rows': best.i }, svg), at = y(best.loss.mean);
-    paint(level, best);
-    draw('path', { d: path([[box.left, at], [box.right, at]]), 'class': 'path dashed' }, level);
-    ends.push({ x: box.right, y: at, text: shorten(best.label, 26), row: best, rows: String(best.i) });
-  }
-  for (const agent of agents) {
-    const mine = plan.rows.filter(row => row.agent === agent && (!state.logy || row.loss.mean > 0))
-      .sort((a, b) => a.limit - b.limit);
-    if (!mine.length) continue;
-    const rows = mine.map(row => row.i).join(' '), group = draw('g', { 'class': 'series', 'data-rows': rows }, svg);
-    paint(group, mine[0]);
-    draw('path', { d: path(mine.map(row => [x(row.limit), y(row.loss.mean)])), 'class': 'path' }, group);
-    for (const row of mine) {
-      const px = x(row.limit), low = state.logy ? Math.max(row.loss.low, y.low) : row.loss.low;
-      draw('line', { x1: px, x2: px, y1: y(low), y2: y(row.loss.high), 'class': 'error' }, group);
-      const dot = draw('circle', { cx: px, cy: y(row.loss.mean), r: 3.4, 'class': 'dot' }, group);
-      draw('title', {}, dot).textContent = row.label + ': ' + text(row.loss.mean) + ' (' + text(row.loss.low) +
-        ' to ' + text(row.loss.high) + ')';
-    }
-    const last = mine[mine.length - 1];
-    ends.push({ x: x(last.limit), y: y(last.loss.mean), text: shorten(agent, 26), row: last, rows });
-  }
-  if (named) endLabels(svg, box, ends);
+  picture(holder, width, {
+    lines, label: (view.track ? 'One minus score' : 'Final regret') + ' by ' + plan.scale + ' on ' + view.table.name,
+    least: FRONTIER, xs: edges, ys, logx: true, logy: state.logy, named: width >= 260, inset: 4, ticks: values, title: plan.scale
+  });
 }
 
 /* What stands at the round under the pointer: the nearest curve, and the best agents there. */

@@ -32,7 +32,7 @@ for (const table of TABLES) {
   table.problems = table.members.map(task => task.problem);
 }
 
-const FILTERS = ['track', 'problem', 'guarantee', 'budget'];
+const FILTERS = ['track', 'problem', 'guarantee', 'budget'], SWITCHES = ['apart', 'logx', 'logy'];
 const FALLING = ['score', 'reward', 'speed', 'ahead'];
 const SORTS = {
   agent: row => row.agent.toLowerCase(),
@@ -68,7 +68,7 @@ function readAddress() {
     next.dir = natural(next.sort);
   }
   if (['asc', 'desc'].includes(asked.get('dir'))) next.dir = asked.get('dir');
-  for (const name of ['apart', 'logx', 'logy']) next[name] = asked.get(name) !== '0';
+  for (const name of SWITCHES) next[name] = asked.get(name) !== '0';
   const pins = asked.getAll('pin');
   if (pins.length) for (const table of TABLES) next.pins.push(...table.rows.filter(row => pins.includes(pinName(row))));
   const named = TABLES.find(table => table.name === asked.get('task'));
@@ -84,7 +84,7 @@ function writeAddress() {
     say.set('sort', state.sort);
     say.set('dir', state.dir);
   }
-  for (const name of ['apart', 'logx', 'logy']) if (!state[name]) say.set(name, '0');
+  for (const name of SWITCHES) if (!state[name]) say.set(name, '0');
   for (const row of state.pins) say.append('pin', pinName(row));
   if (state.task !== null) say.set('task', TABLES[state.task].name);
   const hash = say.toString(), bare = location.href.split('#')[0];
@@ -189,8 +189,8 @@ function decimals(values) {
 function chance(a, b) {
   let wins = 0, pairs = 0;
   a.finals.forEach((x, k) => {
-    const y = b.finals[k];
-    if (x === null || y === null || y === undefined) return;
+    const y = b.finals[k] ?? null;
+    if (x === null || y === null) return;
     pairs += 1;
     wins += x < y ? 1 : x === y ? 0.5 : 0;
   });

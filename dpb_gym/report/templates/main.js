@@ -66,16 +66,12 @@ function syncControls() {
   for (const name of FILTERS) {
     for (const box of $$('input[name="' + name + '"]')) box.checked = state[name].includes(box.value);
   }
-  for (const id of ['apart', 'logx', 'logy']) $('#' + id).checked = state[id];
+  for (const id of SWITCHES) $('#' + id).checked = state[id];
   const start = blank();
   $('#reset').disabled = !filtered() && !state.pins.length &&
-    ['sort', 'dir', 'apart', 'logx', 'logy'].every(name => state[name] === start[name]);
-  let count = 0, all = 0;
-  for (const view of VIEWS) {
-    if (view.track) continue;
-    count += view.visible.length;
-    all += view.table.rows.length;
-  }
+    ['sort', 'dir', ...SWITCHES].every(name => state[name] === start[name]);
+  const tasks = VIEWS.filter(view => !view.track), total = of => tasks.reduce((sum, view) => sum + of(view).length, 0);
+  const count = total(view => view.visible), all = total(view => view.table.rows);
   const say = n => n.toLocaleString('en-US');
   $('#status').textContent = (count === all ? say(all) : say(count) + ' of ' + say(all)) + (all === 1 ? ' row' : ' rows');
   $('#mixed').hidden = state.apart;
@@ -108,33 +104,31 @@ function fold(open) {
 /* The rows that pass the filters; text that a spreadsheet would run is quoted. */
 function csv() {
   const quote = value => {
-    let words = value === null || value === undefined ? '' : String(value);
+    let words = String(value ?? '');
     if (typeof value === 'string' && /^[=+\-@]/.test(words)) words = "'" + words;
     return /[",\n]/.test(words) ? '"' + words.replace(/"/g, '""') + '"' : words;
   };
-  const lines = [['task', 'env_id', 'problem', 'horizon', 'agent', 'name', 'budget', 'guarantee', 'accounting', 'group',
-    'trust', 'tuning', 'source', 'replicates', 'regret', 'regret_low', 'regret_high', 'excess', 'excess_low', 'excess_high', 'score', 'score_low', 'score_high', 'reward',
-    'rounds_per_second', 'audit']];
-  for (const view of VIEWS) {
-    if (view.track) continue;
-    const t = view.table;
-    for (const r of view.visible) {
-      const score = r.score || {}, excess = r.excess || {};
-      lines.push([t.name, t.env, t.problem, t.horizon, r.agent, r.name, r.budget, r.guarantee, r.accounting, r.kind, r.trust,
-        r.tuning, r.source, r.replicates, r.loss.mean, r.loss.low, r.loss.high, excess.mean, excess.low,
-        excess.high, score.mean, score.low, score.high, r.reward.mean,
-        r.speed, r.verdict]);
+  const own = ['agent', 'name', 'budget', 'guarantee', 'accounting', 'kind', 'trust', 'tuning', 'source', 'replicates',
+    'loss', 'excess', 'score', 'reward', 'speed', 'verdict'];
+  const said = { kind: 'group', loss: 'regret', speed: 'rounds_per_second', verdict: 'audit' };
+  const spread = (key, name) => INTERVALS.includes(key) ? [name, name + '_low', name + '_high'] : [name];
+  const lines = [['task', 'env_id', 'problem', 'horizon', ...own.flatMap(key => spread(key, said[key] || key))]];
+  for (const { table, track, visible } of VIEWS) {
+    for (const row of track ? [] : visible) {
+      const cells = own.flatMap(key => {
+        const { mean, low, high } = row[key] || {};
+        return INTERVALS.includes(key) ? [mean, low, high] : [row[key]];
+      });
+      lines.push([table.name, table.env, table.problem, table.horizon, ...cells]);
     }
   }
   return lines.map(line => line.map(quote).join(',')).join('\n') + '\n';
 }
 
 function download() {
-  const link = make('a', null);
-  link.href = URL.createObjectURL(new Blob([csv()], { type: 'text/csv' }));
-  link.download = 'leaderboard.csv';
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  const href = URL.createObjectURL(new Blob([csv()], { type: 'text/csv' }));
+  make('a', null, null, '', { href, download: 'leaderboard.csv' }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 1000);
 }
 
 function listen() {
@@ -149,18 +143,12 @@ function listen() {
     });
   }
   $('#controls').addEventListener('submit', event => event.preventDefault());
-  $('#q').addEventListener('input', event => { state.q = event.target.value; change(); });
-  for (const name of FILTERS) {
-    for (const box of $$('input[name="' + name + '"]')) {
-      box.addEventListener('change', () => {
-        state[name] = $$('input[name="' + name + '"]:checked').map(b => b.value);
-        change();
-      });
-    }
-  }
-  for (const id of ['apart', 'logx', 'logy']) {
-    $('#' + id).addEventListener('change', event => { state[id] = event.target.checked; change(); });
-  }
+  $('#controls').addEventListener('input', () => {
+    state.q = $('#q').value;
+    for (const name of FILTERS) state[name] = $$('input[name="' + name + '"]:checked').map(box => box.value);
+    for (const id of SWITCHES) state[id] = $('#' + id).checked;
+    change();
+  });
   $('#reset').addEventListener('click', () => { state = blank(); change(); });
   $('#clear').addEventListener('click', clearFilters);
   $('#csv').addEventListener('click', download);

@@ -52,23 +52,14 @@ function drawProfile(view, rivals, holder, width) {
   const end = Math.min(MOST_RATIO, largest), steps = 160;
   const factors = Array.from({ length: steps + 1 }, (_, k) => Math.pow(end, k / steps));
   const every = rivals.map((row, i) => ({
-    row,
-    shares: factors.map(factor => each.reduce((sum, task) =>
-      sum + task[i].filter(ratio => ratio <= factor).length / task[i].length, 0) / each.length)
-  })).sort((a, b) => b.shares.reduce((x, y) => x + y) - a.shares.reduce((x, y) => x + y));
-  const series = leading(every, s => s.row), named = width >= 260;
-  const height = Math.max(FRONTIER, named ? GAP * series.length + 56 : 0);
-  const svg = canvas(holder, width, height, 'Performance profiles of ' + series.length + ' rows in track ' + view.table.title);
-  const names = series.map(s => shorten(s.row.agent, 26));
-  const box = { top: 10, bottom: height - 40, left: 34, right: width - (named ? 22 + room(names, '600') : 14) };
-  const y = makeScale(0, 1, box.bottom, box.top, false), x = makeScale(1, end, box.left, box.right, true);
-  axes(svg, width, box, x, y, x.ticks(5), 'factor');
-  const ends = [];
-  for (const s of series.slice().reverse()) {
-    const group = draw('g', { 'class': 'series', 'data-rows': s.row.i }, svg);
-    paint(group, s.row);
-    draw('path', { d: path(s.shares.map((share, k) => [x(factors[k]), y(share)])), 'class': 'path ' + s.row.stroke }, group);
-  }
-  series.forEach((s, k) => ends.push({ x: box.right, y: y(s.shares[steps]), text: names[k], row: s.row, rows: String(s.row.i) }));
-  if (named) endLabels(svg, box, ends);
+    row, rows: row.i, name: shorten(row.agent, 26),
+    points: factors.map(t => ({ t, mean: each.reduce((sum, task) =>
+      sum + task[i].filter(ratio => ratio <= t).length / task[i].length, 0) / each.length }))
+  }));
+  const area = line => line.points.reduce((sum, p) => sum + p.mean, 0);
+  const lines = leading(every.sort((a, b) => area(b) - area(a)), line => line.row);
+  picture(holder, width, {
+    lines, label: 'Performance profiles of ' + lines.length + ' rows in track ' + view.table.title,
+    least: FRONTIER, xs: [1, end], ys: [0, 1], logx: true, logy: false, named: width >= 260, title: 'factor'
+  });
 }

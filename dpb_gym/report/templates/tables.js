@@ -63,11 +63,9 @@ function build(view) {
     make('button', th, title, '', { type: 'button' });
   }
   make('span', make('th', head, null, 'more'), 'Details', 'unseen');
-  view.axis = [0, 1];
-  for (const row of table.rows) {
-    if (!row.score) continue;
-    view.axis = [Math.max(-0.5, Math.min(view.axis[0], row.score.low)), Math.min(1.25, Math.max(view.axis[1], row.score.high))];
-  }
+  const scores = table.rows.filter(row => row.score).map(row => row.score);
+  view.axis = [Math.max(-0.5, Math.min(0, ...scores.map(score => score.low))),
+    Math.min(1.25, Math.max(1, ...scores.map(score => score.high)))];
   view.places = {};
   for (const [name, key] of [['regret', 'loss'], ['excess', 'excess'], ['reward', 'reward']]) {
     if (!view.track) view.places[name] = decimals(table.rows.filter(row => row[key]).map(row => row[key].mean));
@@ -237,16 +235,9 @@ function chances(panel, view, row) {
 /* Rows by guarantee (in a track also by budget), in the order that was asked for. */
 function sections(view) {
   if (!state.apart) return [{ rows: ordered(view.table, view.visible) }];
-  const found = new Map();
-  view.table.rows.forEach(row => {
-    const key = row.group + (view.track ? '|' + row.budget : '');
-    if (!found.has(key)) found.set(key, { first: row, rows: [] });
-  });
-  for (const row of view.visible) found.get(row.group + (view.track ? '|' + row.budget : '')).rows.push(row);
-  return [...found.values()].filter(section => section.rows.length)
-    .sort((a, b) => compare(a.first.rank, b.first.rank) ||
-      (view.track ? a.first.order - b.first.order : 0))
-    .map(section => ({ ...section, rows: ordered(view.table, section.rows) }));
+  return [...Map.groupBy(view.visible, row => row.group + (view.track ? '|' + row.budget : '')).values()]
+    .map(rows => ({ first: rows[0], rows: ordered(view.table, rows) }))
+    .sort((a, b) => compare(a.first.rank, b.first.rank) || a.first.order - b.first.order);
 }
 
 function fill(view) {
