@@ -202,11 +202,14 @@ def _column(values: list[Any]) -> Any:
     return {"of": list(distinct.values()), "at": [places[text] for text in texts]}
 
 
+def _of(thing: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}
+
+
 def _start(line: Line) -> dict[str, Any]:
     row, budget = line.row, line.row.budget
     return {
-        "agent": row.agent,
-        "name": row.name,
+        **_of(row, "agent", "name", "private", "reference", "stated", "trust"),
         "label": row.agent if line.label == row.agent and budget is not None else None,
         "colour": line.colour,
         "stroke": line.stroke,
@@ -219,12 +222,8 @@ def _start(line: Line) -> dict[str, Any]:
         "kind": line.group.label,
         "about": line.group.explanation,
         "rank": line.group.rank,
-        "private": row.private,
         "best": line.best,
-        "reference": row.reference,
         "gaps": not line.complete,
-        "stated": row.stated,
-        "trust": row.trust,
         "score": _interval(row.score, 6),
         "lead": _interval(row.lead, 4),
         "loss": _interval(row.loss, 6),
@@ -237,15 +236,12 @@ def _task(table: Table, points: int) -> dict[str, Any]:
     rounds = next(iter(every)) if len(every) == 1 else None
     known = sorted({replicate for row in task.rows for replicate in row.finals})
     return {
+        **_of(task, "track", "problem", "horizon", "replicates"),
         "kind": "task",
         "name": task.task,
         "title": task.task,
         "about": task.description,
-        "track": task.track,
-        "problem": task.problem,
         "env": task.env_id,
-        "horizon": task.horizon,
-        "replicates": task.replicates,
         "ends": None if task.normalisation is None else list(vars(task.normalisation).values()),
         "rounds": None if rounds is None else _chosen(rounds, points),
         "rows": [_row(row, points, rounds is None, known) for row in task.rows],
@@ -254,15 +250,12 @@ def _task(table: Table, points: int) -> dict[str, Any]:
 
 def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, Any]:
     return {
-        "guarantee": row.guarantee,
+        **_of(row, "guarantee", "tuning", "tuned", "replicates"),
         "accounting": row.accounting if row.private else "",
-        "tuning": row.tuning,
-        "tuned": row.tuned,
         "source": row.source[:12],
         "verdict": "" if row.audit is None else row.audit.verdict,
         "audit": row.audit and [row.audit.lower_bound, row.audit.claimed],
         "params": [[key, _brief(value)] for key, value in sorted(row.params.items())],
-        "replicates": row.replicates,
         "speed": row.rounds_per_second and _digits(row.rounds_per_second, 3),
         "iqm": _interval(row.iqm_regret, 6),
         "reward": _interval(row.reward, 6),
