@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
-from itertools import combinations
-from math import comb
 from typing import Any
 
 import gymnasium
@@ -16,6 +14,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.problems.kinds import action_array, kind_of
+from dpb_gym.problems.search import count_slates, slates
 
 ASSORTMENT_MODES = ("slate", "scores", "mask", "index")
 MAX_ASSORTMENTS = 100_000
@@ -170,17 +169,14 @@ def assortments(info: ProblemInfo) -> Array:
     Raises:
         ParameterError: If there are too many.
     """
-    n_items, capacity = info.n_items, info.capacity
-    assert n_items is not None and capacity is not None
-    sizes = range(capacity if info.exactly else 1, capacity + 1)
-    count = sum(comb(n_items, k) for k in sizes)
+    assert info.n_items is not None and info.capacity is not None
+    count = count_slates(info)
     if count > MAX_ASSORTMENTS:
         raise ParameterError(
             f"action_mode='index' would need {count} assortments, at most {MAX_ASSORTMENTS} "
             "are allowed; use fewer items, a smaller capacity or another action_mode"
         )
-    rows = [(*c, *[-1] * (capacity - k)) for k in sizes for c in combinations(range(n_items), k)]
-    return np.array(rows, np.int64)
+    return slates(info.n_items, info.capacity, info.capacity if info.exactly else 1)
 
 
 def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:

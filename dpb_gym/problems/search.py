@@ -37,9 +37,7 @@ def searchable(info: ProblemInfo) -> str:
     if info.kind not in SEARCHES:
         return f"best actions of {info.kind} problems cannot be searched"
     if info.kind == "assortment":
-        assert info.n_items is not None and info.capacity is not None
-        first = info.capacity if info.exactly else 1
-        count = sum(comb(info.n_items, k) for k in range(first, info.capacity + 1))
+        count = count_slates(info)
         if count > MAX_SLATES:
             return (
                 f"the best of {count} slates is found by trying them all, at most {MAX_SLATES} "
@@ -87,22 +85,30 @@ def _candidates(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tu
 
 
 @functools.lru_cache(maxsize=8)
-def _all_slates(n_items: int, capacity: int, exactly: bool) -> Array:
-    sizes = range(capacity if exactly else 0, capacity + 1)
+def slates(n_items: int, capacity: int, least: int) -> Array:
+    """All slates of at least so many items, by size, then lexicographically; -1 padded."""
+    sizes = range(least, capacity + 1)
     rows = [(*c, *[-1] * (capacity - k)) for k in sizes for c in combinations(range(n_items), k)]
     return np.array(rows, np.int64)
+
+
+def count_slates(info: ProblemInfo) -> int:
+    """How many slates there are of one item or more, or of exactly K."""
+    assert info.n_items is not None and info.capacity is not None
+    first = info.capacity if info.exactly else 1
+    return sum(comb(info.n_items, k) for k in range(first, info.capacity + 1))
 
 
 def _slates(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
     info = problem.info
     assert info.n_items is not None and info.capacity is not None
-    slates = _all_slates(info.n_items, info.capacity, bool(info.exactly))
+    every = slates(info.n_items, info.capacity, info.capacity if info.exactly else 0)
     B, available = len(round_.uniform), round_.context.available
     best, values = np.empty((B, info.capacity), np.int64), np.empty(B)
     for b in range(B):
-        tried = slates
+        tried = every
         if available is not None:
-            tried = slates[(available[b][slates] | (slates < 0)).all(axis=1)]
+            tried = every[(available[b][every] | (every < 0)).all(axis=1)]
         lanes = np.broadcast_to(np.int64(b), len(tried))
         found = _at(problem, worlds, round_, lanes)(tried)
         best[b], values[b] = tried[found.argmax()], found.max()
