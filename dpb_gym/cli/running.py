@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
@@ -36,14 +36,24 @@ if TYPE_CHECKING:
 
 DEFAULT_REPLICATES = 10
 PROGRESS_DELAY = 0.5
+SUITE: Any = Argument(
+    None,
+    help="Name of a suite, or a .yaml file. Not with --env.",
+    autocompletion=complete("suites"),
+)
+ENV: Any = Option(None, help="Environment id, instead of a suite.", autocompletion=complete("envs"))
+AGENT: Any = Option(
+    [], help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
+)
+LOG: Any = Option(
+    [],
+    metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
+    help="Log every checkpoint; may be repeated.",
+)
 
 
 def run(
-    suite: str | None = Argument(
-        None,
-        help="Name of a suite, or a .yaml file. Not with --env.",
-        autocompletion=complete("suites"),
-    ),
+    suite: str | None = SUITE,
     agents: str | None = Option(None, help="Only these agents: labels or names, comma-separated."),
     tasks: str | None = Option(None, help="Only these tasks, comma-separated."),
     replicates: int | None = Option(None, help="Replicates per task."),
@@ -59,20 +69,12 @@ def run(
     dry_run: bool = Option(
         False, "--dry-run", help="Only say what it would take, after a few seconds a task."
     ),
-    env: str | None = Option(
-        None, help="Environment id, instead of a suite.", autocompletion=complete("envs")
-    ),
-    agent: list[str] = Option(
-        [], help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
-    ),
+    env: str | None = ENV,
+    agent: list[str] = AGENT,
     budget: list[str] = budgets("With --env: budget of the agents that take one"),
     horizon: int | None = Option(None, help="Rounds T, with --env."),
     seed: int | None = Option(None, help="Seed of replicate 0, with --env."),
-    log: list[str] = Option(
-        [],
-        metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
-        help="Log every checkpoint; may be repeated.",
-    ),
+    log: list[str] = LOG,
     set_: list[str] = settings(
         "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
     ),
@@ -88,30 +90,20 @@ def run(
     from dpb_gym.cli.costing import print_forecast
     from dpb_gym.evaluation.callbacks import logger
     from dpb_gym.evaluation.costs import forecast
-    from dpb_gym.evaluation.plan import plan_suite
     from dpb_gym.evaluation.run import run_plan
-    from dpb_gym.evaluation.suite import parse_suite, suite_text
 
     if (suite is None) == (env is None):
         raise ParameterError("give either a suite (dpb list suites) or --env ID with --agent NAME")
-    text = None
+    given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
     if suite is not None:
-        given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
-        if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
-            raise ParameterError(
-                f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
-                "(restrict a suite with --agents, --tasks and --replicates)"
-            )
-        text, source = suite_text(suite)
-        found = parse_suite(text, source)
-        plans = plan_suite(found, names(agents), names(tasks))
+        found, plans, text = _of_suite(suite, given, agents, tasks)
         place = found.name
     elif tasks is not None:
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
         chosen = [*agent, *(names(agents) or ())]
         found, plan = ad_hoc(str(env), chosen, set_, budget, horizon, replicates, seed or 0)
-        plans = [plan]
+        plans, text = [plan], None
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     for plan in plans:
         if plan.missing:
@@ -128,6 +120,23 @@ def run(
     )  # fmt: skip
     _print_run(found, done, html, json)
     end(done.failures)
+
+
+def _of_suite(
+    name: str, given: Mapping[str, Any], agents: str | None, tasks: str | None
+) -> tuple[Suite, list[TaskPlan], str]:
+    """A suite, who runs on its tasks, and its text."""
+    from dpb_gym.evaluation.plan import plan_suite
+    from dpb_gym.evaluation.suite import parse_suite, suite_text
+
+    if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
+        raise ParameterError(
+            f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
+            "(restrict a suite with --agents, --tasks and --replicates)"
+        )
+    text, source = suite_text(name)
+    suite = parse_suite(text, source)
+    return suite, plan_suite(suite, names(agents), names(tasks)), text
 
 
 def ad_hoc(
