@@ -42,14 +42,13 @@ agents:
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def suite() -> Suite:
     return parse_suite(SUITE, "test suite")
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    suite = parse_suite(SUITE, "test suite")
+def finished(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished") / "out"
     run_plan(suite, plan_suite(suite), folder, workers=1)
     return folder

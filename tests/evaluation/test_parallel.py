@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -43,6 +44,28 @@ def shards(out: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in out.glob("result.parquet")}
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The scheduler's address of a cluster that nobody harms."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as started:
+        yield started.scheduler_address
+
+
+Longer = tuple[Suite, dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def longer(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Longer:
+    """A suite that takes a while, and its results from one process."""
+    long = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 2500"), "longer")
+    folder = tmp_path_factory.mktemp("longer")
+    run_plan(long, plan_suite(long), folder, workers=1)
+    return long, shards(folder)
+
+
 def test_worker_counts_change_nothing() -> None:
     one = dpb_gym.evaluate("DPB/Recommendation-v0", AGENTS, **RUN)
     for workers in (2, 3):
@@ -51,55 +74,41 @@ def test_worker_counts_change_nothing() -> None:
         assert many.guarantees() == one.guarantees()
 
 
-def test_loky_writes_the_same_shards_as_one_process(suite: Suite, tmp_path: Path) -> None:
+def test_loky_writes_the_same_shards_as_one_process(
+    suite: Suite, finished: Path, tmp_path: Path
+) -> None:
     plans = plan_suite(suite)
     seen: list[tuple[int, int]] = []
-    run_plan(suite, plans, tmp_path / "one", workers=1)
     run_plan(suite, plans, tmp_path / "two", workers=2, show=lambda *done: seen.append(done))
-    assert shards(tmp_path / "two") == shards(tmp_path / "one")
+    assert shards(tmp_path / "two") == shards(finished)
     total = 5 * (2 * 40 + 4 * 60)
     assert seen[-1] == (total, total)
 
 
-def test_dask_writes_the_same_shards_as_one_process(suite: Suite, tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+def test_dask_writes_the_same_shards_as_one_process(
+    suite: Suite, finished: Path, cluster: str, tmp_path: Path
+) -> None:
     plans = plan_suite(suite)
-    run_plan(suite, plans, tmp_path / "one", workers=1)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        run_plan(
-            suite,
-            plans,
-            tmp_path / "dask",
-            backend="dask",
-            scheduler=cluster.scheduler_address,
-        )
-    assert shards(tmp_path / "dask") == shards(tmp_path / "one")
+    run_plan(suite, plans, tmp_path / "dask", backend="dask", scheduler=cluster)
+    assert shards(tmp_path / "dask") == shards(finished)
 
 
-def test_evaluate_on_a_cluster_gives_the_same_result() -> None:
-    distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
+def test_evaluate_on_a_cluster_gives_the_same_result(cluster: str) -> None:
     options: dict[str, Any] = {"agents": ["random", "oracle"], "horizon": 50, "replicates": 4}
     here = dpb_gym.evaluate("DPB/Pricing-v0", **options)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        address = cluster.scheduler_address
-        there = dpb_gym.evaluate(
-            "DPB/Pricing-v0", **options, workers=2, backend="dask", scheduler=address
-        )
+    there = dpb_gym.evaluate(
+        "DPB/Pricing-v0", **options, workers=2, backend="dask", scheduler=cluster
+    )
     np.testing.assert_array_equal(here.final_regret("random"), there.final_regret("random"))
     with pytest.raises(ParameterError, match="backend"):
         dpb_gym.evaluate("DPB/Pricing-v0", **options, backend="slurm")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
-def test_a_killed_dask_worker_loses_nothing(suite: Suite, tmp_path: Path) -> None:
+def test_a_killed_dask_worker_loses_nothing(longer: Longer, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
-    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 2500"), "longer")
-    plans = plan_suite(longer)
-    run_plan(longer, plans, tmp_path / "one", workers=1)
+    long, whole = longer
+    plans = plan_suite(long)
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as cluster:
@@ -113,21 +122,20 @@ def test_a_killed_dask_worker_loses_nothing(suite: Suite, tmp_path: Path) -> Non
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         address = cluster.scheduler_address
-        report = run_plan(longer, plans, tmp_path / "dask", backend="dask", scheduler=address)
+        report = run_plan(long, plans, tmp_path / "dask", backend="dask", scheduler=address)
         killer.join(timeout=10)
     assert report.computed == 18 and not report.failures
-    assert shards(tmp_path / "dask") == shards(tmp_path / "one")
+    assert shards(tmp_path / "dask") == whole
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 def test_a_killed_client_leaves_a_cluster_and_a_directory_to_go_on_with(
-    suite: Suite, tmp_path: Path
+    longer: Longer, tmp_path: Path
 ) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
-    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 2500"), "longer")
-    plans, out = plan_suite(longer), tmp_path / "dask"
-    (tmp_path / "longer.yaml").write_text(longer.to_yaml())
-    run_plan(longer, plans, tmp_path / "one", workers=1)
+    long, whole = longer
+    plans, out = plan_suite(long), tmp_path / "dask"
+    (tmp_path / "longer.yaml").write_text(long.to_yaml())
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as cluster:
@@ -141,11 +149,11 @@ def test_a_killed_client_leaves_a_cluster_and_a_directory_to_go_on_with(
             time.sleep(0.01)
         client.kill()
         assert client.wait() == -signal.SIGKILL
-        report = run_plan(longer, plans, out, backend="dask", scheduler=address)
+        report = run_plan(long, plans, out, backend="dask", scheduler=address)
         with distributed.Client(address, set_as_default=False) as watcher:
             assert not any(watcher.processing().values())
     assert 0 < report.computed < 18 and not report.failures
-    assert shards(out) == shards(tmp_path / "one")
+    assert shards(out) == whole
 
 
 def test_a_cluster_without_workers_is_a_clear_error(
