@@ -13,14 +13,13 @@ from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
-from dpb_gym.evaluation.checkpoints import Checkpoints, resolve_checkpoints
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed, run_plan
 from dpb_gym.evaluation.schema import raised
 from dpb_gym.evaluation.spec import Task
-from dpb_gym.evaluation.suite import SEED_SPAN, Suite
+from dpb_gym.evaluation.suite import SEED_SPAN, Checkpoints, Suite, resolve_checkpoints
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:

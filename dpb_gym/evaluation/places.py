@@ -14,14 +14,14 @@ import socket
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import MissingExtraError, ParameterError, ResultError, shown
-from dpb_gym.evaluation.filesystem import make_folder, unwritable, warn, write_file
-from dpb_gym.files import TEMPORARY, read_regular
+from dpb_gym.files import TEMPORARY, make_folder, read_regular, unwritable, write_file
 
 MANIFEST, TABLE, CELLS, ASIDE = "manifest.json", "result.parquet", "cells", "set-aside"
 LOCK, OWNER, PULSE = ".lock", ".owner", ".pulse"
@@ -347,3 +347,8 @@ class Objects(Place):
 
 def _this_process() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def warn(message: str) -> None:
+    """Warns whoever called what called this."""
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -21,9 +21,15 @@ from dpb_gym.errors import (
     shown,
     unknown_name,
 )
-from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task
-from dpb_gym.evaluation.suite import DEFAULT_GRID, SEED_SPAN, TRACK_GRID, Participant, Suite
+from dpb_gym.evaluation.suite import (
+    DEFAULT_GRID,
+    SEED_SPAN,
+    TRACK_GRID,
+    Participant,
+    Suite,
+    resolve_checkpoints,
+)
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.delay import Delay

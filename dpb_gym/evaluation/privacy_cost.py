@@ -17,10 +17,10 @@ from dpb_gym.envs.logged import from_log
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.api import evaluate
-from dpb_gym.evaluation.checkpoints import resolve_checkpoints
 from dpb_gym.evaluation.leaderboard import data_notes
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.series import Series
+from dpb_gym.evaluation.suite import resolve_checkpoints
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
 from dpb_gym.report.groups import group_of

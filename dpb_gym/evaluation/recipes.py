@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import DPBError, ParameterError
-from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.schema import parse_yaml
+from dpb_gym.files import write_file
 from dpb_gym.registry import agent_spec, check_parameters
 
 

@@ -22,7 +22,6 @@ from typing import Any
 from dpb_gym.errors import ResultError, SuiteError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import stored
-from dpb_gym.evaluation.filesystem import warn
 from dpb_gym.evaluation.outcome import RECOMPUTED, CellResult
 from dpb_gym.evaluation.places import (
     ASIDE,
@@ -33,6 +32,7 @@ from dpb_gym.evaluation.places import (
     Place,
     UnreachableError,
     place_of,
+    warn,
 )
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.suite import Suite, parse_suite

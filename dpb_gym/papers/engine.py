@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import DataError
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import plain
 from dpb_gym.evaluation.series import collect
+from dpb_gym.files import write_file
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure, load_figures

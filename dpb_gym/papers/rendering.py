@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym.evaluation.filesystem import make_folder, write_file, write_json
+from dpb_gym.files import make_folder, write_file, write_json
 from dpb_gym.papers.curves import Curve, distinct, same, words
 from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.agent import Agent
-from dpb_gym.evaluation.filesystem import make_folder, write_json
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import board
@@ -26,6 +25,7 @@ from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.series import collect
 from dpb_gym.evaluation.spec import AgentRun, Cell
+from dpb_gym.files import make_folder, write_json
 from dpb_gym.papers.curves import Curve
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.checkpoints import LOG_POINTS, resolve_checkpoints
+from dpb_gym.evaluation.suite import LOG_POINTS, resolve_checkpoints
 
 
 @given(

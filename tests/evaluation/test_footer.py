@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_gym.evaluation.footer import claimed
+from dpb_gym.evaluation.table import claimed
 
 
 def file_of(rows: int, points: int, per_group: int) -> bytes:

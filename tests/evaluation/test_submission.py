@@ -452,9 +452,9 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 def test_a_failed_import_leaves_everything_as_it_was(
     archive: Path, board: Path, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.evaluation import filesystem
+    from dpb_gym import files
 
-    before, calls, real = content(board), [], filesystem.write_whole
+    before, calls, real = content(board), [], files.write_whole
 
     def fail(*args: Any, **kwargs: Any) -> Any:
         calls.append(args)
@@ -462,7 +462,7 @@ def test_a_failed_import_leaves_everything_as_it_was(
             raise OSError(28, "No space left on device")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(filesystem, "write_whole", fail)
+    monkeypatch.setattr(files, "write_whole", fail)
     with pytest.raises(ResultError, match="No space left"):
         import_submission(archive, board)
     monkeypatch.undo()

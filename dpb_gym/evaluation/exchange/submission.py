@@ -25,8 +25,6 @@ from dpb_gym.errors import DPBError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
-from dpb_gym.evaluation.checkpoints import resolve_checkpoints
-from dpb_gym.evaluation.filesystem import write_file
 from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
 from dpb_gym.evaluation.places import TABLE
@@ -36,8 +34,9 @@ from dpb_gym.evaluation.series import read_guarantee
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import Suite, parse_suite
+from dpb_gym.evaluation.suite import Suite, parse_suite, resolve_checkpoints
 from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
+from dpb_gym.files import write_file
 
 SUBMISSION_VERSION = 2
 SUBMISSION = "submission.json"
