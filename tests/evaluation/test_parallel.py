@@ -160,13 +160,15 @@ def test_a_cluster_without_workers_is_a_clear_error(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
-    monkeypatch.setattr(run_module, "LOST_SECONDS", 8.0)
+    monkeypatch.setattr(run_module, "LOST_SECONDS", 2.0)
     monkeypatch.setattr(run_module, "SETTLED_SECONDS", 1.0)
     longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 200000"), "longer")
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as cluster:
         address = cluster.scheduler_address
         words = ["-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]
         worker = subprocess.Popen([sys.executable, *words], stderr=subprocess.DEVNULL)
+        with distributed.Client(address, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=120)
 
         def lose() -> None:
             while not list((tmp_path / "out").glob("cells/*/*.parquet")):
