@@ -226,7 +226,7 @@ def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
         for name in freed:
             read[name] = np.where(read[column].astype(str) == "0", read[name], 0.0)
     took = np.array([[str(c) == key for key in alternatives] for c in read[layout.chosen]])
-    usable = (took & offered).any(axis=1)
+    usable = np.logical_or.reduce(took & offered, axis=1)
     left_out = f"{opened.name}: left out {int((~usable).sum()):,} sets without a known choice"
     offered &= usable[:, None]
     sets, items = np.nonzero(offered)

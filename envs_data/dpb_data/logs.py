@@ -313,7 +313,8 @@ def _answers(
     about += [Column(person, kind="id")] if person else []
     opened, read = take_columns(source, [*own, *about])
     name = name or opened.name
-    matrix, names = np.empty((len(read[own[0].name]), 0)), ()
+    matrix = np.empty((len(read[own[0].name]), 0))
+    names: tuple[str, ...] = ()
     if features:
         matrix, names = encode_features({f: read[f] for f in features}, name)
     people = renumber(person, read[person])[0] if person else None

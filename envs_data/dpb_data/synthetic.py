@@ -256,7 +256,7 @@ def open_bandit(
     affinity = (rng.random((n, n_items)) < 0.05).astype(np.float64)
     rate = 1.0 / (1.0 + np.exp(2.8 - 0.6 * quality[item] - 1.5 * affinity[np.arange(n), item]))
     stamps = np.datetime64("2019-11-24T00:00:03") + 7 * np.arange(n)
-    log = {
+    log: dict[str, object] = {
         "timestamp": np.char.add(np.char.replace(stamps.astype(str), "T", " "), "+00:00"),
         "item_id": item,
         "position": rng.integers(1, 4, n),
@@ -265,7 +265,7 @@ def open_bandit(
         **{f"user_feature_{k}": _codes(rng, n, 3 + k) for k in range(4)},
         **{f"user-item_affinity_{k}": affinity[:, k] for k in range(n_items)},
     }
-    items = {
+    items: dict[str, object] = {
         "item_id": np.arange(n_items),
         "item_feature_0": quality,
         **{f"item_feature_{k}": _codes(rng, n_items, 2 + k) for k in range(1, 4)},
