@@ -184,7 +184,8 @@ def line(track: str, agent: str, case: str, found: dict[str, list[list[float]]])
         if budget == JUDGED and total.mean() > 2.0 * free[best].mean():
             sure = "" if beyond(total - 2.0 * free[best]) else " (within the interval)"
             misses.append(f"twice: {total.mean() / free[best].mean():.2g}{sure}")
-    theirs = f"{best}, tail {tail(curves[f'{best} none'])[0]:.2f}"
+    late = tail(curves[f"{best} none"])[0]
+    theirs = f"{best}, tail {'> 100' if late > 100 else f'{late:.2f}'}"
     yard = f"{free[best].mean():.3g} ({theirs}) | {random.mean():.3g}"
     return f"| {case} | {' | '.join(cells)} | {yard} | {'; '.join(misses) or '-'} |"
 
