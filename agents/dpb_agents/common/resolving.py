@@ -147,12 +147,12 @@ class ResolvingPricing(Resolving, OnePassPricing):
     def model(self, problem: ProblemInfo) -> Problem:
         return PricingProblem(dim=problem.dim, zeta=problem.zeta or 1.0)
 
-    def act(self, context: Context) -> Array:
+    def _price(self, context: Context) -> Array:
         if self._bids is None:
-            return super().act(context)
+            return super()._price(context)
         price, cost = np.empty(len(self.theta)), np.ascontiguousarray(self._bids[:, 0])
         zoo.posterior.dispersed(self.theta, self.root, self._normals.next(), self._drawn)
         kernels.pricing.best_net_prices(
-            context.features, self._drawn, self._zeta, cost, price, self._value
+            context.features, self._drawn, self._demand[1], cost, price, self._value
         )
         return price
