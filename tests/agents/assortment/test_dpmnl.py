@@ -104,7 +104,7 @@ def test_the_papers_constants() -> None:
 def test_the_printed_noise_is_independent_from_entry_to_entry() -> None:
     """N(0, sigma^2) at every i <= j; isometric noise would have half of it off the diagonal."""
     known = begun(Budget.zcdp(1.0), {"calibration": "paper"}, range(3000), horizon=4)._releasers
-    known.gram.add(np.zeros((3000, 5, 5)))
+    known.gram.add(np.zeros(3000), along=np.zeros((3000, 1, 5)))
     noise = known.gram.value / known.gram.sigma
     np.testing.assert_array_equal(noise, noise.transpose(0, 2, 1))
     np.testing.assert_allclose(noise.var(axis=0), 1.0, atol=0.12)
