@@ -281,8 +281,7 @@ def draw(path, found):
         grid[0][1].set(yscale="log", ylim=(0.3, 30.0), yticks=(0.5, 1, 2, 5, 10, 20))
         grid[0][1].yaxis.set_major_formatter("{x:g}")
         grid[0][1].minorticks_off()
-        for axes in grid[0]:
-            axes.legend()
+        grid[0][0].legend()
         figure.savefig(path, dpi=150)
 
 
