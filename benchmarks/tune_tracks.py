@@ -52,13 +52,13 @@ def tunable(suite: Suite, track: str) -> list[AgentSpec]:
 
 def played(suite: Suite, track: str, name: str, asked: list[str] | None) -> list[Task]:
     """The tasks of a track that an agent is tuned on: those that the suite does not leave out."""
-    left = {place for agent in suite.agents if agent.name == name for place in agent.exclude}
+    rows = [agent for agent in suite.agents if agent.name == name]
     return [
         task
         for task in suite.tasks
         if task.track == track
         and task.name in (asked or [task.name])
-        and not left & {task.name, track}
+        and any(agent.left_out(task) is None for agent in rows)
     ]
 
 

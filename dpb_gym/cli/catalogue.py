@@ -72,6 +72,10 @@ def complete(*kinds: str) -> Callable[[str], list[str]]:
             from dpb_gym.evaluation.suite import suite_names
 
             return list(suite_names())
+        if kind == "data":  # without looking for each
+            import dpb_data
+
+            return [known.name for known in dpb_data.datasets()]
         return [record["id" if kind == "envs" else "name"] for record in KINDS[kind]()]
 
     def completed(incomplete: str) -> list[str]:

@@ -203,6 +203,8 @@ def _log(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
 
 def _bars(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
     """One bar for all rounds and one per running job."""
+    if not next(polls, False):  # most runs are over before anything heavy is loaded
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -219,8 +221,6 @@ def _bars(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
-    if not next(polls, False):
-        return
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         total = bars.add_task("all jobs", total=sum(board.sizes), speed="")
         rows: dict[int, Any] = {}

@@ -209,7 +209,7 @@ def execute(
     watching = board(jobs, show, remote=elsewhere, delay=delay) if show else nullcontext()
     with (
         watching as watched,
-        listening(callbacks) if callbacks else nullcontext() as tell,
+        listening(callbacks) as tell,
         remembered_interrupt() as check_interrupt,
     ):
         beats = [None if watched is None else watched.heartbeat(i) for i in range(len(jobs))]

@@ -162,8 +162,8 @@ def _rounds(
     last_report = clock()
     late = instance.problem.info.delay is not None
     post = Post(instance.problem, instance.seeds) if late else None
+    live = [runner for runner in runners if runner.failure is None]
     for t in range(1, instance.problem.horizon + 1):
-        live = [runner for runner in runners if runner.failure is None]
         if not live:
             break
         start = clock()
@@ -180,14 +180,14 @@ def _rounds(
                 runner.play(context, instance, post)
             except Exception as error:
                 runner.failure = _failure(runner, error, t)
+                live = [one for one in live if one.failure is None]
         if t == 1:
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
         if t == checkpoints[at]:
             for runner in live:
-                if runner.failure is None:
-                    runner.note(at, t, tell)
+                runner.note(at, t, tell)
             at += 1
         if progress is not None and start - last_report > PROGRESS_SECONDS:
             last_report = start

@@ -83,8 +83,9 @@ def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[Cel
 
 def join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
     """One row of its cells; see `collect`."""
+    identity = cells[0].cell.identity if len(cells) > 1 else {}
     for result in cells[1:]:
-        if result.cell.identity != cells[0].cell.identity:
+        if result.cell.identity != identity:
             raise ResultError(
                 f"{result.cell} and {cells[0].cell} were computed with different parameters or "
                 "versions and cannot be joined"

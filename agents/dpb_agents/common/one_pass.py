@@ -8,7 +8,7 @@ computed from those. `docs/one-pass.md` has the method and the proofs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels
+from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels as house
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
 
@@ -142,21 +143,12 @@ class OnePassNewton(WarmStart):
         ParameterError: If a parameter is out of range.
     """
 
-    first: float = 2.2
-    ratio: float = 1.1
-    decay: float = 1.25
-    anytime: bool = False
-    window: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.first = validation.real("first", self.first, 0.0, open_low=True)
-        self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
-        self.decay = validation.real("decay", self.decay, 0.0)
-        self.anytime = validation.flag("anytime", self.anytime)
-        if self.window is not None:
-            self.window = validation.integer("window", self.window, 1)
-        self.layout: Rows
+    first: float = positive(2.2)
+    ratio: float = real(1.1, 1.0, open_low=True)
+    decay: float = real(1.25, 0.0)
+    anytime: bool = flag(False)
+    window: int | None = integer(None, 1)
+    layout: Rows = field(init=False, repr=False)
 
     def horizon(self, problem: ProblemInfo) -> int:
         """The horizon that is planned for."""

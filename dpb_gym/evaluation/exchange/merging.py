@@ -175,24 +175,25 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellRes
                 f"the label {run.label!r} is that of agent {own.name!r} in suite "
                 f"{store.suite.name!r}: submit under another label"
             )
-        if present.get(cell.key, result.digest) != result.digest:
-            refuse(
-                f"{cell} is in {store.path} already with other numbers: dpb verify tells which "
-                "are right"
-            )
         if cell.key in present:
+            if present[cell.key] != result.digest:
+                refuse(
+                    f"{cell} is in {store.path} already with other numbers: dpb verify tells "
+                    "which are right"
+                )
             continue
         if any(getattr(other, k) != getattr(run, k) for k in ("label", "name", "entry_point")):
             refuse(
                 f"the label {run.label!r} belongs to agent {other.name!r} ({other.entry_point}) in "
                 f"{store.path}: submit under another label"
             )
-        old = rows.get(cell.row, cell).identity
-        if changed := [key for key, value in old.items() if value != cell.identity[key]]:
-            refuse(
-                f"{store.path} holds a row {run.title!r} on {cell.task.name!r} already, with "
-                f"another {', '.join(changed)}: submit under another label"
-            )
+        if cell.row in rows:
+            old, mine = rows[cell.row].identity, cell.identity
+            if changed := [key for key in old if old[key] != mine[key]]:
+                refuse(
+                    f"{store.path} holds a row {run.title!r} on {cell.task.name!r} already, with "
+                    f"another {', '.join(changed)}: submit under another label"
+                )
         if data.get(cell.task.name, cell.data) != cell.data:
             refuse(f"{cell} was computed on other data than the results in {store.path}")
         new.append(result)

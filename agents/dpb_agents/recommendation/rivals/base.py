@@ -66,7 +66,7 @@ class LinearRival(WarmStart):
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
         self._width = np.full(B, self.alpha)
         self._chosen = np.empty((B, d))
-        self._spare = np.zeros(B)
+        self._spare = np.empty(B)
         self._ones = np.ones(B)
         self._all = np.ones(B, bool)
         bound = Segment(low - self._shift, high - self._shift)
@@ -127,7 +127,10 @@ class RewardRival(LinearRival):
             inverse: ``(B, d, d)``.
             logdet: ``(B,)``: the matrix's log-determinant grows with it.
         """
-        zoo.linear.grow(inverse, self._chosen, self._spare if logdet is None else logdet)
+        if logdet is None:
+            kernels.linalg.sherman_morrison(inverse, self._chosen, self._ones, self._spare)
+        else:
+            zoo.linear.grow(inverse, self._chosen, logdet)
 
 
 def operator_norm(matrices: Array) -> Array:
