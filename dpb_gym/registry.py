@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dpb_gym import docstrings
 from dpb_gym.errors import AgentError, ParameterError, unknown_name
@@ -38,9 +38,11 @@ class Policy:
             registered with.
         curator: Makes the releasers through which alone raw feedback reaches the policy; exact
             ones without a budget.
+        retired: Parameters that it took once, and what to say instead.
     """
 
     protects: tuple[str, str] | None = None
+    retired: ClassVar[Mapping[str, str]] = {}
     curator: Curator
 
     def batched(self, maker: Callable[..., Any], params: Mapping[str, Any]) -> Agent:
@@ -205,8 +207,12 @@ def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
         return
     for key in params:
         if key not in known:
+            instead = getattr(cls, "retired", {}).get(key)
             raise ParameterError(
-                f"agent {name!r} has no parameter {key!r}; it takes {', '.join(known) or 'none'}"
+                f"agent {name!r} has no parameter {key!r} any more: {instead}"
+                if instead
+                else f"agent {name!r} has no parameter {key!r}; it takes "
+                f"{', '.join(known) or 'none'}"
             )
 
 

@@ -90,7 +90,13 @@ class DPMNLApprox(DPMNL):
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1, "share": 0.97}
     audit_horizon = 264
 
+    retired: ClassVar[dict[str, str]] = {
+        **DPMNL.retired,
+        "every": "the Gram matrix is released in every round",
+    }
+
     mechanism: str = field(default="binary-tree", init=False)
+    every: int = field(default=1, init=False)
     conversion: str = choice("correct", CONVERSIONS)
     sigma: str = choice("theorem-5", SIGMAS)
 
@@ -115,7 +121,7 @@ class DPMNLApprox(DPMNL):
         mle, K, d = made.estimator.plan, problem.capacity, problem.dim
         assert mle is not None and K is not None
         printed = 4 * min(d, K - 1) / (self._split(self._asked).mle_epsilon * math.sqrt(K))
-        return replace(made, width=_PrintedWidth(mle, made.floor, T, K, d, self.kappa, printed))
+        return replace(made, width=_PrintedWidth(mle, made.floor, T, K, d, printed))
 
     def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
         if curator.budget is None:
@@ -257,10 +263,9 @@ class _PrintedWidth(_Width):
         T: int,
         K: int,
         d: int,
-        kappa: float,
         printed: float,
     ) -> None:
-        super().__init__(mle, bound, T, K, d, kappa)
+        super().__init__(mle, bound, T, K, d)
         self.fixed += printed - mle.ridge / math.sqrt(K)
 
     def __call__(self, t: int) -> float:

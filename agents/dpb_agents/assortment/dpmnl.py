@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
-from dpb_agents.common.parameters import choice, inside, integer, positive
+from dpb_agents.common.parameters import choice, inside, integer
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
@@ -62,13 +62,15 @@ class DPMNL(MNLPolicy):
             ``"paper"``: CS's constants literally, with the guarantee that they really give
             (the printed budget is exceeded for K > 1); ``"as-run"``: the paper's experiment,
             the same on features that nobody clips, so that no guarantee remains (A8, A16).
-        kappa: Curvature constant of the confidence width.
-        samples: Draws per round of rule ``"ts"``; by Oh & Iyengar's formula by default.
     """
 
     # one MLE with all of its share, on enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
     audit_horizon = 264
+    retired: ClassVar[dict[str, str]] = {
+        "kappa": "it is 1, scale is the multiplier of the width",
+        "samples": "they are Oh & Iyengar's formula, which ts-mnl lets you change",
+    }
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "explore": [20, 200],
         "max_updates": [2, 5],
@@ -83,8 +85,6 @@ class DPMNL(MNLPolicy):
     mechanism: str = choice("binary-tree", MECHANISMS)
     every: int = integer(1, 1)
     calibration: str = choice("verified", CALIBRATIONS)
-    kappa: float = positive(1.0)
-    samples: int | None = None
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         assert problem.capacity is not None
@@ -99,7 +99,7 @@ class DPMNL(MNLPolicy):
             shift=2 * bound if curator.private else 1.0,
             floor=bound,
             max_updates=self.max_updates if curator.private else None,
-            width=_Width(estimator.plan, bound, T, K, d, self.kappa, self._printed),
+            width=_Width(estimator.plan, bound, T, K, d, self._printed),
             clip=self._clips,
         )
 
@@ -173,10 +173,9 @@ class _Width:
         T: int,
         K: int,
         d: int,
-        kappa: float,
         printed: bool = False,
     ) -> None:
-        self.d, self.kappa = d, kappa
+        self.d = d
         ridge, sigma = (mle.ridge, mle.sigma) if mle is not None else (1.0, 0.0)
         self.fixed = ridge / (1.0 if printed else math.sqrt(K)) + sigma * math.sqrt(
             4 * d * portable.log(T) / K
@@ -185,7 +184,7 @@ class _Width:
 
     def __call__(self, t: int) -> float:
         statistical = math.sqrt(0.5 * self.d * portable.log1p(t / self.d) + portable.log(t))
-        return (statistical + self.fixed) / self.kappa + self.shifted
+        return statistical + self.fixed + self.shifted
 
 
 def _lemma_s6(d: int, T: int) -> float:

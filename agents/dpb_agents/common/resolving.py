@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
 PROTECTS = ("central", "reward")
+REMEMBERED = 64  # contexts
 
 
 @dataclass(eq=False, kw_only=True)
@@ -33,7 +34,7 @@ class Resolving(OnePassNewton):
     """Base of the re-solving agents; what runs out has a price.
 
     `solves` times a season the fluid programme is solved anew for what is left and the rounds that
-    are left, at the estimate of theta, on the last `sample` contexts (Jasin & Kumar 2012; bid
+    are left, at the estimate of theta, on the last contexts (Jasin & Kumar 2012; bid
     prices: Talluri & van Ryzin 1998). What a unit is worth by it, the dual price, is taken off its
     revenue. Without a stock it is the one-pass agent.
 
@@ -42,12 +43,18 @@ class Resolving(OnePassNewton):
 
     Args:
         solves: How often prices are renewed, evenly over the season.
-        sample: Contexts that are remembered.
         counting: Part of the budget that pays for the sums of sales.
     """
 
+    retired: ClassVar[dict[str, str]] = {
+        "anytime": "a season has a length, which the releases are planned for",
+        "window": "a season is one market, nothing is forgotten",
+        "sample": f"the last {REMEMBERED} contexts are remembered",
+    }
+
+    anytime: bool = field(default=False, init=False)
+    window: int | None = field(default=None, init=False)
     solves: int = integer(20, 1)
-    sample: int = integer(64, 1)
     counting: float = inside(0.2)
 
     def model(self, problem: ProblemInfo) -> Problem:
@@ -82,7 +89,7 @@ class Resolving(OnePassNewton):
             sold[lanes, action[lanes, feedback.choice[lanes]]] = 1.0
         self._sales.add(sold)
         kept = [None if part is None else part.copy() for part in context[1:3]]
-        self._seen = [*self._seen[1 - self.sample :], Context(1, *kept)]  # type: ignore[arg-type]
+        self._seen = [*self._seen[1 - REMEMBERED :], Context(1, *kept)]  # type: ignore[arg-type]
         due = max(1, self._season // self.solves)
         if self.rounds % due == 0 and self.rounds < self._season:
             left = np.clip(self._stock - self._sales.value, 0.0, self._stock)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpb_gym import portable, validation
+from dpb_gym import portable
 
-CONSTANTS = ("literal", "curvature")
-PARAMETERS = ("section-7", "general", "stochastic")
 RADIUS = 2.0
 """Algorithm 3 minimises over ||theta|| <= 2."""
 
@@ -91,7 +89,6 @@ class Choice:
 
 def most_updates(parameters: str, d: int, T: int) -> int:
     """D_inf: ceil(d log2 T) in section 7, ceil(d log1.5 T) in the theorems."""
-    validation.choice("parameters", parameters, PARAMETERS)
     base = 2.0 if parameters == "section-7" else 1.5
     return math.ceil(d * portable.log(T) / portable.log(base))
 

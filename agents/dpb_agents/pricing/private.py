@@ -12,18 +12,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import choice
 from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE, recorded
 from dpb_gym import kernels, portable, validation
-from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
+from dpb_gym.errors import BudgetError, HorizonExceeded
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
 
-CALIBRATIONS = ("verified", "paper")
+# What the printed calibrations take for B2, T0 to D_inf, and whether they compose their releases.
+PRINTED = {
+    "paper": ("literal", "section-7", True),
+    "paper-curvature": ("curvature", "section-7", True),
+    "paper-uncomposed": ("curvature", "section-7", False),
+    "paper-general": ("literal", "general", True),
+    "paper-stochastic": ("literal", "stochastic", True),
+}
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 GROWTH = 1.6  # of det V per dimension between two updates, calibration "verified"
 EXPLORE = 10
@@ -55,47 +63,49 @@ class PrivatePricing(GLMPolicy):
         calibration: ``"verified"``: zCDP, or its exact conversion for (epsilon, delta)
             budgets; Gram sensitivity sqrt(2) (erratum P1), replace-one objective
             perturbation (P2), a shift of the size of the Gram noise, apart from the MLE's
-            ridge. ``"paper"``: the printed constants, of an (epsilon, delta) budget of which
-            `share` is (epsilon_2, delta_2); the guarantee is the true cost. Its noise is
-            symmetrised isometrically, so off the diagonal its variance is half of the
-            printed one.
-        constants: Which B2 ``"paper"`` takes, ``"literal"`` (K G) or ``"curvature"``
-            (zeta^2 / 4): erratum P5.
-        parameters: T0, rho, gamma and D_inf of ``"paper"``: ``"section-7"``, ``"general"``
-            (Theorem 1: any oblivious customers) or ``"stochastic"`` (Theorem 2).
-        composition: False gives every single release of ``"paper"`` the whole budget and
-            keeps rho, which looks like the paper's curves and is **not private as claimed**:
-            the guarantee says what it costs.
-        share: Part of the budget that goes to the MLE: 0.5 (``"paper"``) or 0.8.
-        explore: Random prices at the start, T0; by default as `parameters` says, or 10.
-        gamma: Width of the bonus, >= 0; by default as `parameters` says (``"paper"``), or 0.
-        max_updates: Most releases of the MLE, D_inf; by default as `parameters` says
-            (``"paper"``), or what the growth of det V allows for ||phi||^2 = 1/4.
-        growth: Factor by which det V must grow between two updates: 2 (``"paper"``) or 1.6^d.
+            ridge. ``"paper"``: the printed constants with B2 = K G and T0, rho, gamma and D_inf
+            of section 7, of an (epsilon, delta) budget of which `share` is (epsilon_2,
+            delta_2); the guarantee is the true cost. Its noise is symmetrised isometrically,
+            so off the diagonal its variance is half of the printed one. The same but for one
+            thing: ``"paper-curvature"`` with B2 = zeta^2 / 4 (erratum P5);
+            ``"paper-general"`` with the parameters of Theorem 1 (any oblivious customers),
+            ``"paper-stochastic"`` with Theorem 2's; ``"paper-uncomposed"`` is
+            ``"paper-curvature"`` with the whole budget for every single release and rho kept,
+            which looks like the paper's curves and is **not private as claimed**: the
+            guarantee says what it costs.
+        share: Part of the budget that goes to the MLE: 0.5 (printed) or 0.8.
+        explore: Random prices at the start, T0; by default as printed, or 10.
+        gamma: Width of the bonus, >= 0; by default as printed, or 0.
+        max_updates: Most releases of the MLE, D_inf; by default as printed, or what the growth
+            of det V allows for ||phi||^2 = 1/4.
+        growth: Factor by which det V must grow between two updates: 2 (printed) or 1.6^d.
         mechanism: Continual sum, ``"binary-tree"``, ``"blt"`` or ``"sqrt-toeplitz"``; by
-            default the paper's tree (``"paper"``) or ``"blt"``.
-        every: Rounds between two releases of the Gram matrix; by default 1 (``"paper"``) or a
+            default the paper's tree (printed) or ``"blt"``.
+        every: Rounds between two releases of the Gram matrix; by default 1 (printed) or a
             thousandth of the horizon.
         demand_bound: B_Y for Gaussian demand, > 0: the releasers clip demand to
             [-B_Y, B_Y]. Logistic demand lies in [0, 1].
 
     Raises:
-        ParameterError: If a parameter is out of range, or belongs to the other calibration.
+        ParameterError: If a parameter is out of range.
     """
 
     # one MLE with all of its share, on enough records to be driven far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
     audit_horizon = 1024
+    retired: ClassVar[dict[str, str]] = {
+        "constants": "calibration='paper' is 'literal', 'paper-curvature' is 'curvature'",
+        "parameters": "calibration='paper' is 'section-7', 'paper-general' and "
+        "'paper-stochastic' are the theorems'",
+        "composition": "calibration='paper-uncomposed' is composition=False",
+    }
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "share": [None, 0.9],
         "explore": [None, 100],
         "growth": [None, 10.0],
     }
 
-    calibration: str = "verified"
-    constants: str = "literal"
-    parameters: str = "section-7"
-    composition: bool = True
+    calibration: str = choice("verified", ("verified", *PRINTED))
     share: float = None  # type: ignore[assignment]
     explore: int = None  # type: ignore[assignment]
     gamma: float = None  # type: ignore[assignment]
@@ -106,23 +116,13 @@ class PrivatePricing(GLMPolicy):
     demand_bound: float = 3.0
 
     def __post_init__(self) -> None:
-        self.calibration = validation.choice("calibration", self.calibration, CALIBRATIONS)
-        paper = self.calibration == "paper"
         self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
         # what None stands for depends on the problem
         self.explore = 0 if self.explore is None else self.explore
         self.gamma = 0.0 if self.gamma is None else self.gamma
         self.growth = 2.0 if self.growth is None else self.growth
         super().__post_init__()
-        self.constants = validation.choice("constants", self.constants, csw.CONSTANTS)
-        self.parameters = validation.choice("parameters", self.parameters, csw.PARAMETERS)
-        self.composition = validation.flag("composition", self.composition)
-        printed = (self.constants, self.parameters, self.composition)
-        if not paper and printed != ("literal", "section-7", True):
-            raise ParameterError(
-                "constants, parameters and composition belong to calibration='paper' and must "
-                f"keep their defaults with {self.calibration!r}"
-            )
+        paper = self.calibration in PRINTED
         share = (0.5 if paper else 0.8) if self.share is None else self.share
         self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
         if self.max_updates is not None:
@@ -137,7 +137,7 @@ class PrivatePricing(GLMPolicy):
         assert problem.demand is not None
         T, d = problem.longest, problem.dim
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
-        paper = self.calibration == "paper"
+        paper = self.calibration in PRINTED
         if self._growth is None:
             self.growth = 2.0 if paper else portable.power(GROWTH, d)
         self._finished = False
@@ -155,17 +155,18 @@ class PrivatePricing(GLMPolicy):
     def _printed(self, T: int, d: int, demand: Demand, curator: Curator) -> DemandReleasers:
         budget = curator.budget
         if budget is None or budget.epsilon is None or budget.delta is None:
-            raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
+            raise BudgetError(f"calibration={self.calibration!r} takes an (epsilon, delta) budget")
         curator.as_printed("CSW, Algorithms 1-3")
+        constants, parameters, composition = PRINTED[self.calibration]
         rest = 1 - self.share
         gram = (rest * budget.epsilon, rest * budget.delta)
         mle = (self.share * budget.epsilon, self.share * budget.delta)
-        updates = self.max_updates or csw.most_updates(self.parameters, d, T)
-        found = csw.calls(demand, self.constants, self.composition, updates, T, gram, mle)
-        choice = csw.choose(self.parameters, demand, d, T, gram[0], found.nu)
+        updates = self.max_updates or csw.most_updates(parameters, d, T)
+        found = csw.calls(demand, constants, composition, updates, T, gram, mle)
+        choice = csw.choose(parameters, demand, d, T, gram[0], found.nu)
         # without composition rho is kept: no forced ridge 2 B2 / epsilon
         forced = found.curvature_constant
-        if not self.composition:
+        if not composition:
             forced = min(forced, 0.5 * choice.ridge * found.epsilon)
         perturbation = objective_csw(
             found.epsilon,

@@ -6,7 +6,7 @@ arXiv:2606.21757.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -83,38 +83,26 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     v=1.5,
     decay=0.95,
 )
-@registered(
-    "adaprivate-amp",
-    summary="AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).",
-    sampling=0.5,
-)
 @dataclass(eq=False, kw_only=True)
 class AdaPrivateTS(NoisyBatches, LinTS):
     """AdaPrivate-TS: Thompson sampling on noisy reward sums of disjoint batches.
 
     RU, Algorithm 1; see `NoisyBatches`. In ``adaprivate-adaptive`` (section 3.3) the width of
-    the draw falls by `decay` per batch; in ``adaprivate-amp`` (section 3.2) each reward enters
-    the sums with probability `sampling`.
+    the draw falls by `decay` per batch.
 
     Args:
         v: See `LinTS`. None: ``1 + sigma / (d sqrt(lambda_0))`` (RU, section 4.2), where sigma
             is the noise of one batch and lambda_0 = 1/d as on the unit sphere.
         decay: See `LinTS`; RU take 0.95 with v = 1.5.
-        sampling: q, in (0, 1]: each reward enters the sums with probability q (section 3.2).
-
-    Raises:
-        ParameterError: If Eq. 3.6 has no solution.
-        BudgetError: If Eq. 3.6 is to be solved for a zCDP budget.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {
         "adaprivate-ts": {"v": WIDTHS, **CENTRED},
         "adaprivate-adaptive": {"v": [0.1, 0.4, 1.5, 6.0], **CENTRED},
-        "adaprivate-amp": {"v": WIDTHS, **CENTRED},
     }
+    retired: ClassVar[dict[str, str]] = {"sampling": "it belongs to adaprivate-amp"}
 
     v: float = 1.0
-    sampling: float = real(1.0, 0.0, 1.0, open_low=True)
 
     def __post_init__(self) -> None:
         self._tuned = self.v is None
@@ -126,6 +114,28 @@ class AdaPrivateTS(NoisyBatches, LinTS):
             return self.v
         sigma = float(self.releaser.sigma) / self.sampling
         return 1.0 + sigma / (dim * math.sqrt(1.0 / dim))
+
+
+@registered("adaprivate-amp", sampling=0.5)
+@dataclass(eq=False, kw_only=True)
+class AdaPrivateAmp(AdaPrivateTS):
+    """AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).
+
+    See `AdaPrivateTS`.
+
+    Args:
+        sampling: q, in (0, 1]: each reward enters the sums with probability q.
+
+    Raises:
+        ParameterError: If Eq. 3.6 has no solution.
+        BudgetError: If Eq. 3.6 is to be solved for a zCDP budget.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
+    retired: ClassVar[dict[str, str]] = {"window": "AdaPrivate without sampling forgets"}
+
+    window: int | None = field(default=None, init=False)
+    sampling: float = real(1.0, 0.0, 1.0, open_low=True)
 
 
 def printed_sigma(budget: Budget, reward: tuple[float, float], sampling: float) -> float:

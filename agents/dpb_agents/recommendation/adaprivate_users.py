@@ -6,7 +6,7 @@ arXiv:2606.21757.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -40,7 +40,12 @@ class UserBatches(LinearPolicy):
         ParameterError: If a parameter is out of range, or the problem identifies no users.
     """
 
+    retired: ClassVar[dict[str, str]] = {
+        "window": "what a user gave is capped for good, so nothing is forgotten"
+    }
+
     batch: int = 300
+    window: int | None = field(default=None, init=False)
     max_rounds_per_user: int | None = None
     clip: float | None = 1.0
 

@@ -14,7 +14,7 @@ from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.privacy import BatchSum, Curator
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available, meant_shares, stand_ins
 from dpb_gym.registry import register_agent
@@ -124,8 +124,6 @@ class LinearPolicy(WarmStart):
         self._ones, self._all = np.ones(B), np.ones(B, bool)
         self._start(gram, B, streams)
         if self.window is not None:
-            if type(self.releaser) is not BatchSum:
-                raise ParameterError(f"{type(self).__name__} cannot forget: leave window out")
             stretch = self._interval // self.batch
             half = self.window * stretch // 2 // self._interval * self._interval
             self._half, self._least, self._block = half, gram, np.zeros((B, d, d))

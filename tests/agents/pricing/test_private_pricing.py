@@ -86,10 +86,10 @@ def test_verified_noise_by_hand():
     assert plan.event.zcdp == pytest.approx(0.4 / 4, rel=2e-4)
 
 
-@pytest.mark.parametrize("constants", ["literal", "curvature"])
-def test_the_papers_constants(constants):
+@pytest.mark.parametrize("calibration", ["paper", "paper-curvature"])
+def test_the_papers_constants(calibration):
     """Algorithms 2 and 3 and erratum P5 at d = 3, T = 1e5, epsilon_1 = 1, by hand."""
-    agent = begun(PAPER, {"calibration": "paper", "constants": constants}, horizon=T)
+    agent = begun(PAPER, {"calibration": calibration}, horizon=T)
     known = agent._releasers
     d, m, D = 3, 17, 50
     assert known.max_updates == D == math.ceil(d * math.log2(T))
@@ -104,9 +104,9 @@ def test_the_papers_constants(constants):
     assert plan.sigma == pytest.approx(nu)
     tail = 1 / (1 + math.exp(8))
     K = 1 / (4 * tail * (1 - tail))  # f(z) = 1 / (1 + exp(-4 z)) is flattest at |z| = 2
-    B2 = 4 * K if constants == "literal" else 4.0
+    B2 = 4 * K if calibration == "paper" else 4.0
     assert plan.ridge == pytest.approx(2 * B2 / call)
-    if constants == "literal":
+    if calibration == "paper":
         assert 1.2e4 < plan.sigma < 1.5e4 and 5.5e5 < plan.ridge < 6.5e5
     assert (agent.explore, agent.gamma, known.shift) == (10, 1.0, 10.0)
 
@@ -123,8 +123,7 @@ def test_the_papers_true_cost():
 
 
 def test_without_composition_it_is_not_private_as_claimed():
-    params = {"calibration": "paper", "constants": "curvature", "composition": False}
-    agent = begun(PAPER, params, horizon=T)
+    agent = begun(PAPER, {"calibration": "paper-uncomposed"}, horizon=T)
     plan = agent._releasers.estimator.plan
     assert plan.ridge == 10.0
     assert plan.sigma == pytest.approx(8 * math.sqrt(8 * math.log(2 / DELTA) + 4))
@@ -135,7 +134,7 @@ def test_without_composition_it_is_not_private_as_claimed():
 @pytest.mark.parametrize("parameters", ["general", "stochastic"])
 def test_the_theorems_parameters(parameters):
     """Theorems 1 and 2 for Gaussian demand: K = G = s = 1."""
-    params = {"calibration": "paper", "parameters": parameters, "demand_bound": 2.0}
+    params = {"calibration": f"paper-{parameters}", "demand_bound": 2.0}
     agent = begun(PAPER, params, horizon=T, demand="gaussian", dim=2)
     d, log, D = 2, math.log(T), math.ceil(2 * math.log(T) / math.log(1.5))
     each = DELTA / (2 * D)
@@ -165,8 +164,8 @@ def test_assumption_three_is_symmetric():
 
 
 def test_the_literal_reading_posts_price_one():
-    params = {"calibration": "paper", "constants": "literal"}
-    agent, prices, _ = play(Budget.approx(2.0, 2e-8), params, range(4), horizon=2000)
+    budget, params = Budget.approx(2.0, 2e-8), {"calibration": "paper"}
+    agent, prices, _ = play(budget, params, range(4), horizon=2000)
     assert (prices[10:] == 1.0).all() and (prices[:10] < 1.0).all()
     assert (agent.updates > 0).all()
 
@@ -176,8 +175,8 @@ def test_the_literal_reading_posts_price_one():
     [
         {},
         {"gamma": 0.5, "growth": 1.3, "mechanism": "binary-tree"},
-        {"calibration": "paper", "constants": "curvature"},
-        {"calibration": "paper", "constants": "curvature", "composition": False},
+        {"calibration": "paper-curvature"},
+        {"calibration": "paper-uncomposed"},
     ],
 )
 @pytest.mark.parametrize("demand", ["logistic", "gaussian"])
@@ -229,13 +228,10 @@ def test_the_horizon_binds(updates):
 def test_bad_budgets_and_parameters():
     with pytest.raises(BudgetError, match="epsilon, delta"):
         begun(Budget.zcdp(1.0), {"calibration": "paper"})
-    with pytest.raises(ParameterError, match="belong to calibration='paper'"):
+    with pytest.raises(ParameterError, match="any more: calibration='paper-uncomposed'"):
         make_agent("private-pricing", composition=False)
     for params in (
         {"calibration": "exact"},
-        {"constants": "K"},
-        {"parameters": "theorem"},
-        {"composition": 1},
         {"share": 1.0},
         {"explore": -1},
         {"gamma": math.nan},

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from dpb_agents.recommendation.adaprivate import AdaPrivateTS
+from dpb_agents.recommendation.adaprivate import AdaPrivateAmp
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.evaluation.audit import audit
@@ -224,7 +224,7 @@ def test_inclusion_bits_come_from_the_privacy_stream_only(play, recorder):
     assert len({tuple(np.round(row, 6)) for row in ones}) == 3
 
 
-class Nominal(AdaPrivateTS):
+class Nominal(AdaPrivateAmp):
     """What the paper claims for Eq. 3.6: the nominal epsilon."""
 
     def __init__(self):

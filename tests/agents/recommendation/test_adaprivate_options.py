@@ -268,5 +268,10 @@ def test_bits_do_not_depend_on_the_batch(play, name, params):
     ],
 )
 def test_bad_parameters_are_named(params):
-    with pytest.raises(ParameterError, match=next(iter(params))):
-        make_agent("adaprivate-ts", **params)
+    with pytest.raises(ParameterError, match=f"^{next(iter(params))} must be"):
+        make_agent("adaprivate-amp", **params)
+
+
+def test_sampling_belongs_to_the_sampled_agent():
+    with pytest.raises(ParameterError, match="any more: it belongs to adaprivate-amp"):
+        make_agent("adaprivate-ts", sampling=0.3)

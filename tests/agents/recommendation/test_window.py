@@ -61,10 +61,9 @@ def test_forgetting_helps_when_theta_turns():
 def test_windows_that_do_not_fit_are_refused():
     with pytest.raises(ParameterError, match="window must be an integer >= 600"):
         make_agent("adaprivate-ucb", window=500)
-    problem = make_problem("DPB/Recommendation-v0", horizon=2000, interactions_per_user=5)
-    agent = make_agent("adaprivate-user-ucb", window=1000)
-    with pytest.raises(ParameterError, match="AdaPrivateUserUCB cannot forget"):
-        agent.set_up(problem.info, AgentStreams([0]), Budget(rho=0.5))
+    for name in ("adaprivate-user-ucb", "adaprivate-amp"):
+        with pytest.raises(ParameterError, match="has no parameter 'window' any more"):
+            make_agent(name, window=1000)
 
 
 @pytest.mark.parametrize("name", ["lin-greedy", "random"])
