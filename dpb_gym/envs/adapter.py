@@ -139,7 +139,7 @@ class AdaptedProblem(Problem):
     def _hidden(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise ParameterError(f"{self.env_id} is somebody else's: only its steps are known")
 
-    draw_hidden = fields = make_round = respond = best_action = loss = _hidden
+    draw_hidden = fields = make_round = respond = best_action = _hidden
 
 
 class AdaptedInstance(Instance):

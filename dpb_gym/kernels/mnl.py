@@ -264,7 +264,9 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
     """Adds gradient and lower Hessian of the choices' negative log-likelihoods at theta.
 
     With p the choice probabilities, xbar = sum_i p_i x_i: the gradient is xbar - x_chosen
-    (x_chosen = 0 if nothing was bought), the Hessian sum_i p_i x_i x_i' - xbar xbar'.
+    (x_chosen = 0 if nothing was bought), the Hessian sum_i p_i x_i x_i' - xbar xbar'. With
+    ||x|| <= 1 one choice's gradient has norm at most 2, its Hessian's trace is at most 1 (errata
+    A2, A3).
 
     Args:
         x: ``(records, K, d)``; the first rows of a record are the offered items' features.
@@ -317,43 +319,6 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
             for k in range(j + 1):
                 hessian[j, k] -= mean[j] * mean[k]
     return loss
-
-
-@jit
-def loss_terms(features, theta, slates, choice, loss, gradient, hessian):
-    """`add_choices_one` of one record per replicate; slates must not repeat items.
-
-    Args:
-        features: ``(B, N, d)``.
-        theta: ``(B, d)``.
-        slates: ``(B, K)`` items; -1 leaves a place empty.
-        choice: ``(B,)``: position in the slate, or -1.
-        loss: Output ``(B,)``.
-        gradient: Output ``(B, d)``.
-        hessian: Output ``(B, d, d)``.
-    """
-    B, K = slates.shape
-    d = features.shape[2]
-    x, p, mean = np.empty((1, K, d)), np.empty(K), np.empty(d)
-    offered, chosen = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    for b in range(B):
-        n, chosen[0] = 0, -1
-        for k in range(K):
-            if slates[b, k] < 0:
-                continue
-            if k == choice[b]:
-                chosen[0] = n
-            for j in range(d):
-                x[0, n, j] = features[b, slates[b, k], j]
-            n += 1
-        offered[0] = n
-        gradient[b] = 0.0
-        hessian[b] = 0.0
-        terms = (theta[b], gradient[b], hessian[b], p, mean)
-        loss[b] = add_choices_one(x, offered, chosen, 0, 1, *terms)
-        for j in range(d):
-            for k in range(j):
-                hessian[b, k, j] = hessian[b, j, k]
 
 
 @jit

@@ -148,7 +148,8 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
     """Adds gradient and lower Hessian of the demands' negative log-likelihoods at theta.
 
     Logistic: log(1 + exp(zeta z)) - y zeta z, gradient zeta (f - y) phi, Hessian
-    zeta^2 f (1 - f) phi phi'. Gaussian: (y - z)^2 / 2 with unit variance.
+    zeta^2 f (1 - f) phi phi'; with ||phi|| <= 1 one demand's gradient has norm at most zeta, its
+    Hessian trace at most zeta^2 / 4 (erratum P6). Gaussian: (y - z)^2 / 2 with unit variance.
 
     Args:
         features: x of the records, ``(records, d - 1)``.
@@ -194,19 +195,3 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
             for k in range(j + 1):
                 hessian[j, k] += w * phi[k]
     return loss
-
-
-@jit
-def loss_terms(features, theta, price, demand, model, zeta, loss, gradient, hessian):
-    """`add_demands_one` of one record per replicate, written to the last three arguments."""
-    B, m = features.shape
-    phi = np.empty(m + 1)
-    for b in range(B):
-        gradient[b] = 0.0
-        hessian[b] = 0.0
-        one = slice(b, b + 1)
-        record = (features[one], price[one], demand[one], 1.0, 1, model, zeta)
-        loss[b] = add_demands_one(*record, theta[b], gradient[b], hessian[b], phi)
-        for j in range(m + 1):
-            for k in range(j):
-                hessian[b, k, j] = hessian[b, j, k]

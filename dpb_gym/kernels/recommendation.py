@@ -215,18 +215,3 @@ def outcome(features, theta, arm, model, sd, uniform, reward, expected):
         else:
             reward[b] = 1.0 if uniform[b] < expected[b] else 0.0
     return 0
-
-
-@jit
-def squared_loss(features, theta, arm, reward, loss, gradient, hessian):
-    """(reward - <x, theta>)^2 / 2 with gradient (<x, theta> - reward) x and Hessian x x'."""
-    B = features.shape[0]
-    d = theta.shape[1]
-    for b in range(B):
-        residual = _score(features, theta, b, arm[b]) - reward[b]
-        loss[b] = 0.5 * residual * residual
-        for i in range(d):
-            xi = np.float64(features[b, arm[b], i])
-            gradient[b, i] = residual * xi
-            for j in range(d):
-                hessian[b, i, j] = xi * features[b, arm[b], j]

@@ -1,5 +1,5 @@
 """The mathematics of each problem, free of Gymnasium: contexts, responses, expected
-reward, best action, loss gradient and Hessian, with a leading replicate axis."""
+reward, best action, with a leading replicate axis."""
 
 from __future__ import annotations
 

@@ -11,19 +11,7 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems import search
-from dpb_gym.problems.base import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Loss,
-    Problem,
-    ProblemInfo,
-    Round,
-    signed,
-    uniform,
-)
+from dpb_gym.problems.base import Field, Problem, signed, uniform
 from dpb_gym.problems.contexts import (
     CONTEXT_NORMS,
     GAUSSIAN_BOUND,
@@ -32,6 +20,7 @@ from dpb_gym.problems.contexts import (
     rescale,
     rescaled_bound,
 )
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
 
 RANDOM = {"random": (0.0, 1.0), "signed": (-1.0, 1.0)}
@@ -242,10 +231,3 @@ class AssortmentProblem(Problem):
         slates, values = np.empty((B, self.capacity), np.int64), np.empty(B)
         kernels.mnl.best_slates(utility, revenues, self.capacity, self.exactly, slates, values)
         return slates, values
-
-    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-        """Negative log-likelihood of the choice; with ||x|| <= 1 its gradient norm is at
-        most 2 and its Hessian's trace at most 1 (errata A2, A3)."""
-        found = Loss.empty(theta)
-        kernels.mnl.loss_terms(context.features, theta, action, feedback.choice, *found)
-        return found

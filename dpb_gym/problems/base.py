@@ -16,16 +16,7 @@ from dpb_gym import portable
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.rounds import (
-    Array,
-    Context,
-    Feedback,
-    Hidden,
-    Loss,
-    Outcome,
-    ProblemInfo,
-    Round,
-)
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Outcome, ProblemInfo, Round
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
@@ -35,7 +26,6 @@ __all__ = [
     "Field",
     "Hidden",
     "Instance",
-    "Loss",
     "Outcome",
     "Problem",
     "ProblemInfo",
@@ -127,10 +117,6 @@ class Problem(ABC):
     def check_action(self, action: Any, replicates: int) -> Array:
         """Returns the action as a well-typed array or raises `ActionError`; see `Kind`."""
         return kind_of(self.kind).check_action(self.info, action, replicates)
-
-    @abstractmethod
-    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-        """Loss of the round's record at `theta` ``(B, d)``, for likelihood-based agents."""
 
     def summary(self) -> dict[str, Any]:
         """How a problem made from data was fitted; empty for synthetic problems."""

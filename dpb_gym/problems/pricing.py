@@ -10,19 +10,9 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError
 from dpb_gym.problems import search
-from dpb_gym.problems.base import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Loss,
-    Problem,
-    ProblemInfo,
-    Round,
-    signed,
-)
+from dpb_gym.problems.base import Field, Problem, signed
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream, generator
 
 GLM = ("logistic", "gaussian")
@@ -190,12 +180,3 @@ class PricingProblem(Problem):
         price, value = np.empty((2, len(features)))
         kernels.pricing.best_prices(features, theta, self._model, self.zeta, price, value)
         return price, value
-
-    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-        """Negative log-likelihood of the demand; for the logistic model the gradient
-        norm is at most zeta and the Hessian's trace at most zeta^2 / 4 when ||phi|| <= 1
-        (erratum P6)."""
-        found, model = Loss.empty(theta), (GLM.index(str(self.info.demand)), self.zeta)
-        record = context.features, theta, action, feedback.demand
-        kernels.pricing.loss_terms(*record, *model, *found)
-        return found

@@ -10,18 +10,7 @@ import numpy as np
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.base import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Loss,
-    Problem,
-    ProblemInfo,
-    Round,
-    normal,
-)
+from dpb_gym.problems.base import Field, Problem, normal
 from dpb_gym.problems.contexts import (
     CONTEXT_NORMS,
     ContextSchedule,
@@ -29,6 +18,7 @@ from dpb_gym.problems.contexts import (
     rescale,
     rescaled_bound,
 )
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -228,10 +218,6 @@ class RecommendationProblem(Problem):
         kernels.recommendation.best_arms(features, hidden["theta"], *self._model, arm, value)
         return arm, value
 
-    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-        """Squared loss of the linear model, whatever the reward's distribution."""
-        return squared_loss(theta, context, action, feedback)
-
 
 class MultiArmedProblem(RecommendationProblem):
     """The same arms in every round, in the same order; arm i is the unit vector e_i.
@@ -273,13 +259,6 @@ class MultiArmedProblem(RecommendationProblem):
         self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
     ) -> None:
         out[:] = np.arange(self.n_arms)
-
-
-def squared_loss(theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-    """(reward - <x, theta>)^2 / 2 per replicate, with gradient and Hessian."""
-    found = Loss.empty(theta)
-    kernels.recommendation.squared_loss(context.features, theta, action, feedback.reward, *found)
-    return found
 
 
 def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionError:

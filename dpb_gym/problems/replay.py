@@ -9,17 +9,7 @@ import numpy as np
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError, ParameterError
-from dpb_gym.problems.base import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Loss,
-    Problem,
-    ProblemInfo,
-    Round,
-)
+from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.item_features import (
     ItemFeatures,
@@ -30,7 +20,8 @@ from dpb_gym.problems.item_features import (
     with_predictions,
 )
 from dpb_gym.problems.prior import Prior
-from dpb_gym.problems.recommendation import out_of_range, squared_loss
+from dpb_gym.problems.recommendation import out_of_range
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
@@ -368,7 +359,3 @@ class ReplayProblem(Problem):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         rewards = round_.secret["rewards"]
         return rewards.argmax(axis=1), rewards.max(axis=1)
-
-    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-        """Squared loss of the linear model."""
-        return squared_loss(theta, context, action, feedback)

@@ -163,23 +163,3 @@ class Outcome(NamedTuple):
     feedback: Feedback
     expected: Array
     regret: Array
-
-
-class Loss(NamedTuple):
-    """Loss of one record per replicate.
-
-    Attributes:
-        value: ``(B,)``.
-        gradient: ``(B, d)``.
-        hessian: ``(B, d, d)``.
-    """
-
-    value: Array
-    gradient: Array
-    hessian: Array
-
-    @classmethod
-    def empty(cls, theta: Array) -> Loss:
-        """Arrays for the losses at parameters ``(B, d)``."""
-        B, d = theta.shape
-        return cls(np.empty(B), np.empty((B, d)), np.empty((B, d, d)))

@@ -16,17 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.problems.base import (
-    Array,
-    Context,
-    Feedback,
-    Hidden,
-    Instance,
-    Outcome,
-    Problem,
-    Round,
-)
+from dpb_gym.problems.base import Instance, Problem
 from dpb_gym.problems.offers import check_offered
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Outcome, Round
 
 LARGEST_TABLE = 200_000
 SAMPLE, STEPS = 512, 200

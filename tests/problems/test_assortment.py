@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.assortment import DESIGNS, AssortmentProblem
-from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.problems.base import Context
 from dpb_gym.problems.kinds import kind_of
 
 
@@ -181,39 +181,41 @@ def _round(context, uniform):
 def test_loss_matches_finite_differences_and_bounds():
     rng = np.random.default_rng(2)
     B, n, d, K = 6, 9, 4, 3
-    problem = AssortmentProblem(n_items=n, capacity=K, dim=d)
     features = rng.normal(size=(B, n, d)).astype(np.float32)
     kernels.contexts.normalise(features.reshape(-1, d), kernels.contexts.CLIP)
-    context = Context(1, features, revenues=np.ones((B, n), np.float32))
     slates = np.stack([rng.choice(n, K, replace=False) for _ in range(B)])
     slates[0, 1] = -1
     choice = np.array([0, -1, 2, 1, 0, -1])
-    feedback = Feedback(np.ones(B), choice=choice)
     theta = rng.normal(size=(B, d)) * 2
+    x, offered = np.zeros((B, 1, K, d), np.float32), np.full((B, 1), K)
+    for b, slate in enumerate(slates):
+        offered[b] = (slate >= 0).sum()
+        x[b, 0, : offered[b, 0]] = features[b, slate[slate >= 0]]
+    bought = np.where(slates[:, 1] < 0, choice.clip(max=1), choice).astype(np.int64)[:, None]
 
-    def value(at):
-        return problem.loss(at, context, slates, feedback).value
+    def losses(at):
+        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        records = x, offered, bought, np.zeros(B, np.int64), 1, np.ones(B, bool)
+        kernels.mnl.add_choices(*records, at, loss, gradient, hessian)
+        return loss, gradient, hessian
 
-    loss = problem.loss(theta, context, slates, feedback)
+    loss, gradient, hessian = losses(theta)
     step = 1e-5
     for k in range(d):
         e = np.zeros(d)
         e[k] = step
-        slope = (value(theta + e) - value(theta - e)) / (2 * step)
-        np.testing.assert_allclose(loss.gradient[:, k], slope, atol=1e-8)
-        curve = (
-            problem.loss(theta + e, context, slates, feedback).gradient
-            - problem.loss(theta - e, context, slates, feedback).gradient
-        ) / (2 * step)
-        np.testing.assert_allclose(loss.hessian[:, k], curve, atol=1e-8)
+        above, below = losses(theta + e), losses(theta - e)
+        slope, curve = ((up - down) / (2 * step) for up, down in zip(above[:2], below[:2]))
+        np.testing.assert_allclose(gradient[:, k], slope, atol=1e-8)
+        np.testing.assert_allclose(hessian[:, k, : k + 1], curve[:, : k + 1], atol=1e-8)
     for b in range(B):
         offered = slates[b][slates[b] >= 0]
         p = reference.mnl_probabilities(features[b, offered].astype(float) @ theta[b])
         bought = slates[b, choice[b]] if choice[b] >= 0 else None
         like = p[list(offered).index(bought)] if bought is not None else 1 - p.sum()
-        assert loss.value[b] == pytest.approx(-np.log(like), rel=1e-10)
-    assert (np.linalg.norm(loss.gradient, axis=1) <= 2 + 1e-6).all()
-    assert (np.trace(loss.hessian, axis1=1, axis2=2) <= 1 + 1e-6).all()
+        assert loss[b] == pytest.approx(-np.log(like), rel=1e-10)
+    assert (np.linalg.norm(gradient, axis=1) <= 2 + 1e-6).all()
+    assert (np.trace(hessian, axis1=1, axis2=2) <= 1 + 1e-6).all()
 
 
 @settings(max_examples=60, deadline=None)

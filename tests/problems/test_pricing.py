@@ -11,8 +11,8 @@ from scipy.special import lambertw
 
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.base import Context, Feedback, Round
-from dpb_gym.problems.pricing import PricingProblem
+from dpb_gym.problems.base import Context, Round
+from dpb_gym.problems.pricing import GLM, PricingProblem
 
 FINITE = st.floats(-50, 50, allow_nan=False)
 
@@ -84,29 +84,31 @@ def test_demand_has_the_stated_mean(demand):
 @pytest.mark.parametrize("demand", ["logistic", "gaussian"])
 def test_loss_matches_finite_differences_and_bounds(demand):
     rng = np.random.default_rng(0)
-    problem = PricingProblem(dim=4, demand=demand)
-    B = 8
-    context = Context(1, rng.uniform(-1, 1, (B, 3)).astype(np.float32))
-    price = rng.random(B)
+    B, model = 8, GLM.index(demand)
+    features, price = rng.uniform(-1, 1, (B, 3)).astype(np.float32), rng.random(B)
     y = rng.integers(0, 2, B).astype(float) if demand == "logistic" else rng.normal(size=B)
-    feedback = Feedback(price * y, demand=y)
     theta = rng.normal(size=(B, 4))
-    loss = problem.loss(theta, context, price, feedback)
+
+    def losses(at):
+        loss, gradient, hessian = np.zeros(B), np.zeros((B, 4)), np.zeros((B, 4, 4))
+        for b in range(B):
+            record = features[b : b + 1], price[b : b + 1], y[b : b + 1], 1.0, 1, model, 4.0
+            terms = at[b], gradient[b], hessian[b], np.empty(4)
+            loss[b] = kernels.pricing.add_demands_one(*record, *terms)
+        return loss, gradient, hessian
+
+    _, gradient, hessian = losses(theta)
     step = 1e-5
     for k in range(4):
         e = np.zeros(4)
         e[k] = step
-        up = problem.loss(theta + e, context, price, feedback)
-        down = problem.loss(theta - e, context, price, feedback)
-        np.testing.assert_allclose(
-            loss.gradient[:, k], (up.value - down.value) / (2 * step), atol=1e-7
-        )
-        np.testing.assert_allclose(
-            loss.hessian[:, k], (up.gradient - down.gradient) / (2 * step), atol=1e-7
-        )
+        above, below = losses(theta + e), losses(theta - e)
+        slope, curve = ((up - down) / (2 * step) for up, down in zip(above[:2], below[:2]))
+        np.testing.assert_allclose(gradient[:, k], slope, atol=1e-7)
+        np.testing.assert_allclose(hessian[:, k, : k + 1], curve[:, : k + 1], atol=1e-7)
     if demand == "logistic":
-        assert (np.linalg.norm(loss.gradient, axis=1) <= 4).all()
-        assert (np.trace(loss.hessian, axis1=1, axis2=2) <= 4).all()
+        assert (np.linalg.norm(gradient, axis=1) <= 4).all()
+        assert (np.trace(hessian, axis1=1, axis2=2) <= 4).all()
 
 
 def test_published_regret_of_simple_prices():

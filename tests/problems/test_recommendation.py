@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.base import Context, Feedback, Round
+from dpb_gym.problems.base import Context, Round
 from dpb_gym.problems.recommendation import REWARDS, RecommendationProblem
 
 
@@ -153,20 +153,6 @@ def test_users_have_k_rounds_each(order):
     if order == "shuffled":
         assert (users[:, 0] != users[:, 1]).any()
     assert RecommendationProblem(horizon=60, users_per_horizon=12).info.max_interactions == 5
-
-
-def test_loss_is_the_squared_loss():
-    rng = np.random.default_rng(0)
-    problem = RecommendationProblem(dim=3)
-    context = Context(1, rng.normal(size=(4, 5, 3)).astype(np.float32))
-    action, reward = np.array([0, 4, 2, 1]), rng.random(4)
-    theta = rng.normal(size=(4, 3))
-    loss = problem.loss(theta, context, action, Feedback(reward))
-    x = context.features[np.arange(4), action].astype(float)
-    residual = (x * theta).sum(1) - reward
-    np.testing.assert_allclose(loss.value, residual**2 / 2)
-    np.testing.assert_allclose(loss.gradient, residual[:, None] * x)
-    np.testing.assert_allclose(loss.hessian, x[:, :, None] * x[:, None, :])
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,11 @@ import numpy as np
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems import search
 from dpb_gym.problems.assortment import AssortmentProblem
-from dpb_gym.problems.base import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Instance,
-    Loss,
-    Problem,
-    Round,
-)
+from dpb_gym.problems.base import Field, Instance, Problem
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.conditions.play import Availability, Delayed, Known, Stock, UnknownHorizon
 from dpb_gym.problems.conditions.truth import Contamination, Drift, Features, Intercept, Types
+from dpb_gym.problems.rounds import Array, Feedback, Hidden, Round
 from dpb_gym.problems.season import Season
 from dpb_gym.streams import Stream, generator
 
@@ -147,9 +138,6 @@ class Conditioned(Problem):
         if len(worlds) > 1 or not (self._knows_masks or round_.context.available is None):
             return search.best_action(self.inner, worlds, round_)
         return self.inner.best_action(worlds[0], round_)
-
-    def loss(self, theta: Array, context: Context, action: Array, feedback: Feedback) -> Loss:
-        return self.inner.loss(theta, context, action, feedback)
 
     def summary(self) -> dict[str, Any]:
         return self.inner.summary()

@@ -13,7 +13,7 @@ from dpb_agents import kernels as zoo
 from dpb_agents.pricing.records import DemandRecords, ExactMLE
 from dpb_gym import make_problem
 from dpb_gym.errors import HorizonExceeded, ParameterError
-from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.problems.base import Context, Round
 
 MODELS = ("logistic", "gaussian")
 
@@ -128,14 +128,16 @@ def test_replicates_that_are_not_due_are_left_alone_and_bits_do_not_depend_on_th
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_minimiser_balances_the_problems_own_loss_gradients(model):
+def test_minimiser_balances_what_the_problem_expects_and_what_was_bought(model):
     problem = make_problem("DPB/Pricing-v0", horizon=200, dim=4, demand=model)
     x, p, y = data(6, 1, 200, 4, model)
     theta, _ = fit(x, p, y, model, ridge=0.5)
     total = 0.5 * theta[0]
     for i in range(200):
-        feedback = Feedback(p[:, i] * y[:, i], demand=y[:, i])
-        total = total + problem.loss(theta, Context(i + 1, x[:, i]), p[:, i], feedback).gradient[0]
+        round_ = Round(Context(i + 1, x[:, i]), np.zeros(1), {})
+        mean = problem.respond({"theta": theta}, round_, p[:, i])[1] / p[:, i]
+        phi = np.append(x[0, i], -p[0, i]) / np.sqrt(4.0)
+        total = total + (4.0 if model == "logistic" else 1.0) * (mean - y[:, i]) * phi
     np.testing.assert_allclose(total, 0.0, atol=1e-7)
 
 

@@ -93,9 +93,6 @@ class Search(Problem):
         best = np.take_along_axis(chances, order, axis=1)
         return order, (1.0 - np.cumprod(1.0 - best, axis=1))[:, -1]
 
-    def loss(self, theta, context, action, feedback):
-        raise NotImplementedError
-
 
 dpb_gym.register_kind(Ranking())
 dpb_gym.register_environment(
