@@ -84,6 +84,8 @@ class Core:
     def coming(self) -> dict[str, Array]:
         """What can be offered to the customers of the last observation, where not everything."""
         assert self.instance is not None
+        if not self.limited:
+            return {}
         told = {"available": self.instance.context().available, "left": self.instance.left}
         return {name: value.copy() for name, value in told.items() if value is not None}
 

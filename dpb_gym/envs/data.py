@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,14 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.expedia import (
+    FEATURE_SETS,
+    NORMS,
     ExpediaProblem,
     HotelModel,
     fit_hotel_model,
     pair_features,
 )
 from dpb_gym.problems.replay import ReplayProblem
-
-
-def _kept(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a cached function makes of arguments; no valid one is unhashable."""
-    try:
-        return make(*args, **kwargs)
-    except TypeError as error:
-        if "unhashable" not in str(error):
-            raise
-        raise ParameterError(f"{error} as a parameter") from None
 
 
 def _signature() -> inspect.Signature:
@@ -81,8 +72,12 @@ def replay_problem(*args: Any, **kwargs: Any) -> ReplayProblem:
 
     data = arguments.pop("data")
     table = _table(str(data)) if isinstance(data, (str, Path)) else dpb_data.ratings(data)
-    made: ReplayProblem = _kept(_replay, table, **arguments)
-    return made
+    try:
+        return _replay(table, **arguments)
+    except TypeError as error:  # no valid argument is
+        if "unhashable" not in str(error):
+            raise
+        raise ParameterError(f"{error} as a parameter") from None
 
 
 replay_problem.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
@@ -96,7 +91,7 @@ def _choices(source: str, repair: Any, destination: Any, choice: str, max_missin
     return dpb_data.encode_searches(log, destination, choice, max_missing)
 
 
-@lru_cache(maxsize=8, typed=True)
+@lru_cache(maxsize=8)
 def _model(
     encoding: tuple[Any, ...], feature_set: str, context_norm: str, intercept: bool, ridge: float
 ) -> HotelModel:
@@ -158,5 +153,11 @@ def expedia_problem(
     validation.choice("choice", choice, ("booking", "click"))
     share = validation.real("max_missing", max_missing, 0.0, 1.0)
     encoding = (os.fspath(data), repair, destination, choice, share)
-    model = _kept(_model, encoding, feature_set, context_norm, intercept, ridge)
+    model = _model(
+        encoding,
+        validation.choice("feature_set", feature_set, FEATURE_SETS),
+        validation.choice("context_norm", context_norm, NORMS),
+        validation.flag("intercept", intercept),
+        validation.real("ridge", ridge, 0.0, open_low=True),
+    )
     return ExpediaProblem(model, horizon, n_items, capacity, revenues)

@@ -96,6 +96,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
 
     def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
         """Adds what the customer of the last observation can be offered."""
+        if not self.core.limited:
+            return info
         if self._ahead is None:
             return info | {name: value[0] for name, value in self.core.coming().items()}
         if self._ahead.context.available is not None:
@@ -148,9 +150,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         else:
             self._done = True
         seen = self._observe(instance)
-        if core.limited:
-            info = self._with_mask(info)
-        return seen, feedback.reward.item(), False, self._done, info
+        return seen, feedback.reward.item(), False, self._done, self._with_mask(info)
 
     def render(self) -> Any:
         """The last round, or the customer who waits, as `render_mode` says."""
@@ -268,7 +268,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
 
     def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Adds what the customers of the last observations can be offered."""
-        for name, value in self.core.coming().items() if self.core.limited else ():
+        for name, value in self.core.coming().items():
             infos[name] = value
             infos[f"_{name}"] = np.ones(self.num_envs, bool)
         return infos

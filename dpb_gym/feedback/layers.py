@@ -230,13 +230,18 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         known = {k: np.array([info[k]]) for k in ORACLE_KEYS + FEEDBACK_KEYS if k in info}
         rewards = np.array([reward], np.float64)
         received, messages = self._exchange(seen, rewards, known, np.ones(1, bool))
-        self.truth = {
-            k: v.item() if isinstance(v, np.ndarray) else v for k, v in self.truth.items()
-        }
+        own = {k for k in known if k in ORACLE_KEYS + self.withheld}
+        own |= {"reward"} if "response" in self.covers else set()
+        self.truth = {k: _only(v) if k in own else v for k, v in self.truth.items()}
         kept = {k: v for k, v in info.items() if k not in ORACLE_KEYS + RAW + self.withheld}
         for key, message in messages.items():
-            kept[key] = message[0].item() if message.ndim == 1 else message[0]
+            kept[key] = _only(message)
         return self._shown(observation), float(received[0]), terminated, truncated, kept
+
+
+def _only(rows: Array) -> Any:
+    """The one lane of ``(1, ...)``."""
+    return rows[0].item() if rows.ndim == 1 else rows[0]
 
 
 class VectorLayer(Layer, VectorWrapper):

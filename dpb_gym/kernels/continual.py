@@ -22,6 +22,7 @@ SYMMETRY_TOLERANCE = 1e-9
 PSD_TOLERANCE = 1e-12
 ROUNDING = 1e-12
 COUNTED = 1e-6
+TINY = 1e-280  # squares below it lose digits, or are 0
 
 
 @jit
@@ -29,8 +30,8 @@ def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
     """What brings a row into the ball, and whether it was outside by more than rounding."""
     largest, squares = 0.0, 0.0
     slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # less what sums of squares err by
-    inside = radius * radius * (1.0 + 2.0 * slack)  # infinite of a huge radius: says nothing
-    if radius == math.inf or (inside < math.inf and dot_one(row, row) <= inside):
+    inside = radius * radius * (1.0 + 2.0 * slack)  # says nothing of a huge or tiny radius
+    if radius == math.inf or (TINY < inside < math.inf and dot_one(row, row) <= inside):
         return 1.0, False
     for w in range(row.shape[0]):
         largest = max(largest, abs(row[w]))
@@ -42,8 +43,9 @@ def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
     norm = largest * math.sqrt(squares)
     if norm <= radius * (1.0 + ROUNDING):
         return 1.0, False
-    # two steps, as the norm itself may overflow
-    return radius / largest / math.sqrt(squares), norm > radius * (1.0 + COUNTED)
+    # two steps, as the norm itself may overflow; a factor that lost its digits would not do
+    scale = radius / largest / math.sqrt(squares)
+    return (scale if scale > 3e-308 else 0.0), norm > radius * (1.0 + COUNTED)
 
 
 @jit
@@ -143,8 +145,9 @@ def add_squares(
             return NOT_PSD
     # what the two norms may differ by in rounding
     inside = radius * (1.0 + ROUNDING - 2.0**-51 * (width + many * side))
+    usual = grid == 0.0 and radius > 1e-100  # squares that are 0 in double precision fit in
     for b in range(batch):
-        plain = grid == 0.0 and sizes[b] <= inside
+        plain = usual and sizes[b] <= inside and abs(values[b]) < 1e200
         out = pending[b] if plain else row[0]
         if not plain:
             row[:] = 0.0

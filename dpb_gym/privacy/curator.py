@@ -103,8 +103,7 @@ class Curator:
         self.releasers: list[Releaser] = []
         self._shares: list[float | None] = []
         self._sealed = self._alone = False
-        self.parts: list[Curator] = []
-        self._taken: set[int] = set()
+        self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self._inherited: list[tuple[Guarantee, str]] = []
 
@@ -196,7 +195,7 @@ class Curator:
         if self._sealed:
             return
         self._sealed = True
-        for single in self.parts:
+        for single in self.parts.values():
             single.seal()
         rhos: list[float | None] = [None] * len(self.releasers)
         if self.budget is not None and self.releasers:
@@ -296,13 +295,13 @@ class Curator:
         self.handed_over = why
         for releaser in self.releasers:
             releaser.opened = False
-        for part in self.parts:
+        for part in self.parts.values():
             part.hand_over(why)
 
     def disclose(self, what: str) -> None:
         """Records that protected data leave without noise: no guarantee remains."""
         self.ledger.disclose(what)
-        for part in self.parts:
+        for part in self.parts.values():
             part.disclose(what)
 
     @property
@@ -317,11 +316,11 @@ class Curator:
             return None
         if not self.handed_over:
             self.seal()
-        parts = [part.guarantee for part in self.parts]
+        parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: that of the one who is worst off
             at = budget.delta or REPORT_DELTA
             return max(filter(None, parts), key=lambda g: g.epsilon(at))
-        if all(entry.earlier for entry in self.ledger.entries):
+        if not self.ledger.charged:
             raise BudgetError(
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
@@ -345,15 +344,14 @@ class Curator:
         Its guarantee counts into this one's.
 
         Raises:
-            BudgetError: If this replicate has one already, or this curator has releasers: both
-                would spend the budget on the same records.
+            BudgetError: If this replicate has one already, or this curator has releasers or
+                charges: both would spend the budget on the same records.
         """
-        if replicate in self._taken or self.releasers:
+        if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
                 f"the budget of replicate {replicate} is given away already: a replicate has "
-                "one curator, and a curator has releasers or parts"
+                "one curator, and a curator has releasers and charges or parts"
             )
-        self._taken.add(replicate)
         part = Curator(
             self.budget,
             (self.ledger.notion, self.unit),
@@ -366,7 +364,9 @@ class Curator:
         part._alone = True
         for guarantee, what in self._inherited:
             part.inherit(guarantee, what=what)
-        self.parts.append(part)
+        for what in self.ledger.disclosed:
+            part.disclose(what)
+        self.parts[replicate] = part
         return part
 
 

@@ -68,7 +68,7 @@ class Ledger:
         self.notion, self.unit, self.relation = notion, unit, relation
         self.basis = "computed"
         self.entries: list[Charge] = []
-        self._disclosed: list[str] = []
+        self.disclosed: list[str] = []
 
     def charge(
         self, event: Event, *, what: str, basis: str = "computed", earlier: bool = False
@@ -99,13 +99,18 @@ class Ledger:
             self.basis = basis
         self.entries.append(Charge(what, event, earlier))
 
+    @property
+    def charged(self) -> bool:
+        """Whether anything but what was inherited was charged."""
+        return not all(entry.earlier for entry in self.entries)
+
     def lift(self, why: str) -> None:
         """Lifts the bound: what a paper prints is charged at its true cost, whatever that is."""
         self.budget, self.basis = None, f"as printed ({why})"
 
     def disclose(self, what: str) -> None:
         """Records that protected data leave without noise: no guarantee remains."""
-        self._disclosed.append(what)
+        self.disclosed.append(what)
 
     def _cost(self, composition: Composition) -> float:
         if self.budget is not None and self.budget.delta is not None:
@@ -146,8 +151,8 @@ class Ledger:
     def guarantee(self) -> Guarantee:
         """What was charged so far; none without a charge, or once anything was disclosed."""
         names = (self.notion, self.unit, self.relation)
-        if self._disclosed:
-            return Guarantee(*names, basis=f"disclosed ({'; '.join(self._disclosed)})")
+        if self.disclosed:
+            return Guarantee(*names, basis=f"disclosed ({'; '.join(self.disclosed)})")
         inherited = self.inherited or None
         return Guarantee(*names, self.composition or None, self.basis, inherited=inherited)
 

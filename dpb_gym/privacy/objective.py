@@ -162,10 +162,16 @@ class LossBounds:
     records: int = 0
 
     def __post_init__(self) -> None:
-        validation.integer("dim", self.dim, 1)
-        validation.real("gradient_bound", self.gradient_bound, 0.0, open_low=True)
-        validation.real("curvature", self.curvature, 0.0, open_low=True)
-        validation.integer("records", self.records, 0)
+        checked = {
+            "dim": validation.integer("dim", self.dim, 1),
+            "gradient_bound": validation.real(
+                "gradient_bound", self.gradient_bound, 0.0, open_low=True
+            ),
+            "curvature": validation.real("curvature", self.curvature, 0.0, open_low=True),
+            "records": validation.integer("records", self.records, 0),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def plan(self, ridge: float, sigma: float, rho_output: float) -> ObjectivePerturbation:
         """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
@@ -235,13 +241,13 @@ def objective_plan(
     if method == "zcdp":
         ratio, sigma = 0.5 * usable, loss.sigma_all_orders(0.5 * usable)
     else:
-        share, distance = 0.5 if every_order else 0.1, 2 * gradient_bound
+        share, distance = 0.5 if every_order else 0.1, 2 * loss.gradient_bound
         sigma = distance / math.sqrt(2 * (1 - share) * usable)
         # a ratio above 0.7 would leave the range of the proof
         ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
         if every_order:
-            ratio = _largest_ratio(share * usable, sigma, distance, dim)
-    return loss.plan(curvature / ratio, sigma, each * OUTPUT_SHARE)
+            ratio = _largest_ratio(share * usable, sigma, distance, loss.dim)
+    return loss.plan(loss.curvature / ratio, sigma, each * OUTPUT_SHARE)
 
 
 def _largest_ratio(extra: float, sigma: float, distance: float, dim: int) -> float:

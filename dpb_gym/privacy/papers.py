@@ -80,11 +80,11 @@ def objective_cs_approx(
     _check(epsilon, delta, q)
     loss = LossBounds(dim, gradient_bound, curvature, records)
     log = portable.log(2 / delta)
-    radius = dim + 2 * math.sqrt(dim * log) + 2 * log
+    radius = loss.dim + 2 * math.sqrt(loss.dim * log) + 2 * log
     spread = math.sqrt(radius) + math.sqrt(radius + 2 * q * epsilon)
     ridge = eigenvalue * validation.integer("rank", rank, 1) / epsilon
     ridge = ridge / (1 - q) if corrected else ridge * (1 - q)
-    return loss.plan(ridge, gradient_bound * spread / (q * epsilon), 1e-6 * epsilon**2)
+    return loss.plan(ridge, loss.gradient_bound * spread / (q * epsilon), 1e-6 * epsilon**2)
 
 
 def objective_csw(

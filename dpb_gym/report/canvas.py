@@ -141,7 +141,9 @@ def finish(
             panels[0].draw(ax)
             if not height:
                 _legend(ax, panels[0], loc="best")
-            figure = ax.get_figure(root=True)
+            figure = ax.figure
+            while getattr(figure, "figure", figure) is not figure:  # of a figure in a figure
+                figure = figure.figure
         if path is not None:
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix[1:], dpi=200, metadata=FORMATS[suffix])

@@ -292,6 +292,7 @@ def _curves(task: TaskResult, lines: list[Line], log_x: bool, log_y: bool, axes:
     # A logarithmic axis begins two decades before the horizon.
     rounds = [point[0] for row in task.rows for point in row.curve[-2:-1]]
     first = max(1.0, min([task.horizon / 100, *rounds])) if log_x else 0
+    before = len(axes.lines)
     for line in reversed(lines):
         row = line.row
         assert isinstance(row, Row)
@@ -306,7 +307,7 @@ def _curves(task: TaskResult, lines: list[Line], log_x: bool, log_y: bool, axes:
         marked = list(range(len(points) - 1, -1, -max(1, len(points) // 5)))[::-1]
         axes.plot(t, mean, alpha=line.strength, markevery=marked, **look(line))
     _name(axes, task, "round", "cumulative pseudo-regret")
-    if axes.lines:
+    if len(axes.lines) > before:
         scale_axes(axes, log_x, log_y)
     else:
         axes.text(0.5, 0.5, "No curve.", ha="center", color=MUTED, transform=axes.transAxes)

@@ -181,10 +181,11 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, count)))
     every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
     budgets = sorted({line.row.budget for line in every}, key=budget_order)
+    order = {budget: place for place, budget in enumerate(budgets)}
     tables = [_task(table, points) for table in shown.tasks] + [_track(t) for t in shown.tracks]
     for found, table in zip(tables, (*shown.tasks, *shown.tracks)):
         rows = [
-            {**_start(line), "order": budgets.index(line.row.budget), **row}
+            {**_start(line), "order": order[line.row.budget], **row}
             for line, row in zip(table.lines, found["rows"])
         ]
         found["count"] = len(rows)

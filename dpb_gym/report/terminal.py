@@ -8,7 +8,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from dpb_gym.report.groups import COMPARISON_NOTE
-from dpb_gym.report.model import LeaderboardData, TaskResult
+from dpb_gym.report.model import LeaderboardData, Row, TaskResult
 from dpb_gym.report.views import Line, Table, board
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _render(shown: Table, width: int) -> RenderableType:
     if not task.rows:
         return Stack(heading, Text("No results yet.", style="dim"))
     sections = [lines[:MOST] for _, lines in shown.sections]
-    said = [shown.cells(line)["guarantee"] for lines in sections for line in lines]
+    said = [x.row.guarantee for lines in sections for x in lines if isinstance(x.row, Row)]
     letters = {} if width >= _WIDE else _letters(said)
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     grid.add_column("Agent", overflow="fold", min_width=8)

@@ -309,14 +309,15 @@ def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Tabl
     families: dict[str, list[Budget | None]] = {}
     for row in sorted(rows, key=lambda row: budget_order(row.budget)):
         families.setdefault(row.agent, []).append(row.budget)
-    complete = [row for row in rows if needed <= set(getattr(row, "tasks", ()))]
-    rivals = {found[0].key: len(found) for found in contests(complete).values()}
+    complete = {row.key for row in rows if needed <= set(getattr(row, "tasks", ()))}
+    ranked = contests([row for row in rows if row.key in complete])
+    rivals = {found[0].key: len(found) for found in ranked.values()}
 
     def line(row: Row | TrackRow) -> Line:
         family = families[row.agent]
         below = len(family) - 1 - family.index(row.budget)
         strength = 1.0 - 0.6 * below / max(2, len(family) - 1)
-        whole = needed <= set(getattr(row, "tasks", ()))
-        return Line(row, numbers.get(row.agent), strength, rivals.get(row.key, 0), whole)
+        behind = rivals.get(row.key, 0)
+        return Line(row, numbers.get(row.agent), strength, behind, row.key in complete)
 
     return Table(source, tuple(map(line, rows)))

@@ -238,15 +238,15 @@ def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = Non
     fields = tail.decode("utf-8", errors="replace").split(",")
     # Whoever cuts a file leaves no newline, and at most as many fields as there were.
     cut = bool(tail) and len(fields) <= len(opened.columns)
-    at = f"{where}: line {raw.count(bytes([10])) + 1}"
-    if cut and repair != DROP_LAST:
-        raise DataError(
-            f"{at}: expected {len(opened.columns)} fields, found {len(fields)} and no newline: "
-            f"{shorten(tail)}; the file was cut off. repair='drop-last-search' loads the complete "
-            "searches before this line"
-        )
     notes: tuple[str, ...] = ()
     if cut:
+        at = f"{where}: line {raw.count(bytes([10])) + 1}"
+        if repair != DROP_LAST:
+            raise DataError(
+                f"{at}: expected {len(opened.columns)} fields, found {len(fields)} and no newline: "
+                f"{shorten(tail)}; the file was cut off. repair='drop-last-search' loads the "
+                "complete searches before this line"
+            )
         whole = raw[: len(raw) - len(tail)]
         opened = open_csv(whole, where, delimiter=",", nulls=_NULLS, quoted=False)
     rows = opened.take(COLUMNS, hint=_HINT)
@@ -256,8 +256,9 @@ def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = Non
         warnings.warn(note, UserWarning, stacklevel=3)
     search = rows["srch_id"]
     order = np.argsort(search, kind="stable")
-    rows = {key: values[order] for key, values in rows.items()}
-    search = rows["srch_id"]
+    if (search[1:] < search[:-1]).any():
+        rows = {key: values[order] for key, values in rows.items()}
+        search = rows["srch_id"]
     starts = np.flatnonzero(np.concatenate([[True], search[1:] != search[:-1], [True]]))
     _check_searches(rows, starts, order, opened)
     for column in COLUMNS:

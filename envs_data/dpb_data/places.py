@@ -44,13 +44,13 @@ class Source:
         self.main: str | None = None
         self.is_archive = False
         self._members: dict[str, zipfile.ZipInfo] = {}
-        if self.path.is_dir():
-            return
         try:
+            if self.path.is_dir():
+                return
+            if not self.path.is_file():  # nor a pipe, which would keep the reader waiting
+                raise DataError(f"{self.path}: no such file or folder")
             with self.path.open("rb") as stream:
                 magic = stream.read(4)
-        except FileNotFoundError:
-            raise DataError(f"{self.path}: no such file or folder") from None
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error})") from error
         self.is_archive = self.path.suffix.lower() == ".zip" or magic == b"PK\x03\x04"

@@ -181,9 +181,9 @@ def _converted(values: Any, kind: str) -> Any:
     whole, number, text = pa.int64(), pa.float64(), pa.string()
     if kind == "flag":
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
-        return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1)
+        return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1).cast(whole)
     if kind in ("integer", "number"):
-        return values.cast(whole if kind == "integer" else number)
+        return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
     date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
     ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": ()}
     if pa.types.is_temporal(values.type):
@@ -192,7 +192,9 @@ def _converted(values: Any, kind: str) -> Any:
         found = values
         try:
             for target in way:
-                found = found.cast(target, safe=kind != "time")
+                safe = kind not in ("time", "any")
+                found[:1].cast(target, safe=safe)  # a whole column is refused only at its end
+                found = found.cast(target, safe=safe)
         except (pa.ArrowException, NotImplementedError):
             continue
         if kind == "time" and pa.types.is_temporal(found.type):

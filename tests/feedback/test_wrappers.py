@@ -357,3 +357,18 @@ def test_spec_remembers_the_wrapper():
     env.reset(seed=8), again.reset(seed=8)
     action = np.array([0.7])
     assert env.step(action)[1] == again.step(action)[1]
+
+
+def test_answers_may_be_rows_of_numbers():
+    class Answers(gym.Wrapper):
+        def step(self, action):
+            *seen, info = super().step(action)
+            return *seen, info | {"answer": np.array([0.25, 0.5])}
+
+    env = f.PrivateResponse(
+        Answers(gym.make("DPB/Recommendation-v0", dim=3)), f.RandomizedResponse(1.0)
+    )
+    env.reset(seed=0)
+    *_, info = env.step(0)
+    np.testing.assert_array_equal(env.truth["answer"], [0.25, 0.5])
+    assert "answer" not in info

@@ -83,10 +83,23 @@ def test_a_replicates_budget_is_given_away_once() -> None:
         with pytest.raises(BudgetError):
             again()
     whole.single(1)
-    own = curator("rho=0.5", 2, horizon=10)
-    own.batch_sum(2, clip=1.0)
-    with pytest.raises(BudgetError, match="given away"):
-        own.single(0)
+    for spend in (
+        lambda own: own.batch_sum(2, clip=1.0),
+        lambda own: own.charge(GaussianEvent(10.0, 1.0), what="a package's own release"),
+    ):
+        own = curator("rho=0.5", 2, horizon=10)
+        spend(own)
+        with pytest.raises(BudgetError, match="given away"):
+            own.single(0)
+
+
+def test_what_was_disclosed_before_counts_for_every_part() -> None:
+    whole = curator("rho=0.5", 2, horizon=10)
+    whole.disclose("a rehearsal")
+    part = whole.single(0)
+    part.batch_sum(2, clip=1.0)
+    for guarantee in (part.guarantee, whole.guarantee):
+        assert guarantee is not None and "a rehearsal" in guarantee.basis
 
 
 def test_declared_releases_are_charged_for_every_copy_of_the_records() -> None:

@@ -61,10 +61,10 @@ def test_segment_clips_value_and_direction(values: np.ndarray, directions: np.nd
     assert (releaser.clipped_count >= outside).all()
 
 
-@pytest.mark.parametrize("radius", [1e-170, 1.0, 1e160])
+@pytest.mark.parametrize("radius", [1e-170, 1e-165, 1e-150, 1.0, 1e160])
 def test_no_size_escapes_the_ball(radius: float) -> None:
     """Also where squares of norms overflow, or vanish."""
-    for size in (1e-300, 1.0, 1e150, 1e170, 1e307):
+    for size in (1e-300, 1e-164, 1e-155, 1.0, 1e150, 1e170, 1e307):
         releaser = batch(clip=Ball(radius), sigma=1e-300, width=2)
         releaser.add(np.full((2, 2), size))
         assert np.hypot(*releaser.release()[0]) <= radius * (1 + 1e-9)
@@ -169,6 +169,15 @@ def test_squares_are_the_matrices_bit_for_bit(many: int, radius: float) -> None:
         squares.add(values, vectors if many > 1 else vectors[:, 0])
         np.testing.assert_array_equal(whole.clipped_count, squares.clipped_count)
         np.testing.assert_array_equal(whole.release(), squares.release())
+
+
+@pytest.mark.parametrize("radius", [1e-170, 1e-40, 1.0])
+def test_no_square_escapes_the_ball(radius: float) -> None:
+    """Also where the squares of a direction vanish and the value brings them back."""
+    for value, size in ((1e300, 1e-162), (1e300, 1e-170), (1.0, 1e-80), (1.0, 1.0)):
+        releaser = batch(clip=Ball(radius), sigma=1e-300, symmetric=2)
+        releaser.add(np.full(2, value), np.full((2, 2), size))
+        assert np.hypot(*releaser.release()[0]).max() <= radius * (1 + 1e-9)
 
 
 def test_squares_are_checked_before_anything_is_added() -> None:

@@ -154,9 +154,8 @@ class OnePassPricing(OnePassNewton):
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        features, _, demand = recorded(context, action, feedback)
-        alike = [action, *(self._price(context) for _ in range(self._twins))]
-        prices = np.array([recorded(context, price, feedback)[1] for price in alike])
+        prices = np.array([action, *(self._price(context) for _ in range(self._twins))])
+        features, prices, demand = recorded(context, prices, feedback)
         zoo.one_pass.demand_rows(
             features, prices, demand, self.theta, self.covariance, *self._public, self.rows
         )

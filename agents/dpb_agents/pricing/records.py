@@ -21,8 +21,8 @@ MODELS = ("logistic", "gaussian")
 
 
 def recorded(context: Context, price: Array, feedback: Feedback) -> tuple[Array, Array, Array]:
-    """Features, prices and demands of a round; all 0 where nothing was observed, for such a
-    record adds nothing."""
+    """Features, prices ``(..., B)`` and demands of a round; all 0 where nothing was observed,
+    for such a record adds nothing."""
     assert feedback.demand is not None
     seen = feedback.observed
     if seen is None:

@@ -161,7 +161,7 @@ def _observed(
 def releasers(agent: Agent) -> list[Releaser]:
     """Those of the batch, and of every copy of a `SingleAgent`."""
     curator = agent.curator
-    return [*curator.releasers, *(r for part in curator.parts for r in part.releasers)]
+    return [*curator.releasers, *(r for part in curator.parts.values() for r in part.releasers)]
 
 
 def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list[MessageTap]]:
@@ -173,7 +173,7 @@ def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list
     if curator.parts:
         taps = [
             [Tap(r, towards[i : i + 1]) for r in part.releasers if can_tap(r)]
-            for i, part in enumerate(curator.parts)
+            for i, part in curator.parts.items()
         ]
     return [lane for lane in taps if lane], messages
 

@@ -80,6 +80,8 @@ class Refutable:
 
     def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
         """Bounds in units of the claim, the largest of them; without a claim, mu."""
+        if self.mu is not None:
+            return mu_bound(fpr, fnr) / max(self.mu, SMALL)
         ratios = [
             epsilon_bound(fpr, fnr, delta) / max(claim, SMALL)
             for delta, claim in self.epsilons.items()
@@ -88,9 +90,7 @@ class Refutable:
         if self.rho is not None:
             rhos = [rho_bound(a, b) for a, b in zip(fpr, fnr)]
             ratios.append(np.array(rhos) / max(self.rho, SMALL))
-        if self.mu is not None or not ratios:
-            return mu_bound(fpr, fnr) / (1.0 if self.mu is None else max(self.mu, SMALL))
-        best: FloatArray = np.max(ratios, axis=0)
+        best: FloatArray = np.max(ratios, axis=0) if ratios else mu_bound(fpr, fnr)
         return best
 
 
