@@ -11,22 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dpb_gym import report
+from dpb_gym import report, validation
 from dpb_gym.envs.catalogue import ENVIRONMENTS, RATINGS, make_problem, register_environment
-from dpb_gym.envs.data import replay_problem
+from dpb_gym.envs.data import LOGGED, replay_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.problems.base import Problem
 from dpb_gym.problems.fitting import LISTENER, step
-from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 from dpb_gym.report.notebook import grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PROBLEMS = ("pricing", "assortment", "recommendation")
 _FITTED = (
     "contexts are customers of the log, person_uses counts their rows; bounds that were not "
     "declared are the log's; expected_reward, oracle_reward and regret in info follow from "
@@ -168,8 +164,7 @@ def from_log(
         >>> round(loans.summary()["price_elasticity"], 2)
         -2.85
     """
-    if problem not in PROBLEMS:
-        raise ParameterError(f"problem must be one of {', '.join(PROBLEMS)}, got {problem!r}")
+    validation.choice("problem", problem, LOGGED)
     settings: dict[str, Any] = {"horizon": horizon}
     if problem != "recommendation" or "propensity" in columns or hasattr(source, "propensity"):
         settings |= {"ridge": ridge, "bounds": tuple(sorted((bounds or {}).items()))}
@@ -195,19 +190,15 @@ def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
     import dpb_data
 
     step("reading")
-    tables = {
-        "pricing": (dpb_data.PriceTable,),
-        "assortment": (dpb_data.ChoiceTable,),
-        "recommendation": (dpb_data.RatingTable, dpb_data.ClickTable),
-    }
-    if isinstance(source, tables[problem]):
+    choices = dpb_data.choices if columns else dpb_data.load_choices
+    rated = dpb_data.clicks if "propensity" in columns else dpb_data.ratings
+    table, reader = {
+        "pricing": (dpb_data.PriceTable, dpb_data.prices),
+        "assortment": (dpb_data.ChoiceTable, choices),
+        "recommendation": ((dpb_data.RatingTable, dpb_data.ClickTable), rated),
+    }[problem]
+    if isinstance(source, table):  # type: ignore[arg-type]
         return source
-    readers: dict[str, Callable[..., Any]] = {
-        "pricing": dpb_data.prices,
-        "assortment": dpb_data.choices if columns else dpb_data.load_choices,
-        "recommendation": dpb_data.clicks if "propensity" in columns else dpb_data.ratings,
-    }
-    reader = readers[problem]
     try:
         inspect.signature(reader).bind(source, **columns)
     except TypeError as error:
@@ -220,42 +211,17 @@ def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
     label = "".join(part.capitalize() for part in re.findall("[a-zA-Z0-9]+", table.name))
     env_id = f"Log/{problem.capitalize()}-{label or 'Log'}-{key}-v0"
     if env_id not in ENVIRONMENTS:
-        makers: dict[str, Callable[..., Problem]] = {
-            "pricing": pricing_problem,
-            "assortment": assortment_problem,
-            "recommendation": replay_problem if hasattr(table, "ratings") else clicks_problem,
-        }
-        maker = makers[problem]
-        maker(data=table, **settings)  # so that a log that cannot tell is refused now
-        what = f"{problem.capitalize()} on the log {table.name!r}"
+        replayed = hasattr(table, "ratings")
         # The callable, not its name: workers get the problem, for they do not know the id.
-        reveals = RATINGS if maker is replay_problem else _FITTED
+        maker = replay_problem if replayed else LOGGED[problem]
+        maker(data=table, **settings)  # so that a log that cannot tell is refused now
         register_environment(
-            env_id, maker, kind=problem, summary=what, reveals=reveals, data=table, **settings
+            env_id,
+            maker,
+            kind=problem,
+            summary=f"{problem.capitalize()} on the log {table.name!r}",
+            reveals=RATINGS if replayed else _FITTED,
+            data=table,
+            **settings,
         )
     return env_id
-
-
-@lru_cache(maxsize=8)
-def pricing_problem(
-    data: Any, horizon: int = 10_000, ridge: float = 1.0, bounds: Any = ()
-) -> LoggedPricing:
-    """Makes a `LoggedPricing`; fits of recently used settings are kept."""
-    return LoggedPricing(data, horizon, ridge, dict(bounds))
-
-
-@lru_cache(maxsize=8)
-def assortment_problem(
-    data: Any, horizon: int = 10_000, ridge: float = 1.0, bounds: Any = (), outside: Any = None,
-    revenue: str | None = None, capacity: int | None = None,
-) -> LoggedAssortment:  # fmt: skip
-    """Makes a `LoggedAssortment`; fits of recently used settings are kept."""
-    return LoggedAssortment(data, horizon, ridge, dict(bounds), outside, revenue, capacity)
-
-
-@lru_cache(maxsize=8)
-def clicks_problem(
-    data: Any, horizon: int = 10_000, ridge: float = 1.0, bounds: Any = ()
-) -> LoggedRecommendation:
-    """Makes a `LoggedRecommendation`; fits of recently used settings are kept."""
-    return LoggedRecommendation(data, horizon, ridge, dict(bounds))
