@@ -70,9 +70,8 @@ def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
     for k in range(rows):
         task, budget = suite.tasks[k % TASKS], BUDGETS[k // TASKS % len(BUDGETS)]
         agent = k // TASKS // len(BUDGETS)
-        run = AgentRun.of(
-            spec, f"agent-{agent}", None if budget is None else Budget.zcdp(budget), {}
-        )
+        asked = None if budget is None else Budget.zcdp(budget)
+        run = AgentRun.of(spec, f"agent-{agent}").model_copy(update={"budget": asked})
         guarantee = None
         if budget is not None:
             curve = Composition.of(GaussianEvent(sigma=(0.5 / budget) ** 0.5, sensitivity=1.0))

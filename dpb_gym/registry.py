@@ -167,7 +167,7 @@ def build_agent(
         ParameterError: If a parameter is unknown or invalid.
         AgentError: If `maker` does not make an agent.
     """
-    if inspect.isclass(maker):
+    if params and inspect.isclass(maker):
         check_parameters(name, maker, params)
     made = maker(**params)
     if not isinstance(made, Policy):

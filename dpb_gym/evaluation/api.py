@@ -14,7 +14,6 @@ from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
-from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed, run_plan
 from dpb_gym.evaluation.schema import raised
@@ -111,7 +110,7 @@ def evaluate(
         "workers": workers,
         "backend": backend,
         "scheduler": scheduler,
-        "show": show_by_default(progress),
+        "show": progress,
         "callbacks": callbacks,
     }
     if out is None:

@@ -182,8 +182,8 @@ def logger(text: str) -> Callback:
 
 
 @contextmanager
-def listening(callbacks: Sequence[Callback]) -> Iterator[Callback | None]:
-    """One callback that tells all; they are closed at the end. None if there is nobody to tell."""
+def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
+    """One callback that tells all; they are closed at the end."""
     left = list(callbacks)
 
     def guarded(callback: Any, call: Callable[..., Any], *arguments: Any) -> None:
@@ -199,7 +199,7 @@ def listening(callbacks: Sequence[Callback]) -> Iterator[Callback | None]:
             guarded(callback, callback, checkpoint)
 
     try:
-        yield tell if left else None
+        yield tell
     finally:
         for callback in tuple(left):
             guarded(callback, getattr(callback, "close", lambda: None))

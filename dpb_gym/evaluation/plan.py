@@ -139,11 +139,12 @@ def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
             raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
         spec, maker, budget, params = _read_agent(label, value, kind)
         private = spec.protects is not None or getattr(maker, "protects", None) is not None
-        each = [budget]
+        each = [Budget.parse(budget)]
         if budget is None and grid is not None and private:
             # A run without a budget is nothing for an agent that needs one.
             each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
-        runs += [AgentRun.of(spec, label, b, params, maker) for b in each]
+        run = AgentRun.of(spec, label, params, maker)
+        runs += [run.model_copy(update={"budget": b}) for b in each]
     return runs
 
 
@@ -286,12 +287,11 @@ def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -
         own = suite.tracks[task.track].budgets if task.track is not None else None
         grid = DEFAULT_GRID if own is None else own
     try:
-        return [
-            AgentRun.of(spec, agent.label, budget, agent.params)
-            for budget in ([None] if grid is None else suite.grid(grid))
-        ]
+        run = AgentRun.of(spec, agent.label, agent.params)
     except DPBError as error:
         raise SuiteError(f"suite {suite.name!r}, agent {agent.label!r}: {error}") from error
+    budgets = [None] if grid is None else suite.grid(grid)
+    return [run.model_copy(update={"budget": budget}) for budget in budgets]
 
 
 def task_info(task: Task) -> ProblemInfo:

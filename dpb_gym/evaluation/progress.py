@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from dpb_gym.evaluation.plan import Job
 
 Report: TypeAlias = Callable[[int], None]
-Show: TypeAlias = bool | Callable[[int, int], Any]
+Show: TypeAlias = bool | Callable[[int, int], Any] | None
+"""What is shown of a run: see `board`."""
+
 POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
 
@@ -104,20 +106,21 @@ def board(jobs: Sequence[Job], show: Show, *, remote: bool, delay: float = 2.0) 
     Args:
         jobs: The jobs.
         show: False for silence; True for bars on a terminal or in a notebook and log lines
-            elsewhere, on the standard error; or a function of (rounds done, rounds in all).
+            elsewhere, on the standard error; None for bars or silence; or a function of (rounds
+            done, rounds in all).
         remote: Whether jobs run in other processes.
         delay: Seconds before anything is shown: short runs stay silent.
     """
-    folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote and show else None
+    draw = _told(show) if callable(show) else None
+    if draw is None and show is not False:
+        draw = drawer() or (_log if show else None)
+    folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote and draw else None
     watched = Watch([job.rounds for job in jobs], folder)
     stop = threading.Event()
     thread = None
-    if show:
-        shown = _told(show) if callable(show) else _log
-        if not callable(show) and (in_notebook() or sys.stderr.isatty()):
-            shown = _notebook if in_notebook() else _bars
+    if draw is not None:
         words = watched, [job.title for job in jobs], _polls(stop, 0.0 if callable(show) else delay)
-        thread = threading.Thread(target=shown, args=words, daemon=True)
+        thread = threading.Thread(target=draw, args=words, daemon=True)
         thread.start()
     try:
         yield watched
@@ -145,15 +148,12 @@ def _told(callback: Callable[[int, int], Any]) -> Callable[..., None]:
     return call
 
 
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+def drawer() -> Callable[..., None] | None:
+    """What draws bars here: in the output of a notebook, or on a terminal; None elsewhere."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return hasattr(shell, "kernel")
-
-
-def show_by_default(progress: Show | None) -> Show:
-    """What `board` is to show: by default bars, where there is a terminal or a notebook."""
-    return sys.stderr.isatty() or in_notebook() if progress is None else progress
+    if hasattr(shell, "kernel"):
+        return _notebook
+    return _bars if sys.stderr.isatty() else None
 
 
 class _Bars:

@@ -22,7 +22,7 @@ from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
-from dpb_gym.evaluation.progress import Report, Show, board
+from dpb_gym.evaluation.progress import Report, Show, board, drawer
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
@@ -206,10 +206,10 @@ def execute(
     if elsewhere and sink is not None and not sink.place.shared:
         raise ParameterError(f"workers do not see {sink.place}, this process's memory: workers=1")
     outcomes = []
-    watching = board(jobs, show, remote=elsewhere, delay=delay) if show else nullcontext()
+    watching = drawer() if show is None else show
     with (
-        watching as watched,
-        listening(callbacks) as tell,
+        board(jobs, show, remote=elsewhere, delay=delay) if watching else nullcontext() as watched,
+        listening(callbacks) if callbacks else nullcontext() as tell,
         remembered_interrupt() as check_interrupt,
     ):
         beats = [None if watched is None else watched.heartbeat(i) for i in range(len(jobs))]

@@ -199,22 +199,19 @@ class AgentRun(Spec):
         cls,
         spec: AgentSpec,
         label: str | None = None,
-        budget: Budget | str | None = None,
         params: Mapping[str, Any] | None = None,
         maker: Callable[..., Any] | None = None,
     ) -> AgentRun:
-        """Makes a run of an agent.
+        """Makes a run of an agent without a budget; a copy with another `budget` is one with it.
 
         Args:
             spec: What is known of the agent.
             label: Display label, the name by default.
-            budget: Budget or its text.
             params: Parameters over the spec's own.
             maker: Class or function; the spec's class by default.
 
         Raises:
-            ParameterError: If a value is invalid or cannot be stored.
-            BudgetError: If the budget is invalid.
+            ParameterError: If a value is invalid.
         """
         try:
             return cls(
@@ -222,7 +219,6 @@ class AgentRun(Spec):
                 name=spec.name,
                 entry_point=spec.entry_point,
                 params={**spec.params, **(params or {})},
-                budget=budget,  # type: ignore[arg-type]
                 spec=spec,
                 maker=spec.load() if maker is None else maker,
             )

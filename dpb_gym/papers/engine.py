@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import DataError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.progress import show_by_default
+from dpb_gym.evaluation.progress import Show
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import plain
 from dpb_gym.evaluation.series import collect
@@ -107,7 +107,6 @@ def reproduce(
     figures = load_figures(target)
     paper = figures[0].paper
     folder = Path(f"reproductions/{paper}" if out is None else out)
-    show = show_by_default(progress)
     changes = plain(dict(env_kwargs or {}), "env_kwargs")
     results = []
     for figure in figures:
@@ -116,7 +115,7 @@ def reproduce(
         small = "-quick" if quick else ""
         shared = None if figure.results is None else folder / f"{RESULTS}-{figure.results}{small}"
         home = folder / (figure.figure + small)
-        results.append(run_figure(figure, home, replicates, workers, show, shared))
+        results.append(run_figure(figure, home, replicates, workers, progress, shared))
     if len(results) == 1:
         if results[0].skipped:
             raise DataError(f"{figures[0].target}: {results[0].skipped}")
@@ -133,7 +132,7 @@ def run_figure(
     folder: Path,
     replicates: int | None = None,
     workers: int | None = None,
-    show: bool | Callable[[int, int], Any] = False,
+    show: Show = False,
     results: Path | None = None,
 ) -> FigureResult:
     """Runs one figure into its folder and judges it; see `reproduce`.

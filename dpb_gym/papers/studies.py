@@ -20,7 +20,7 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
-from dpb_gym.evaluation.progress import board
+from dpb_gym.evaluation.progress import Show, board
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.series import collect
@@ -59,7 +59,7 @@ def run_study(
     plans: Sequence[TaskPlan],
     folder: Path,
     replicates: int | None = None,
-    show: bool | Callable[[int, int], Any] = False,
+    show: Show = False,
 ) -> StudyReport:
     """Trains the figure's agents and measures them; resumes from `folder`.
 

@@ -123,10 +123,10 @@ class Curator:
         if self.budget is None:
             return math.inf
         spent = self.ledger.inherited
-        if not spent:
-            return equivalent_rho(self.budget) / self.copies
         if self.budget.rho is not None:
             return max(0.0, self.budget.rho - (spent.zcdp or 0.0)) / self.copies
+        if not spent:
+            return equivalent_rho(self.budget) / self.copies
         one = partial(GaussianEvent, 1.0)
         return fit_rho(self.budget, lambda r: [*spent.events, one(math.sqrt(2 * r))]) / self.copies
 

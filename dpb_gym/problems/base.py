@@ -246,8 +246,6 @@ class Instance:
         self._best: tuple[Array, Array] | None = None
         self._synced = True
         self.alone = B == 1
-        shape = kind_of(problem.info.kind).feature_shape(problem.info)
-        self._most_ahead = max(1, min(self._rounds, BLOCK_BYTES // (4 * math.prod(shape))))
         self._ahead: Ahead | None = None
         for i in range(B):
             self._begin(i)
@@ -315,7 +313,9 @@ class Instance:
             at = int(self._cursor[0])
             # few at first: an episode may be short
             n = 4 if found is None else 2 * (found.end - found.first)
-            n = min(n, self._most_ahead, self._rounds - at, self.problem.horizon - t + 1)
+            info = self.problem.info
+            fits = BLOCK_BYTES // (4 * math.prod(kind_of(info.kind).feature_shape(info)))
+            n = min(n, max(1, fits), self._rounds - at, self.problem.horizon - t + 1)
             drawn = {k: v[at : at + n, 0] for k, v in self._block.items()}
             found = self._ahead = Ahead(self.problem, self.hidden, drawn, t)
         return found

@@ -101,6 +101,6 @@ def fixed_entry() -> Callable[..., AgentRun]:
     def make(label: str = "Fixed", **params: Any) -> AgentRun:
         kinds = ("assortment", "pricing", "recommendation")
         spec = AgentSpec("fixed", "tests:Fixed", kinds)
-        return AgentRun.of(spec, label, None, params, Fixed)
+        return AgentRun.of(spec, label, params, Fixed)
 
     return make

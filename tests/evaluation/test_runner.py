@@ -47,8 +47,10 @@ def problem(env_id: str, horizon: int = HORIZON) -> Problem:
 
 def entries(env_id: str) -> list[AgentRun]:
     found = [AgentRun.of(agent_spec(name), name.title()) for name in ("random", "oracle")]
-    own = AGENTS[env_id]
-    return found + [AgentRun.of(agent_spec(name), name, b, params) for name, b, params in own]
+    for name, budget, params in AGENTS[env_id]:
+        run = AgentRun.of(agent_spec(name), name, params)
+        found.append(run.model_copy(update={"budget": budget}))
+    return found
 
 
 def play(

@@ -21,7 +21,6 @@ from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
 from dpb_gym.evaluation.plan import TaskPlan
-from dpb_gym.evaluation.progress import show_by_default
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import canonical, plain
@@ -115,7 +114,7 @@ def tune(
     (task,) = suite.tasks
     plans = [TaskPlan(task, [run for search in searches for run in search.runs()])]
     folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
-    report = run_plan(suite, plans, folder, workers=workers, show=show_by_default(progress))
+    report = run_plan(suite, plans, folder, workers=workers, show=progress)
     series = {(s.agent, s.budget): s for s in collect(report.results())}
     home = folder / "recipes" if recipes is None else Path(recipes)
     options = {"horizon": task.horizon, **task.env_kwargs}
@@ -253,11 +252,8 @@ class _Search:
         return f"{self.spec.name} [{said}]"
 
     def runs(self) -> list[AgentRun]:
-        return [
-            AgentRun.of(self.spec, self.label(point), budget, self.full(point))
-            for point in self.points
-            for budget in self.budgets
-        ]
+        points = [AgentRun.of(self.spec, self.label(p), self.full(p)) for p in self.points]
+        return [run.model_copy(update={"budget": b}) for run in points for b in self.budgets]
 
     def recipe(
         self, series: Mapping[tuple[str, str], Series], replicates: int, home: Path
