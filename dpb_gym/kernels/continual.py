@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, dot_one
 
 Floats = NDArray[np.float64]
@@ -25,7 +25,7 @@ COUNTED = 1e-6
 TINY = 1e-280  # squares below it lose digits, or are 0
 
 
-@jit
+@inline
 def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
     """What brings a row into the ball, and whether it was outside by more than rounding."""
     largest, squares = 0.0, 0.0

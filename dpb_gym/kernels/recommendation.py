@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
 
@@ -167,7 +167,7 @@ def mean_reward(score, model, sd):
     return _clipped_normal_mean(mean, sd)
 
 
-@jit
+@inline
 def _score(features, theta, b, k):
     """<x, theta>, summed in four interleaved parts in a fixed order."""
     d = theta.shape[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
-from dpb_gym.kernels.contexts import clipped_row
+from dpb_gym.kernels.contexts import clipped_row, clipped_rows
 from dpb_gym.kernels.elementary import log
 from dpb_gym.kernels.linalg import (
     cholesky_shifted_one,
@@ -45,11 +45,10 @@ def append_constant(features, constant, out):
 
 
 @inline
-def _best(features, b, theta, inverse, width, rows, images):
-    """Candidate of the largest score; `rows` and `images`, ``(m, d)``, are overwritten."""
+def _best(features, b, theta, inverse, width, rows, images, scores):
+    """Candidate of the largest score; `rows`, `images` ``(m, d)`` and `scores` are overwritten."""
     m, d = rows.shape
-    for k in range(m):
-        clipped_row(features, b, k, rows[k])
+    clipped_rows(features, b, rows)
     if width > 0.0:
         # `multiply_one` of every row, in its order, each of the matrix's rows read once.
         images[:] = 0.0
@@ -66,14 +65,11 @@ def _best(features, b, theta, inverse, width, rows, images):
                 x = rows[k, i]
                 for j in range(d):
                     images[k, j] += x * inverse[i, j]
-    highest, best = -np.inf, 0
     for k in range(m):
-        score = dot_one(rows[k], theta)
+        scores[k] = dot_one(rows[k], theta)
         if width > 0.0:
-            score += width * np.sqrt(max(0.0, dot_one(rows[k], images[k])))
-        if score > highest:
-            highest, best = score, k
-    return best
+            scores[k] += width * np.sqrt(max(0.0, dot_one(rows[k], images[k])))
+    return np.argmax(scores)
 
 
 @jit
@@ -88,9 +84,9 @@ def choose(features, theta, inverse, width, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    rows, images = np.empty((m, d)), np.empty((m, d))
+    rows, images, scores = np.empty((m, d)), np.empty((m, d)), np.empty(m)
     for b in range(B):
-        action[b] = _best(features, b, theta[b], inverse[b], width[b], rows, images)
+        action[b] = _best(features, b, theta[b], inverse[b], width[b], rows, images, scores)
 
 
 @jit
@@ -105,10 +101,10 @@ def choose_optimistic(features, inverse, response, width, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    theta, rows, images = np.empty(d), np.empty((m, d)), np.empty((m, d))
+    theta, rows, images, scores = np.empty(d), np.empty((m, d)), np.empty((m, d)), np.empty(m)
     for b in range(B):
         multiply_one(inverse[b], response[b], theta)
-        action[b] = _best(features, b, theta, inverse[b], width, rows, images)
+        action[b] = _best(features, b, theta, inverse[b], width, rows, images, scores)
 
 
 @jit
@@ -126,21 +122,16 @@ def choose_sampled(features, lower, response, v, normals, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    theta = np.empty(d)
-    row = np.empty(d)
+    theta, rows, scores = np.empty(d), np.empty((m, d)), np.empty(m)
     for b in range(B):
         solve_lower_one(lower[b], response[b], theta)
         for j in range(d):
             theta[j] += v * normals[b, j]
         solve_upper_one(lower[b], theta, theta)
-        best = -np.inf
-        action[b] = 0
+        clipped_rows(features, b, rows)
         for k in range(m):
-            clipped_row(features, b, k, row)
-            score = dot_one(row, theta)
-            if score > best:
-                best = score
-                action[b] = k
+            scores[k] = dot_one(rows[k], theta)
+        action[b] = np.argmax(scores)
 
 
 @jit
