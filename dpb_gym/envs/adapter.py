@@ -64,7 +64,6 @@ class AdaptedProblem(Problem):
         if steps is None:
             raise ParameterError(f"{env} has no max_episode_steps: give a horizon")
         self.env_id, self._kwargs, self._kind = env, kwargs, kind_of(kind)
-        self.kind = kind  # type: ignore[misc]
         self.horizon = validation.integer("horizon", steps, 2)
         made = self.make()
         self.space: Any = made.action_space

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from dpb_gym.problems.contexts import (
     ContextSchedule,
     read_rank,
     rescale,
-    rescaled_bound,
 )
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
@@ -64,8 +63,6 @@ class AssortmentProblem(Problem):
         ParameterError: If a parameter is out of range.
     """
 
-    kind: ClassVar[str] = "assortment"
-
     def __init__(
         self,
         horizon: int = 10_000,
@@ -107,11 +104,10 @@ class AssortmentProblem(Problem):
         stretch = float(np.sqrt(self.dim / self.rank)) if self.design == "low-rank" else 1.0
         raw = 1.0 if self.design in ("uniform", "sphere") else GAUSSIAN_BOUND * stretch
         self._shape = (self.n_items, self.dim)
-        self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm)
-        bound = rescaled_bound(raw, self.context_norm, self.dim)
-        self.feature_bound = self.schedule.bound or bound
+        self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm, raw)
+        self.feature_bound = self.schedule.bound
         self.info = ProblemInfo(
-            kind=self.kind,
+            kind="assortment",
             horizon=self.horizon,
             dim=self.dim,
             # nothing may be bought

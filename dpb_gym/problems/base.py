@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -74,16 +74,20 @@ class Field:
 class Problem(ABC):
     """Base of the problems: immutable parameters and batch mathematics, no state.
 
-    Subclasses set `kind`, `horizon`, `dim`, `info` and `feature_bound`, and implement the
-    hooks below. State lives in an `Instance`.
+    Subclasses set `horizon`, `dim`, `info` and `feature_bound`, and implement the hooks below.
+    State lives in an `Instance`.
     """
 
-    kind: ClassVar[str]
     horizon: int
     dim: int
     info: ProblemInfo
     feature_bound: float
     """Bound on the magnitude of every feature that is ever drawn."""
+
+    @property
+    def kind(self) -> str:
+        """Name of its `Kind`."""
+        return self.info.kind
 
     @property
     def delay(self) -> Delay | None:

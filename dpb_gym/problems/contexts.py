@@ -68,10 +68,12 @@ class ContextSchedule:
         horizon: Rounds T.
         shape: Shape of the features of one round.
         context_norm: Applied to the rows of an array.
+        bound: Largest magnitude of what the design draws, before `context_norm`.
 
     Attributes:
         drawn: Whether there is nothing to do.
         rows: The array, float32, or None.
+        bound: Largest magnitude of a feature.
 
     Raises:
         ParameterError: If the name is unknown or the array has a wrong shape.
@@ -79,10 +81,11 @@ class ContextSchedule:
     """
 
     def __init__(
-        self, contexts: Any, horizon: int, shape: tuple[int, ...], context_norm: str
+        self, contexts: Any, horizon: int, shape: tuple[int, ...], context_norm: str, bound: float
     ) -> None:
         self.rows: Array | None = None
         self.horizon, self.name = horizon, "array"
+        self.bound = rescaled_bound(bound, context_norm, shape[-1])
         if isinstance(contexts, str) and contexts in SCHEDULES:
             self.name = contexts
         elif isinstance(contexts, str) and not contexts.endswith(".npy"):
@@ -94,12 +97,8 @@ class ContextSchedule:
         else:
             self.rows = fixed_rows("contexts", contexts, horizon, shape)
             rescale(self.rows, context_norm)
+            self.bound = float(np.abs(self.rows).max()) or self.bound
         self.drawn = self.name == "drawn"
-
-    @property
-    def bound(self) -> float:
-        """Largest magnitude in the array; 0 without one."""
-        return 0.0 if self.rows is None else float(np.abs(self.rows).max())
 
     def hidden(self, draw: Callable[[Array], None], shape: tuple[int, ...]) -> Hidden:
         """The two sets of features of one replicate, ``corners``, ``(2, *shape)``.

@@ -56,11 +56,6 @@ class PairFeatures:
     norm: str
     magnitude: float
 
-    @property
-    def dim(self) -> int:
-        """Dimension d."""
-        return len(self.names)
-
     def of(self, hotels: Array, searches: Array) -> Array:
         """Features of given pairs, float32 ``(n, d)``: the numbers that a round has."""
         return self._product(self.hotels[hotels], self.searches[searches])
@@ -222,7 +217,7 @@ class ExpediaProblem(AssortmentProblem):
             horizon=horizon,
             n_items=count,
             capacity=min(DEFAULT_CAPACITY, count) if capacity is None else capacity,
-            dim=features.dim,
+            dim=len(features.names),
             revenues="equal" if revenues == "equal" else prices / prices.max(),
             theta=model.theta,
         )

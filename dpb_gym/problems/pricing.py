@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +53,6 @@ class PricingProblem(Problem):
         ParameterError: If a parameter is out of range.
     """
 
-    kind: ClassVar[str] = "pricing"
-
     def __init__(
         self,
         horizon: int = 10_000,
@@ -100,7 +98,7 @@ class PricingProblem(Problem):
         top = (0.0, 1.0) if believed == "logistic" else (-np.inf, np.inf)
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim - 1)
         self.info = ProblemInfo(
-            kind=self.kind,
+            kind="pricing",
             horizon=self.horizon,
             dim=self.dim,
             reward_range=top,

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import Field, Problem, normal
-from dpb_gym.problems.contexts import (
-    CONTEXT_NORMS,
-    ContextSchedule,
-    read_rank,
-    rescale,
-    rescaled_bound,
-)
+from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
 
@@ -61,8 +55,6 @@ class RecommendationProblem(Problem):
         ParameterError: If a parameter is out of range.
     """
 
-    kind: ClassVar[str] = "recommendation"
-
     def __init__(
         self,
         horizon: int = 10_000,
@@ -104,16 +96,15 @@ class RecommendationProblem(Problem):
             validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
         self.theta = validation.optional(validation.array, "theta", theta, (self.dim,))
         self._shape = (self.n_candidates, self.dim)
-        self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm)
+        self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm, 1.0)
+        self.feature_bound = self.schedule.bound
         if not self.schedule.drawn:
             if design != "sphere":
                 raise ParameterError("contexts that are not drawn need design='sphere'")
             self.fresh = True
         self._model = REWARDS.index(self.reward), self.noise_std
-        bound = rescaled_bound(1.0, self.context_norm, self.dim)
-        self.feature_bound = self.schedule.bound or bound
         self.info = ProblemInfo(
-            kind=self.kind,
+            kind="recommendation",
             horizon=self.horizon,
             dim=self.dim,
             reward_range=(0.0, 1.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,8 +104,6 @@ class ReplayProblem(Problem):
         DataError: If the data are too small for these parameters.
     """
 
-    kind: ClassVar[str] = "recommendation"
-
     def __init__(
         self,
         ratings: RatingTable,
@@ -166,7 +164,7 @@ class ReplayProblem(Problem):
         rating_uses, person_uses = self._deal()
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.info = ProblemInfo(
-            kind=self.kind,
+            kind="recommendation",
             horizon=self.horizon,
             dim=self.dim,
             reward_range=(0.0, 1.0),

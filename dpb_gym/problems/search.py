@@ -32,24 +32,16 @@ def best_action(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tu
     return SEARCHES[problem.kind](problem, worlds, round_)
 
 
-def searchable(info: ProblemInfo) -> str:
-    """Why best actions cannot be searched, empty if they can."""
-    if info.kind not in SEARCHES:
-        return f"best actions of {info.kind} problems cannot be searched"
-    if info.kind == "assortment":
-        count = count_slates(info)
-        if count > MAX_SLATES:
-            return (
-                f"the best of {count} slates is found by trying them all, at most {MAX_SLATES} "
-                "are allowed: use fewer items or a smaller capacity"
-            )
-    return ""
-
-
 def check_searchable(what: str, info: ProblemInfo) -> None:
     """Refuses problems whose best actions cannot be searched."""
-    if reason := searchable(info):
-        raise ParameterError(f"{what}: {reason}")
+    if info.kind not in SEARCHES:
+        raise ParameterError(f"{what}: best actions of {info.kind} problems cannot be searched")
+    count = count_slates(info) if info.kind == "assortment" else 0
+    if count > MAX_SLATES:
+        raise ParameterError(
+            f"{what}: the best of {count} slates is found by trying them all, at most {MAX_SLATES} "
+            "are allowed: use fewer items or a smaller capacity"
+        )
 
 
 def expected(problem: Problem, worlds: Sequence[Hidden], round_: Round, action: Array) -> Array:

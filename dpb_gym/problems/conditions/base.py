@@ -19,7 +19,6 @@ class Condition:
     Attributes:
         name: The keyword argument.
         stretch: Factor by which features may grow.
-        told_only: Whether rounds stay as they are, so that any problem can have it.
         excludes: Conditions that make no sense beside it, and why.
 
     Raises:
@@ -27,7 +26,6 @@ class Condition:
     """
 
     name: ClassVar[str]
-    told_only: ClassVar[bool] = False
     excludes: ClassVar[dict[str, str]] = {}
     stretch: float = 1.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,23 +13,34 @@ from dpb_gym.problems import search
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Field, Instance, Problem
 from dpb_gym.problems.conditions.base import Condition
-from dpb_gym.problems.conditions.play import Availability, Delayed, Known, Stock, UnknownHorizon
+from dpb_gym.problems.conditions.play import (
+    Availability,
+    Stock,
+    delayed,
+    known,
+    unknown_horizon,
+)
 from dpb_gym.problems.conditions.truth import Contamination, Drift, Features, Intercept, Types
-from dpb_gym.problems.rounds import Array, Feedback, Hidden, Round
+from dpb_gym.problems.rounds import Array, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.problems.season import Season
 from dpb_gym.streams import Stream, generator
 
-_ORDER = (
-    Features, Intercept, Drift, Types, Contamination, Availability, Stock, Delayed, UnknownHorizon,
-    Known,
-)  # fmt: skip
-CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
-"""Every condition by its keyword argument, in the order in which they are laid on."""
+_ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Stock)
+LAID: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
+"""Conditions that change rounds, in the order in which they are laid on."""
+TOLD: dict[str, Callable[[ProblemInfo, Any], ProblemInfo]] = {
+    "delay": delayed,
+    "unknown_horizon": unknown_horizon,
+    "prior": known,
+}
+"""Those that change only what is told, so that any problem can have them."""
+CONDITIONS: dict[str, Callable[..., Any]] = {**LAID, **TOLD}
+"""Every condition by its keyword argument."""
 
 
 def applicable(kind: str) -> dict[str, None]:
     """Keyword arguments of the conditions that problems of the kind can have, all off."""
-    return {name: None for name, found in CONDITIONS.items() if not found.refused(kind)}
+    return dict.fromkeys(n for n in CONDITIONS if n in TOLD or not LAID[n].refused(kind))
 
 
 def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
@@ -39,14 +50,14 @@ def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
         ParameterError: If a value is not allowed or makes no sense for the problem.
     """
     wanted = {name: value for name, value in given.items() if value is not None}
-    for name in wanted:
-        for other, reason in CONDITIONS[name].excludes.items():
+    laid = {name: value for name, value in wanted.items() if name in LAID}
+    for name in laid:
+        for other, reason in LAID[name].excludes.items():
             if other in wanted:
                 raise ParameterError(f"{name} makes no sense with {other}: {reason}")
-    laid = {name: value for name, value in wanted.items() if not CONDITIONS[name].told_only}
     made = Conditioned(problem, laid) if laid else copy.copy(problem)  # data are shared
     for name in wanted.keys() - laid.keys():
-        made.info = CONDITIONS[name](problem, wanted[name]).info(made.info)
+        made.info = TOLD[name](made.info, wanted[name])
     return made if wanted else problem
 
 
@@ -71,11 +82,10 @@ class Conditioned(Problem):
                 f"{', '.join(given)}: the rounds of {inner!r} are made elsewhere, conditions "
                 "cannot be laid on them"
             )
-        self.inner, self.kind = inner, inner.kind  # type: ignore[misc]
-        self.horizon, self.dim = inner.horizon, inner.dim
+        self.inner, self.horizon, self.dim = inner, inner.horizon, inner.dim
         self.feature_bound, self.info = inner.feature_bound, inner.info
         self.conditions: list[Condition] = []
-        for name, condition in CONDITIONS.items():
+        for name, condition in LAID.items():
             if name in given:
                 if reason := condition.refused(inner.kind):
                     raise ParameterError(f"{name} makes no sense for {inner.kind}: {reason}")

@@ -117,47 +117,23 @@ class Stock(Condition):
         return replace(info, stock=self._stock, masked=info.n_items is not None or None)
 
 
-class Delayed(Condition):
+def delayed(info: ProblemInfo, value: Any) -> ProblemInfo:
     """Rounds after its own in which a response arrives: a number, ``"geometric=50"`` or
     ``"pareto=10,cap=1000"``, with ``,lost=0.1`` and ``,window=200``; see `Delay`.
 
     The rounds stay as they are: harness and environments keep back what is not due.
     """
-
-    name = "delay"
-    told_only = True
-
-    def __init__(self, problem: Problem, value: Any) -> None:
-        self._delay = Delay.parse(value)
-
-    def info(self, info: ProblemInfo) -> ProblemInfo:
-        return replace(info, delay=str(self._delay))
+    return replace(info, delay=str(Delay.parse(value)))
 
 
-class UnknownHorizon(Condition):
+def unknown_horizon(info: ProblemInfo, value: Any) -> ProblemInfo:
     """True: agents are not told the horizon, at which the episode ends all the same."""
-
-    name = "unknown_horizon"
-    told_only = True
-
-    def __init__(self, problem: Problem, value: Any) -> None:
-        self._hidden = validation.flag("unknown_horizon", value)
-
-    def info(self, info: ProblemInfo) -> ProblemInfo:
-        return replace(info, horizon=None) if self._hidden else info
+    return replace(info, horizon=None) if validation.flag("unknown_horizon", value) else info
 
 
-class Known(Condition):
+def known(info: ProblemInfo, value: Any) -> ProblemInfo:
     """What agents are told of theta: a `dpb_gym.Prior` or its `to_dict`.
 
     One from a private release carries its cost, which comes on the ledger of every agent.
     """
-
-    name = "prior"
-    told_only = True
-
-    def __init__(self, problem: Problem, value: Any) -> None:
-        self._prior = Prior.read(value)
-
-    def info(self, info: ProblemInfo) -> ProblemInfo:
-        return replace(info, prior=self._prior.fitting(info.dim))
+    return replace(info, prior=Prior.read(value).fitting(info.dim))

@@ -51,12 +51,10 @@ class Search(Problem):
         dim: Dimension d.
     """
 
-    kind = "ranking"
-
     def __init__(self, horizon=1000, n_items=8, capacity=3, dim=4):
         self.horizon, self.dim, self.feature_bound = horizon, dim, 1.0
         self.info = ProblemInfo(
-            self.kind, horizon, dim, (0.0, 1.0), n_items=n_items, capacity=capacity
+            "ranking", horizon, dim, (0.0, 1.0), n_items=n_items, capacity=capacity
         )
 
     def draw_hidden(self, rng):
