@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.schema import Many, Slug, Spec
@@ -13,6 +13,9 @@ from dpb_gym.papers.curves import Curve, Scalar, counterparts, same
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import quantity_kind
 
+T = TypeVar("T")
+OneOrMany = Annotated[Many[T], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
+"""A tuple; one text alone stands for a tuple of it."""
 Selector = dict[str, Scalar | Many[Scalar]]
 Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]
 
@@ -151,16 +154,13 @@ class AxisMap(Spec):
             none. Values stand for themselves if there are no pairs.
     """
 
-    path: Many[AxisPath] = Field(min_length=1)
+    path: OneOrMany[AxisPath] = Field(min_length=1)
     values: Many[Annotated[tuple[Scalar, Scalar], Field(strict=False)]] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
-        data = {"path": data} if isinstance(data, str) else data
-        if isinstance(data, dict) and isinstance(data.get("path"), str):
-            return {**data, "path": [data["path"]]}
-        return data
+        return {"path": data} if isinstance(data, str) else data
 
 
 class PrintedCell(Spec):

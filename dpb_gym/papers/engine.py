@@ -152,14 +152,11 @@ def run_figure(
     if len(missing) == len(plans):
         return FigureResult(figure, folder, skipped="; ".join(dict.fromkeys(missing.values())))
     if figure.study is not None:
-        found = run_study(figure, plans, results, replicates, show)
-        curves, failures = found.curves, found.failures
-        seconds, rounds = found.seconds, found.rounds
+        curves, report = run_study(figure, plans, results, replicates, show)
     else:
         report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
         curves = figure.place(collect(report.results()))
-        failures = tuple(str(failure) for failure in report.failures)
-        seconds, rounds = report.seconds, report.rounds
+    failures = tuple(map(str, report.failures))
     count = suite.replicates if replicates is None else replicates
     facts = {
         "command": origin.command_line(),
@@ -174,7 +171,7 @@ def run_figure(
         facts["failed"] = "; ".join(failures)
     judgements = judge_all(figure, curves, count)
     result = FigureResult(
-        figure, folder, judgements, tuple(curves), failures, facts, seconds, rounds
+        figure, folder, judgements, tuple(curves), failures, facts, report.seconds, report.rounds
     )
     write(result)
     return result

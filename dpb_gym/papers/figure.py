@@ -16,7 +16,7 @@ from dpb_gym.errors import ParameterError, SuiteError, unknown_name
 from dpb_gym.evaluation.schema import Many, Slug, Spec, read_spec
 from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import Suite, parse_suite
-from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, Selector, Study
+from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector, Study
 from dpb_gym.papers.curves import Curve, Scalar, same
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
@@ -33,16 +33,9 @@ class Drawing(Spec):
     """
 
     columns: Axis
-    lines: Many[Axis]
+    lines: OneOrMany[Axis]
     caption: str = ""
     where: Selector = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("lines"), str):
-            return {**data, "lines": [data["lines"]]}
-        return data
 
 
 class Quick(Spec):

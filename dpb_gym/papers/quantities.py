@@ -117,70 +117,37 @@ def _per(column: Column, scale: float) -> Measured:
     return Measured(({i: v / scale for i, v in column.items()},))
 
 
+def _regrets(first: Curve, second: Curve, of: Callable[..., Any]) -> Measured:
+    return Measured((first.final_regret, second.final_regret), of)
+
+
 def constant(value: float) -> Measured:
     """A quantity in which nothing is random."""
     return Measured((), lambda: value)
 
 
-@quantity("final-regret")
-def final_regret(curve: Curve) -> Measured:
-    """Cumulative regret at the horizon."""
-    return Measured((curve.final_regret,))
-
-
-@quantity("final-reward")
-def final_reward(curve: Curve) -> Measured:
-    """Cumulative reward at the horizon."""
-    return Measured((curve.final_reward,))
-
-
-@quantity("average-regret")
-def average_regret(curve: Curve) -> Measured:
-    """Regret per round."""
-    return _per(curve.final_regret, curve.horizon)
-
-
-@quantity("reward-rate")
-def reward_rate(curve: Curve) -> Measured:
-    """Reward per round."""
-    return _per(curve.final_reward, curve.horizon)
-
-
-@quantity("root-regret")
-def root_regret(curve: Curve) -> Measured:
-    """Regret over sqrt(T)."""
-    return _per(curve.final_regret, math.sqrt(curve.horizon))
-
-
-@quantity("relative-regret")
-def relative_regret(curve: Curve, reference: Curve) -> Measured:
-    """Mean regret over that of the reference."""
-    return Measured((curve.final_regret, reference.final_regret), ratio)
-
-
-@quantity("relative-reward")
-def relative_reward(curve: Curve, reference: Curve) -> Measured:
-    """Mean reward over that of the reference."""
-    return Measured((curve.final_reward, reference.final_reward), ratio)
-
-
-@quantity("regret-drop")
-def regret_drop(curve: Curve, reference: Curve) -> Measured:
-    """The reference's regret minus the curve's."""
-    return Measured((reference.final_regret, curve.final_regret), difference)
-
-
-@quantity("regret-excess")
-def regret_excess(curve: Curve, reference: Curve) -> Measured:
-    """The curve's regret minus the reference's."""
-    return Measured((curve.final_regret, reference.final_regret), difference)
-
-
-@quantity("normalised-score")
-def normalised_score(curve: Curve, reference: Curve) -> Measured:
-    """1 minus the regret over that of the reference, random play: random 0, the oracle 1."""
-    columns = (curve.final_regret, reference.final_regret)
-    return Measured(columns, lambda own, other: 1.0 - ratio(own, other))
+_PLAIN: dict[str, Callable[..., Measured]] = {
+    # at the horizon: cumulative, per round, over sqrt(T)
+    "final-regret": lambda curve: Measured((curve.final_regret,)),
+    "final-reward": lambda curve: Measured((curve.final_reward,)),
+    "average-regret": lambda curve: _per(curve.final_regret, curve.horizon),
+    "reward-rate": lambda curve: _per(curve.final_reward, curve.horizon),
+    "root-regret": lambda curve: _per(curve.final_regret, math.sqrt(curve.horizon)),
+    # means over those of the reference
+    "relative-regret": lambda curve, reference: _regrets(curve, reference, ratio),
+    "relative-reward": lambda curve, reference: Measured(
+        (curve.final_reward, reference.final_reward), ratio
+    ),
+    # the reference's regret minus the curve's, and the other way round
+    "regret-drop": lambda curve, reference: _regrets(reference, curve, difference),
+    "regret-excess": lambda curve, reference: _regrets(curve, reference, difference),
+    # the reference is random play: random is 0, the oracle 1
+    "normalised-score": lambda curve, reference: _regrets(
+        curve, reference, lambda own, other: 1.0 - ratio(own, other)
+    ),
+}
+for _name, _measure in _PLAIN.items():
+    quantity(_name)(_measure)
 
 
 @quantity("percent-of-reference")

@@ -10,8 +10,8 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import Show, board
+from dpb_gym.evaluation.run import RunReport
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.series import collect
@@ -34,24 +35,9 @@ if TYPE_CHECKING:
 STUDY_VERSION = 1
 """Raised when a measurement changes."""
 
-Measurement = Callable[[Agent, Job, CellResult, "dict[str, Any]"], "dict[str, list[float]]"]
-
-
-@dataclass(frozen=True)
-class StudyReport:
-    """A finished study.
-
-    Attributes:
-        curves: Regret curves with the numbers recorded.
-        failures: Messages of agents that failed.
-        rounds: Agent rounds computed now.
-        seconds: Wall time.
-    """
-
-    curves: list[Curve]
-    failures: tuple[str, ...]
-    rounds: int
-    seconds: float
+Recorded = dict[str, list[float]]
+Measurement = Callable[[Agent, Job, CellResult, dict[str, Any]], Recorded]
+Block = tuple[CellResult, Recorded]
 
 
 def run_study(
@@ -60,7 +46,7 @@ def run_study(
     folder: Path,
     replicates: int | None = None,
     show: Show = False,
-) -> StudyReport:
+) -> tuple[list[Curve], RunReport]:
     """Trains the figure's agents and measures them; resumes from `folder`.
 
     Args:
@@ -70,6 +56,9 @@ def run_study(
         replicates: Instead of the figure's.
         show: Progress; see `dpb_gym.evaluation.progress.board`.
 
+    Returns:
+        Regret curves with the numbers recorded, and how the run went.
+
     Raises:
         ResultError: If the folder cannot be written.
     """
@@ -77,52 +66,56 @@ def run_study(
     make_folder(folder)
     options = figure.study.model_dump(mode="json")
     jobs = make_jobs(figure.suite, plans, replicates)
-    found: list[dict[str, Any]] = []
-    failures: list[str] = []
-    rounds = 0
+    keys = {c.text: _key(c.text, options) for job in jobs for c in job.cells}
+    paths = {text: folder / f"{key}.json" for text, key in keys.items()}
+    found: list[Block] = []
+    failures: list[Failure] = []
+    computed = rounds = 0
     start = time.monotonic()
     with board(jobs, show, remote=False) as watched:
         for index, job in enumerate(jobs):
-            blocks, missing = [], []
-            for cell in job.cells:
-                path = folder / f"{_key(cell, options)}.json"
-                stored = _read(path)
-                if stored is None:
-                    missing.append((cell, path))
+            stored = [_read(paths[cell.text]) for cell in job.cells]
+            found += [block for block in stored if block is not None]
+            missing = [cell for cell, block in zip(job.cells, stored) if block is None]
+            for outcome in _train(job, missing, options, watched.heartbeat(index)):
+                if isinstance(outcome, Failure):
+                    failures.append(outcome)
                 else:
-                    blocks.append(stored)
-            if missing:
-                fresh, broken = _block(job, missing, options, watched.heartbeat(index))
-                blocks += fresh
-                failures += [str(failure) for failure in broken]
-                rounds += len(missing) * len(job.cells[0].replicates) * job.task.horizon
+                    found.append(outcome)
+                    computed += 1
+                    _write(paths[outcome[0].cell.text], *outcome)
+            rounds += len(missing) * len(job.cells[0].replicates) * job.task.horizon
             watched.finish(index)
-            found += blocks
-    return StudyReport(_curves(found, figure), tuple(failures), rounds, time.monotonic() - start)
+    seconds = time.monotonic() - start
+    report = RunReport(folder, tuple(keys.values()), computed, tuple(failures), rounds, seconds)
+    return _curves(found, figure), report
 
 
-def _key(cell: Cell, options: dict[str, Any]) -> str:
-    text = canonical([STUDY_VERSION, cell.text, options])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+def _key(text: str, options: dict[str, Any]) -> str:
+    told = canonical([STUDY_VERSION, text, options])
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _write(path: Path, result: CellResult, recorded: Recorded) -> None:
+    curves = {"regret": result.regret.tolist(), "reward": result.reward.tolist()}
+    told = {"guarantee": result.guarantee, "recorded": recorded}
+    write_json(path, {"cell": result.cell.text, **curves, **told})
+
+
+def _read(path: Path) -> Block | None:
     """A stored block; None if there is none, or it is damaged and must be computed again."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        complete = {"cell", "regret", "reward", "guarantee", "recorded"} <= set(data)
-    except (OSError, ValueError, TypeError):
+        curves = np.array(data["regret"]), np.array(data["reward"])
+        return CellResult(Cell.read(data["cell"]), *curves, data["guarantee"]), data["recorded"]
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    return data if complete else None
 
 
-def _block(
-    job: Job,
-    missing: Sequence[tuple[Cell, Path]],
-    options: dict[str, Any],
-    progress: Callable[[int], None],
-) -> tuple[list[dict[str, Any]], list[Failure]]:
-    """Trains the missing cells in lockstep, and measures each."""
+def _train(
+    job: Job, cells: Sequence[Cell], options: dict[str, Any], progress: Callable[[int], None]
+) -> Iterator[Block | Failure]:
+    """Trains the cells in lockstep, and measures each."""
     kept: dict[str, Agent] = {}
 
     def keeping(run: AgentRun) -> AgentRun:
@@ -133,47 +126,28 @@ def _block(
 
         return run.model_copy(update={"maker": make})
 
-    cells = [cell.model_copy(update={"agent": keeping(cell.agent)}) for cell, _ in missing]
-    outcomes = run_block(job.task.problem(), cells, progress)
-    measure = MEASUREMENTS[options["kind"]]
-    blocks, failures = [], []
-    for (cell, path), outcome in zip(missing, outcomes):
+    watched = [cell.model_copy(update={"agent": keeping(cell.agent)}) for cell in cells]
+    outcomes = run_block(job.task.problem(), watched, progress) if cells else []
+    for cell, outcome in zip(cells, outcomes):
         if isinstance(outcome, Failure):
-            failures.append(outcome)
-            continue
-        block = {
-            "cell": cell.text,
-            "regret": outcome.regret.tolist(),
-            "reward": outcome.reward.tolist(),
-            "guarantee": outcome.guarantee,
-            "recorded": measure(kept[cell.agent.title], job, outcome, options),
-        }
-        write_json(path, block)
-        blocks.append(block)
-    return blocks, failures
+            yield outcome
+        else:
+            measure = MEASUREMENTS[options["kind"]]
+            recorded = measure(kept[cell.agent.title], job, outcome, options)
+            yield CellResult(cell, outcome.regret, outcome.reward, outcome.guarantee), recorded
 
 
-def _curves(blocks: Sequence[dict[str, Any]], figure: Figure) -> list[Curve]:
-    results = [
-        CellResult(
-            Cell.read(one["cell"]),
-            np.array(one["regret"]),
-            np.array(one["reward"]),
-            one["guarantee"],
-        )
-        for one in blocks
-    ]
-    recorded: dict[tuple[str, str, str], dict[str, dict[int, float]]] = {}
-    for block, result in zip(blocks, results):
-        own = recorded.setdefault(result.cell.row, {})
-        for name, values in block["recorded"].items():
+def _curves(blocks: Sequence[Block], figure: Figure) -> list[Curve]:
+    numbers: dict[tuple[str, str, str], dict[str, dict[int, float]]] = {}
+    for result, recorded in blocks:
+        own = numbers.setdefault(result.cell.row, {})
+        for name, values in recorded.items():
             own.setdefault(name, {}).update(zip(result.cell.replicates, values))
-    return [replace(c, recorded=recorded[c.series.place]) for c in figure.place(collect(results))]
+    placed = figure.place(collect(result for result, _ in blocks))
+    return [replace(c, recorded=numbers[c.series.place]) for c in placed]
 
 
-def measure_ope(
-    agent: Agent, job: Job, result: CellResult, options: dict[str, Any]
-) -> dict[str, list[float]]:
+def measure_ope(agent: Agent, job: Job, result: CellResult, options: dict[str, Any]) -> Recorded:
     """Off-policy estimates of the trained agent, frozen, from a uniform log of later rounds.
 
     Returns:
@@ -191,7 +165,7 @@ def measure_ope(
     kwargs = {**task.env_kwargs, "horizon": task.horizon + rounds}
     logs = offline.collect(make_problem(task.env, **kwargs), rounds, seeds, skip=task.horizon)
     policies = offline.probabilities(agent, logs, samples=int(options["samples"]))
-    found: dict[str, list[float]] = {}
+    found: Recorded = {}
 
     def record(name: str, value: float) -> None:
         found.setdefault(name, []).append(float(value))

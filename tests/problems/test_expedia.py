@@ -166,13 +166,13 @@ def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridg
         return -likelihood(theta, small, rows) + 0.5 * ridge * theta @ theta
 
     assert model.figures["log_likelihood"] == pytest.approx(likelihood(model.theta, small, rows))
-    zero = np.zeros(features.dim)
+    zero = np.zeros(len(features.names))
     assert model.figures["null_log_likelihood"] == pytest.approx(likelihood(zero, small, rows))
     assert objective(model.theta) < objective(zero)
     step = 1e-5
     gradient = [
         (objective(model.theta + step * e) - objective(model.theta - step * e)) / (2 * step)
-        for e in np.eye(features.dim)
+        for e in np.eye(len(features.names))
     ]
     np.testing.assert_allclose(gradient, 0.0, atol=2e-5)
     if feature_set == "hotel" and ridge == 1.0:
