@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
@@ -138,8 +138,7 @@ class Price(ActionMode):
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        shape = (1,) if replicates is None else (replicates, 1)
-        prices = action_array(actions, shape, False, "price").reshape(-1)
+        prices = self.batch(actions, replicates, (1,), False, "price")[:, 0]
         bad = _outside(prices, 0.0, 1.0)
         if bad is not None:
             raise ActionError(f"price must be in [0, 1], got {bad}")
@@ -218,8 +217,6 @@ def make_action_mode(info: ProblemInfo, **interface: Any) -> ActionMode:
         ParameterError: If an argument does not apply or is out of range.
     """
     factory = kind_of(info.kind).actions
-    if isinstance(factory, str):
-        module, _, name = factory.partition(":")
-        factory = getattr(import_module(module), name)
-    mode: ActionMode = factory(info, **interface)
+    make = resolve_name(factory) if isinstance(factory, str) else factory
+    mode: ActionMode = make(info, **interface)
     return mode

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
@@ -55,9 +55,8 @@ class Environment:
         """
         if callable(self.problem):
             return self.problem
-        module, _, name = self.problem.partition(":")
         try:
-            return getattr(importlib.import_module(module), name)
+            return resolve_name(self.problem)
         except (ImportError, AttributeError, ValueError) as error:
             raise ParameterError(f"{self.id}: cannot load {self.problem}: {error}") from error
 
@@ -241,15 +240,9 @@ def register_environment(
     theirs = taken is None and env_id in gymnasium.registry and not adapted
     if taken not in (None, entry) or theirs:
         raise ParameterError(f"environment id {env_id!r} is already registered")
-    if adapted:
-        _rehearse(entry)
+    if adapted:  # two rounds, so that a broken contract is told at once
+        entry.make_problem().instance([0]).advance()
     if taken is None:
         ENVIRONMENTS[env_id] = entry
         if not adapted:
             _register(env_id)
-
-
-def _rehearse(entry: Environment) -> None:
-    """Plays two rounds, so that a broken contract is told at once."""
-    instance = entry.make_problem().instance([0])
-    instance.advance()

@@ -12,7 +12,7 @@ from dpb_gym import validation
 from dpb_gym.envs.actions import ActionMode, make_action_mode
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.observations import Observations
-from dpb_gym.envs.rendering import MODES, Screen, draw
+from dpb_gym.envs.rendering import MODES, Screen
 from dpb_gym.problems.base import Array, Feedback, Instance, Outcome, Problem
 from dpb_gym.problems.delay import Mailbox, Tray
 from dpb_gym.problems.kinds import kind_of
@@ -79,7 +79,7 @@ class Core:
                 "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
             )
             return None
-        return draw(self.screens, self._render_mode)
+        return [getattr(screen, self._render_mode)() for screen in self.screens]
 
     def coming(self) -> dict[str, Array]:
         """What can be offered to the customers of the last observation, where not everything."""

@@ -5,8 +5,6 @@ Utilities and hidden parameters are never shown. Pictures are drawn with NumPy a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
@@ -142,8 +140,3 @@ def _write(image: Array, x: int, y: int, text: str) -> None:
                 if int(digit) >> (2 - dot) & 1:
                     image[y + 2 * line : y + 2 * line + 2, x + 2 * dot : x + 2 * dot + 2] = INK
         x += 8
-
-
-def draw(screens: list[Screen], mode: str) -> list[Any]:
-    """What each replicate's screen shows."""
-    return [screen.ansi() if mode == "ansi" else screen.rgb_array() for screen in screens]

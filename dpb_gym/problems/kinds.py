@@ -48,6 +48,8 @@ class Kind(ABC):
             function of the problem's `ProblemInfo` and the `interface`, or
             ``"module:function"``.
         revenues: Whether contexts have ``revenues``, one per item.
+        integral: Whether actions are integers, not real numbers.
+        called: What actions are called in messages.
         nothing: What stands in all entries of an action where nobody was asked.
     """
 
@@ -56,6 +58,8 @@ class Kind(ABC):
     interface: ClassVar[tuple[str, ...]] = ()
     actions: ClassVar[str | Callable[..., Any]]
     revenues: ClassVar[bool] = False
+    integral: ClassVar[bool] = True
+    called: ClassVar[str] = "actions"
     nothing: ClassVar[int] = 0
 
     @abstractmethod
@@ -66,12 +70,13 @@ class Kind(ABC):
         """Shape of one replicate's action; a single number by default."""
         return ()
 
-    @abstractmethod
     def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
         """Returns actions ``(B, *action_shape)`` well typed, or raises `ActionError`.
 
         The range is the problem's to check, when it responds.
         """
+        shape = (replicates, *self.action_shape(info))
+        return action_array(action, shape, self.integral, self.called)
 
     @abstractmethod
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
@@ -125,13 +130,17 @@ class Kind(ABC):
 
 
 class Assortment(Kind):
-    """Slates of at most K of N items; the customer buys one of them or nothing."""
+    """Slates ``(B, K)`` of at most K of N items; the customer buys one of them or nothing.
+
+    Entries of -1 and repeated items count for nothing.
+    """
 
     name = "assortment"
     response = "choice"
     interface = ("action_mode",)
     actions = "dpb_gym.envs.actions:assortment_mode"
     revenues = True
+    called = "slates"
     nothing = -1
 
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
@@ -141,10 +150,6 @@ class Assortment(Kind):
     def action_shape(self, info: ProblemInfo) -> tuple[int, ...]:
         assert info.capacity is not None
         return (info.capacity,)
-
-    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
-        """Slates ``(B, K)`` of item indices; -1 and repeated items count for nothing."""
-        return action_array(action, (replicates, *self.action_shape(info)), True, "slates")
 
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         slates = np.empty(uniforms.shape, np.int64)
@@ -215,14 +220,12 @@ class Pricing(Kind):
     name = "pricing"
     response = "demand"
     interface = ("n_prices",)
+    integral = False
+    called = "prices"
     actions = "dpb_gym.envs.actions:pricing_mode"
 
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
         return (info.dim - 1,)
-
-    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
-        """Prices ``(B,)`` in [0, 1]."""
-        return action_array(action, (replicates,), False, "prices")
 
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         return uniforms.copy()
@@ -247,15 +250,12 @@ class Recommendation(Kind):
     """One of a few candidates for each customer."""
 
     name = "recommendation"
+    called = "candidate indices"
     actions = "dpb_gym.envs.actions:recommendation_mode"
 
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
         assert info.n_candidates is not None
         return info.n_candidates, info.dim
-
-    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
-        """Candidate indices ``(B,)`` in 0..n_candidates - 1."""
-        return action_array(action, (replicates,), True, "candidate indices")
 
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         if available is not None:

@@ -8,7 +8,6 @@ from dpb_gym.envs.actions import ActionMode
 from dpb_gym.errors import ActionError
 from dpb_gym.problems import Context, Feedback, Kind, Problem, ProblemInfo
 from dpb_gym.problems.base import Field, Round
-from dpb_gym.problems.kinds import action_array
 from dpb_gym.streams import Stream
 
 
@@ -26,6 +25,7 @@ class Ranking(Kind):
 
     name = "ranking"
     response = "choice"
+    called = "rankings"
     actions = Ordering
 
     def feature_shape(self, info):
@@ -33,9 +33,6 @@ class Ranking(Kind):
 
     def action_shape(self, info):
         return (info.capacity,)
-
-    def check_action(self, info, action, replicates):
-        return action_array(action, (replicates, info.capacity), True, "rankings")
 
     def random(self, info, uniforms):
         return np.minimum((uniforms * info.n_items).astype(np.int64), info.n_items - 1)
