@@ -150,6 +150,8 @@ def expedia_problem(
         raise ParameterError(f"data must be the name of a data set or a path, got {shown(data)}")
     if not isinstance(destination, str):
         destination = validation.optional(validation.integer, "destination", destination, 1)
+    validation.optional(validation.choice, "repair", repair, ("drop-last-search",))
+    validation.choice("choice", choice, ("booking", "click"))
     share = validation.real("max_missing", max_missing, 0.0, 1.0)
     encoding = (os.fspath(data), repair, destination, choice, share)
     model = _model(encoding, feature_set, context_norm, intercept, ridge)
