@@ -159,7 +159,8 @@ def publish(out: Path, suite: Suite) -> None:
             shutil.copyfile(path, copy)
             name, params = load_recipe(path)
             spec = agent_spec(name)
-            chosen = {key: value for key, value in params.items() if value != spec.defaults[key]}
+            usual = spec.defaults  # whose tuples are a recipe's lists
+            chosen = {k: v for k, v in params.items() if canonical(v) != canonical(usual[k])}
             places = {track, *(task.name for task in suite.tasks if task.track == track)}
             for listed in suite.agents:
                 if listed.name != name or listed.label.endswith(TUNED) or not chosen:

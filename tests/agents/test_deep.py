@@ -197,7 +197,7 @@ def test_rounds_are_remembered_in_order_and_the_oldest_forgotten(name):
     agent = quick(name, **({"n_steps": 20} if name == "ppo" else {"buffer_size": 10}))
     contexts, actions, rewards = play(agent, "DPB/Pricing-v0", 13)
     if name == "ppo":
-        np.testing.assert_array_equal(agent._contexts[0, :13, 0], contexts[:, 0])
+        np.testing.assert_array_equal(agent._contexts[0, :13, :, 0], contexts[:, 0])
         np.testing.assert_array_equal(agent._rewards[0, :13], rewards[:, 0])
         prices = 0.5 * (np.clip(agent._bids[0, :13], -1, 1) + 1)
         np.testing.assert_array_equal(prices, actions[:, 0])

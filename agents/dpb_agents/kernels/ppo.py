@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents.kernels.networks import adam, backward, forward, load, shorten
+from dpb_agents.kernels.networks import adam, backward, forward, shorten
 from dpb_gym.kernels._jit import jit, vectorised
 from dpb_gym.kernels.elementary import exp, log
 
@@ -81,21 +81,31 @@ def slate_log_probability(scores, offered, slate, slopes):
 
 
 @vectorised
-def _evaluate(weights, widths, rounds, order, start, m, tapes, found):
+def _mean(contexts, means):
+    """What the critic sees of every round: the mean of its items' features."""
+    n, d, N = contexts.shape
+    for t in range(n):
+        for j in range(d):
+            total = 0.0
+            for i in range(N):
+                total += contexts[t, j, i]
+            means[t, j] = total / N
+
+
+@vectorised
+def _evaluate(weights, widths, rounds, means, order, start, m, tapes, found):
     """Values, log-probabilities and their slopes of m rounds, ``order[start:start + m]``."""
     contexts, offered, slates, bids, _ = rounds
-    _, N, d = contexts.shape
+    _, d, N = contexts.shape
     values, logs, slopes, deviations = found
     acting, judging = tapes
     P, last = (weights.shape[0] - 1) // 2, acting.shape[0] - 1
     for s in range(m):
-        items = contexts[order[start + s]]
-        load(items, acting, s * N)
+        t, at = order[start + s], s * N
         for j in range(d):
-            total = 0.0
             for i in range(N):
-                total += acting[j, s * N + i]
-            judging[j, s] = total / N
+                acting[j, at + i] = contexts[t, j, i]
+            judging[j, s] = means[t, j]
     forward(weights[:P], widths, False, acting, m * N)
     forward(weights[P : 2 * P], widths, False, judging, m)
     spread = exp(np.float64(weights[2 * P]))
@@ -118,7 +128,7 @@ def _step(weights, widths, rounds, order, start, m, made, gradient):
 
     Rounds whose ratio is clipped move the actor nowhere: the others' columns close up.
     """
-    N = rounds[0].shape[1]
+    N = rounds[0].shape[2]
     before, tapes, slants, (values, logs, slopes, deviations) = made
     P, last = (weights.shape[0] - 1) // 2, tapes[0].shape[0] - 1
     rewards = rounds[4]
@@ -160,33 +170,34 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
         moments: ``(B, 2, 2 P + 1)`` float32, in place: see `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: Of actor and critic, see `networks.forward`.
-        rounds: Contexts ``(B, n, N, d)`` float32, what was offered ``(B, n, N)`` bool, slates
+        rounds: Contexts ``(B, n, d, N)`` float32, what was offered ``(B, n, N)`` bool, slates
             ``(B, n, K)`` (K = 0: prices), prices as drawn ``(B, n)`` and rewards ``(B, n)``.
         due: ``(B,)`` bool.
         orders: Orders of the rounds, one for every pass, ``(B, passes, n)``.
         batch: Rounds of a mini-batch.
         rate: Learning rate.
     """
-    B, n, N, _ = rounds[0].shape
+    B, n, d, N = rounds[0].shape
     gradient = np.zeros(weights.shape[1], np.float32)
     tall = widths.sum()
     tapes = np.empty((tall, batch * N), np.float32), np.empty((tall, batch), np.float32)
     slants = np.empty_like(tapes[0]), np.empty_like(tapes[1])
-    before, own = np.empty((2, n)), np.arange(n)
+    before, own, means = np.empty((2, n)), np.arange(n), np.empty((n, d), np.float32)
     found = np.empty(batch), np.empty(batch), np.empty((batch, N)), np.zeros(batch)
     for b in range(B):
         if not due[b]:
             continue
         mine = rounds[0][b], rounds[1][b], rounds[2][b], rounds[3][b], rounds[4][b]
+        _mean(mine[0], means)
         for start in range(0, n, batch):
             m = min(batch, n - start)
-            _evaluate(weights[b], widths, mine, own, start, m, tapes, found)
+            _evaluate(weights[b], widths, mine, means, own, start, m, tapes, found)
             before[0, start : start + m] = found[1][:m]
             before[1, start : start + m] = found[0][:m]
         for order in orders[b]:
             for start in range(0, n, batch):
                 m = min(batch, n - start)
-                _evaluate(weights[b], widths, mine, order, start, m, tapes, found)
+                _evaluate(weights[b], widths, mine, means, order, start, m, tapes, found)
                 made = before, tapes, slants, found
                 _step(weights[b], widths, mine, order, start, m, made, gradient)
                 shorten(gradient, LONGEST)
