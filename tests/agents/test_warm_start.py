@@ -36,7 +36,7 @@ def begin(name, prior_mean=KNOWN, budget=None, horizon=60, **params):
     env_id, kwargs = PROBLEMS[agent_spec(name).supports[0]]
     problem = dpb_gym.make_problem(env_id, horizon=horizon, dim=4, **kwargs)
     # greedy, from the first round on, whatever the class explores by
-    greedy = {"alpha": 0.0, "v": 0.0, "scale": 1e-9, "width": 0.0, "disperse": 0.0, "rare": 0.0}
+    greedy = {"alpha": 0.0, "v": 0.0, "scale": 1e-9, "width": 0.0, "disperse": 0.0}
     greedy["size"] = 1e-9
     greedy |= {"explore": 0, "ridge": 1e12, "gamma": 0.0 if "pricing" in name else None}
     parameters = inspect.signature(agent_spec(name).load()).parameters

@@ -33,9 +33,6 @@ LEAST_EVENNESS = 0.3
 LARGEST_WEIGHT = 4.0
 # Exact sums are released from here on, noisy ones not before.
 LEAST_FIRST = 10
-# Prior size in rare directions, relative to that in others: wide, but nothing where a budget is
-# too small to believe in a theta that moves prices.
-WIDER = 6.0
 # A theta that is so many prior sizes long was not foreseen by the first tenth of the records: they
 # were taken where the link is flat, and what they say is left out.
 UNFORESEEN, FIRST_PART = 2.5, 0.1
@@ -165,6 +162,7 @@ class OnePassNewton(WarmStart):
         rate: float,
         signal: float,
         rare: float = 0.0,
+        loose: float = 0.0,
         calm: float = 0.0,
     ) -> None:
         """Makes the releaser, the first estimates and the row buffers.
@@ -178,6 +176,7 @@ class OnePassNewton(WarmStart):
             rate: A typical eigenvalue of one record's curvature.
             signal: Size of a coordinate of one record's response, for the first release.
             rare: See `kernels.posterior.posterior`.
+            loose: See there.
             calm: See there.
 
         Raises:
@@ -188,7 +187,7 @@ class OnePassNewton(WarmStart):
         self._centre, self._known = known.centre, known.information()
         self._size = size = float(sizes[beliefs.argmax()])
         self.layout, self._sizes, self._beliefs = layout, sizes, beliefs
-        self._exploring = (rare, WIDER * size, calm)
+        self._exploring = (rare, loose, calm)
         unit_noise, horizon = layout.unit_noise(size), self.horizon(problem)
 
         self._releaser = curator.weighted_sum(

@@ -93,7 +93,7 @@ def posterior(
     e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (r^2 + |m|^2)), for each candidate r; a
     candidate weighs its belief times the likelihood of u. A direction is rare if it carries
     less than `rare` of the mean information and of the last coordinate's, and the last
-    coordinate, which the policy sets, takes part in it; its prior size is `loose` instead of r.
+    coordinate, which the policy sets, takes part in it; its prior size is at least `loose`.
 
     Args:
         information: ``(B, d, d)``, symmetric.
@@ -105,8 +105,9 @@ def posterior(
         noise: Variance of the noise in u.
         left: Variance of the error in an entry of the information, ``(B,)``.
         rare: See above.
-        loose: Prior size in rare directions.
-        calm: Factor of the posterior's standard deviation in `root`; 1 in rare directions.
+        loose: Least prior size in rare directions.
+        calm: Factor of the posterior's standard deviation in `root`; in rare directions that
+            deviation over the first candidate's, at least `calm` and at most 1.
         theta: Output ``(B, d)``.
         covariance: Output ``(B, d, d)``.
         root: Output ``(B, d, d)``: theta + root z, z standard normal, explores.
@@ -138,7 +139,7 @@ def posterior(
             weights[r] = elementary.log(beliefs[r])
             for i in range(d):
                 h = values[i]
-                prior = (loose * loose if few[i] else size) / d
+                prior = (max(loose * loose, size) if few[i] else size) / d
                 error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * (size + far)
                 total = prior * h * h + error
                 means[r, i], kept[r, i] = 0.0, prior
@@ -178,7 +179,9 @@ def posterior(
                 covariance[b, j, k] = s
                 covariance[b, k, j] = s
             for i in range(d):
-                factor = 1.0 if few[i] else calm
+                factor = calm
+                if few[i]:
+                    factor = max(calm, min(1.0, np.sqrt(local[i, i] * d) / sizes[0]))
                 root[b, j, i] = factor * np.sqrt(local[i, i]) * vectors[j, i]
 
 

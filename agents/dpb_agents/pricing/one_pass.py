@@ -10,8 +10,9 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.one_pass import OnePassNewton, Rows
+from dpb_agents.common.parameters import positive, real
 from dpb_agents.pricing.records import MODELS, recorded
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -25,6 +26,12 @@ GAUSSIAN_RANGE = (-3.0, 3.0)
 # Prices drawn again for each record.
 TWINS = 3
 LEAST_NORM, LARGEST_NORM = 0.2, 0.85
+# Part of the mean information, and of the price's, below which a direction is rare. Not for
+# Gaussian demand, whose best price is linear in the features: one direction always carries little.
+RARE = 0.15
+# The prior size there: wide, but nothing where a budget is too small to believe in a theta that
+# moves prices, and not beyond what is foreseen of the largest.
+WIDER, WIDEST = 6.0, 2.5 * LARGEST_NORM
 # The prior size of theta, of which nearly all belief is in the first.
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])
 BELIEFS = np.array([0.97, 0.0075, 0.0075, 0.0075, 0.0075])
@@ -65,36 +72,25 @@ class OnePassPricing(OnePassNewton):
             largest that is possible (zeta, or the range to which Gaussian demand is clipped).
         bound: The same norm B of the curvature, in units of zeta^2 / 4, or 1 for Gaussian
             demand.
-        disperse: Size of the draw, in units of the posterior.
-        rare: Part of the mean information, and of the price's, below which a direction in which
-            the price takes part is rare; of no use for Gaussian demand, whose best price is
-            linear in the features, so that one direction always carries little.
+        disperse: Size of the draw, in units of the posterior; with 0 prices are greedy, in rare
+            directions too.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
+    retired: ClassVar[dict[str, str]] = {"rare": "it is 0.15, and disperse=0 plays greedily"}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "clip": [0.3, 0.45],
         "disperse": [0.05, 0.1],
         "first": [1.6, 2.4],
     }
 
-    norm: float | None = None
-    clip: float = 0.3
-    bound: float = 0.2
-    disperse: float = 0.1
-    rare: float = 0.15
+    norm: float | None = positive(None)
+    clip: float = positive(0.3)
+    bound: float = positive(0.2)
+    disperse: float = real(0.1, 0.0)
     first: float = 2.4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.norm is not None:
-            self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
-        self.clip = validation.real("clip", self.clip, 0.0, open_low=True)
-        self.bound = validation.real("bound", self.bound, 0.0, open_low=True)
-        self.disperse = validation.real("disperse", self.disperse, 0.0)
-        self.rare = validation.real("rare", self.rare, 0.0, 1.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         from dpb_gym.privacy import gaussian_sigma
@@ -126,7 +122,8 @@ class OnePassPricing(OnePassNewton):
             beliefs=BELIEFS if ample else np.ones(1),
             rate=rate,
             signal=rate,
-            rare=self.rare if logistic else 0.0,
+            rare=RARE if logistic and self.disperse else 0.0,
+            loose=min(WIDER * norm, WIDEST),
             calm=self.disperse,
         )
         self._blind = 0 if logistic or self._centre.any() else self.first_release

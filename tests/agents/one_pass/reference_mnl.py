@@ -51,7 +51,7 @@ def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, 
     few = (h < rare * min(h.mean(), H[-1, -1])) & (E[-1] ** 2 > LEVER)
     logs, means, variances = [], [], []
     for r, belief in zip(sizes, beliefs):
-        prior = np.where(few, wide, r) ** 2 / d
+        prior = np.where(few, max(wide, r), r) ** 2 / d
         error = spread * h + noise + left * (1 + 1 / d) / 2 * r**2
         total = prior * h**2 + error
         logs.append(math.log(belief) - 0.5 * (np.log(total) + z**2 / total).sum())
@@ -61,7 +61,9 @@ def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, 
     mean = weights @ means
     local = np.diag(weights @ np.array(variances))
     local += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
-    return E @ mean, E @ local @ E.T, E * np.where(few, 1.0, calm) * np.sqrt(np.diag(local))
+    sd = np.sqrt(np.diag(local))
+    draw = np.where(few, np.clip(sd * math.sqrt(d) / sizes[0], calm, 1.0), calm)
+    return E @ mean, E @ local @ E.T, E * draw * sd
 
 
 class OnePassMNL:

@@ -8,7 +8,7 @@ import numpy as np
 from reference_mnl import UNFORESEEN, even_out, full, isometric_half, posterior
 from scipy.optimize import minimize_scalar
 
-CLIP, BOUND, DISPERSE, RARE, WIDER, LARGEST_WEIGHT = 0.3, 0.2, 0.1, 0.15, 6.0, 4.0
+CLIP, BOUND, DISPERSE, RARE, LARGEST_WEIGHT = 0.3, 0.2, 0.1, 0.15, 4.0
 TWINS, BOOST = 3, 4.0
 SIZES, BELIEFS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), np.array([0.97] + [0.0075] * 4)
 
@@ -88,7 +88,7 @@ class OnePassPricing:
             (std / b) ** 2,
             left,
             rare=RARE,
-            wide=WIDER * self.r,
+            wide=min(6 * self.r, 2.5 * 0.85),
             calm=DISPERSE,
         )
         if late and np.linalg.norm(self.theta) > UNFORESEEN * self.r:

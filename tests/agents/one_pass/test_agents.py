@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 
 import numpy as np
@@ -175,12 +176,13 @@ def test_a_bad_record_or_one_too_many_is_refused(name):
 def test_parameters_and_problems_are_checked(name):
     own = {
         "one-pass-mnl": [{"cut": 0.0}, {"bound": 0.0}, {"share": 1.0}, {"anytime": 3}],
-        "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}, {"rare": 2.0}],
+        "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}],
         "one-pass-linear": [{"effect": -1.0}, {"contrast": -1.0}],
     }[name]
     for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
+    assert len(inspect.signature(agent_spec(name).load()).parameters) <= 10
     other = problem_of(NAMES[NAMES.index(name) - 1], 30)
     with pytest.raises(AgentError, match=name):
         begin(name, other, [0], None)
@@ -188,9 +190,13 @@ def test_parameters_and_problems_are_checked(name):
         begin(name, problem_of(name, 30), [0], 1.0)
 
 
+def test_a_parameter_that_went_says_what_to_say_instead():
+    with pytest.raises(ParameterError, match=r"'rare' any more: .*disperse=0"):
+        make_agent("one-pass-pricing", rare=0.1)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_recipe_is_what_the_agent_does_by_default(name):
-    import inspect
     from pathlib import Path
 
     path = Path(__file__).parents[3] / "agents" / "recipes" / f"{name}.yaml"
@@ -286,7 +292,7 @@ def test_prices_tell_an_intercept_from_a_slope():
         budget = None if budget is None else Budget.parse(budget)
         own = total("one-pass-pricing", problem, seeds, budget).mean()
         assert own < part * chance
-    greedy = total("one-pass-pricing", problem, seeds, None, disperse=0.0, rare=0.0).mean()
+    greedy = total("one-pass-pricing", problem, seeds, None, disperse=0.0).mean()
     assert greedy > 3 * own
 
 
@@ -300,7 +306,7 @@ def test_customers_that_switch_cost_at_most_three_times_what_they_cost_glm_ucb()
     ucb = total("glm-ucb-pricing", problem, seeds, None).mean()
     assert total("one-pass-pricing", problem, seeds, Budget.parse("rho=0.5")).mean() < 3 * ucb
     assert total("one-pass-pricing", problem, seeds, None).mean() < ucb
-    blunt = total("one-pass-pricing", problem, seeds, None, disperse=0.0, rare=0.0).mean()
+    blunt = total("one-pass-pricing", problem, seeds, None, disperse=0.0).mean()
     assert blunt > 2 * ucb
 
 
