@@ -138,7 +138,7 @@ def backward(weights, widths, relu, tape, slopes, n, gradient, through):
         slopes: Like the tape; the rows of the outputs hold the loss's slopes, those of hidden
             layers are overwritten with theirs.
         n: Columns.
-        gradient: ``(P,)`` float32, in place.
+        gradient: ``(P,)`` float32, in place; ``(0,)``: not wanted.
         through: Whether the inputs' slopes are wanted as well.
     """
     turned = np.zeros(((widths.max() + WIDE - 1) // WIDE, n, WIDE), np.float32)
@@ -148,7 +148,9 @@ def backward(weights, widths, relu, tape, slopes, n, gradient, through):
         fan, out = widths[layer], widths[layer + 1]
         left, bias = right - fan, at - out
         at = bias - fan * out
-        if out == 1:
+        if not gradient.shape[0]:
+            pass
+        elif out == 1:
             _turn(tape, left, fan, n, turned)
             _outer(slopes, right, 1, turned, fan, n, gradient, at)
             for r in range(n):

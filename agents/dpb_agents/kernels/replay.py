@@ -144,7 +144,7 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
     )
     slopes, slants = np.empty_like(tape), np.empty_like(tapes)
     gradient, drawn = np.zeros(total + 1, np.float32), np.empty((3, m))
-    judged, last, spare = np.empty(m), judging.sum() - 1, np.empty(_count(judging), np.float32)
+    judged, last, size = np.empty(m), judging.sum() - 1, _count(judging)
     for b in range(weights.shape[0]):
         if not due[b]:
             continue
@@ -160,20 +160,19 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
             gradient[total] = entropy - target
             _criticise(critics, judging, inputs, pick, rounds[1][b][pick], tapes)
             for k in range(2):
-                part = slice(P + k * len(spare), P + (k + 1) * len(spare))
+                part = slice(P + k * size, P + (k + 1) * size)
                 for s in range(m):
                     slants[k, last, s] = (tapes[k, last, s] - rounds[2][b, pick[s]]) / m
                 backward(own[part], judging, True, tapes[k], slants[k], m, gradient[part], False)
             steps[b] += 1
             adam(own[P:], gradient[P:], moments[b, :, P:], steps[b], rate, EPS)
             _criticise(critics, judging, inputs, pick, drawn[0], tapes)
-            spare[:] = 0.0
             for k in range(2):
                 for s in range(m):
                     lower = tapes[0, last, s] <= tapes[1, last, s]
                     slants[k, last, s] = 1.0 if lower == (k == 0) else 0.0
-                part = slice(P + k * len(spare), P + (k + 1) * len(spare))
-                backward(own[part], judging, True, tapes[k], slants[k], m, spare, True)
+                part = slice(P + k * size, P + (k + 1) * size)
+                backward(own[part], judging, True, tapes[k], slants[k], m, gradient[:0], True)
             for s in range(m):
                 judged[s] = slants[0, widths[0], s] + slants[1, widths[0], s]
             _act_slopes(tape, drawn, worth, judged, slopes)
