@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.evaluation.table import table_bytes
+
+MOST_PLAYS, FURTHER = 6, 1.4
+"""A forecast plays a block until a play gets less than so many times as far as the one before."""
 
 
 @dataclass(frozen=True)
@@ -165,19 +169,21 @@ class _Enough(Exception):
 
 
 def forecast(
-    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, seconds: float = 2.0
+    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, seconds: float = 1.0
 ) -> list[Forecast]:
     """Says what a plan will take, without making its jobs.
 
-    The first block of each task is played at its full horizon, but only for a while: once so that
-    everything is compiled, once for the time, once with every allocation counted. What grows
-    is taken to grow in proportion to the rounds.
+    The first block of each task is played at its full horizon, but only for a while, and again as
+    long as that gets it much further: what is measured are rounds for which everything was
+    compiled before. It is played once more with every allocation counted. The rounds that were
+    not played are taken to cost what those of the second half of the sample did. What a process
+    costs once, imports and compilation, is not in it.
 
     Args:
         suite: The suite.
         plans: Who runs on which task.
         replicates: Instead of the suite's and of the tasks' own.
-        seconds: Processor time of each of the three, > 0.
+        seconds: Processor time of each play after its set-up, > 0.
 
     Raises:
         ParameterError: If a parameter is invalid.
@@ -190,10 +196,14 @@ def forecast(
             continue
         sizes = [len(block) for block in blocks(suite, plan.task, replicates)]
         (job,) = make_jobs(suite, [plan], sizes[0])
-        _play(job, seconds)
-        took, _ = _play(job, seconds)
+        seen = points = _play(job, seconds)
+        for _ in range(MOST_PLAYS - 1):
+            before, seen = seen[-1].round, _play(job, seconds)
+            points = [point for point in seen if point.round <= before] or seen[:1]
+            if seen[-1].round <= FURTHER * before:
+                break
         tracemalloc.start()
-        _, grown = _play(job, seconds)
+        counted = _play(job, seconds)
         tracemalloc.stop()
         share = sum(sizes) / sizes[0]
         found.append(
@@ -202,36 +212,45 @@ def forecast(
                 len(sizes),
                 len(sizes) * len(job.cells),
                 sum(sizes) * len(job.cells) * plan.task.horizon,
-                took * share,
+                (points[-1].seconds + _rest(job, points, "seconds")) * share,
                 round(_table_size(job) * share),
-                _most_memory() + grown,
+                _most_memory() + max(0, round(_rest(job, counted, "bytes"))),
             )
         )
     return found
 
 
-def _play(job: Job, seconds: float) -> tuple[float, int]:
-    """Seconds that a job takes, and bytes that it gathers beyond what was played."""
-    points: list[tuple[int, float, int]] = []
-    each, horizon = len(job.cells) * len(job.cells[0].replicates), job.task.horizon
+class _Point(NamedTuple):
+    """Rounds played, processor time since the play began, bytes in use."""
+
+    round: int
+    seconds: float
+    bytes: int
+
+
+def _play(job: Job, seconds: float) -> list[_Point]:
+    """Plays a job until its set-up is `seconds` ago."""
+    points: list[_Point] = []
+    each = len(job.cells) * len(job.cells[0].replicates)
 
     def note(done: int) -> None:
-        points.append((done // each, time.process_time(), tracemalloc.get_traced_memory()[0]))
-        if points[-1][1] - start > seconds and len(points) > 2:
+        clock, used = time.process_time() - start, tracemalloc.get_traced_memory()[0]
+        points.append(_Point(done // each, clock, used))
+        if clock - points[0].seconds > seconds and len(points) > 2:
             raise _Enough
 
     problem = job.task.problem() if job.problem is None else job.problem
     start = time.process_time()
     with suppress(_Enough):
         run_block(problem, job.cells, note)
-    (first, at, _), (last, end, used) = points[0], points[-1]
-    if last == first:
-        return end - start, 0
-    middle = points[len(points) // 2]
-    grown = max(0, used - middle[2]) / max(1, last - middle[0])
-    return at - start + (end - at) / (last - first) * (horizon - first), round(
-        grown * (horizon - last)
-    )
+    return points
+
+
+def _rest(job: Job, points: Sequence[_Point], what: str) -> float:
+    """What the rounds after the last point take if they are like those of the second half."""
+    middle, last = points[len(points) // 2], points[-1]
+    grown = getattr(last, what) - getattr(middle, what)
+    return float(grown / max(1, last.round - middle.round) * (job.task.horizon - last.round))
 
 
 def _table_size(job: Job) -> int:

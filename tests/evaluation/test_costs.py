@@ -139,6 +139,29 @@ def test_a_forecast_is_set_up_and_rounds(suite: Suite, monkeypatch: pytest.Monke
     assert row.memory == pytest.approx(1000 * 1_000_000, rel=0.01)
 
 
+def test_a_forecast_leaves_out_what_is_paid_once_and_what_only_the_beginning_costs(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 ms for the first 50 rounds each, 2 ms later; kernels are compiled in three rounds."""
+    now, compiled = [0.0], set[int]()
+
+    def played(problem: Any, cells: Any, note: Any) -> None:
+        for t in range(1, 100_000):
+            now[0] += 0.02 if t <= 50 else 0.002
+            if t in (3, 300, 400) and t not in compiled:
+                compiled.add(t)
+                now[0] += 30.0
+            note(t * len(cells) * len(cells[0].replicates))
+
+    monkeypatch.setattr(costing, "run_block", played)
+    monkeypatch.setattr(costing.time, "process_time", lambda: now[0])
+    text = suite.to_yaml().replace("horizon: 60", "horizon: 100000")
+    long = parse_suite(text, "long")
+    (row,) = forecast(long, plan_suite(long, tasks=["items"]), 20, seconds=2.0)
+    assert compiled == {3, 300, 400}
+    assert row.seconds == pytest.approx(10 * (50 * 0.02 + 99_950 * 0.002), rel=1e-3)
+
+
 def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hoarder(dpb_gym.SingleAgent):
         def __init__(self, size: int = 0) -> None:
