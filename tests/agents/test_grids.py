@@ -1,14 +1,16 @@
-"""Equal effort: every agent of the zoo has a grid of eight points, its defaults among them."""
+"""Parameters of the zoo: few, none silently gone, and a grid of eight points for everybody."""
 
 from __future__ import annotations
+
+import inspect
 
 import pytest
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.tuning import choose_points, read_grid
-from dpb_gym.registry import agent_spec, agent_specs
+from dpb_gym.registry import agent_spec, agent_specs, make_agent
 
-POINTS = 8
+MOST, POINTS = 10, 8
 # No parameter of theirs can be good or bad.
 YARDSTICKS = {"random", "oracle", "best-fixed-price"}
 ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
@@ -31,3 +33,14 @@ def test_yardsticks_have_nothing_to_tune():
     for name in YARDSTICKS:
         with pytest.raises(ParameterError, match="nothing to tune"):
             read_grid(agent_spec(name))
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_parameters_are_few_and_one_that_went_says_what_to_say_instead(name):
+    cls = agent_spec(name).load()
+    taken = inspect.signature(cls).parameters
+    assert len(taken) <= MOST
+    for key, instead in cls.retired.items():
+        with pytest.raises(ParameterError) as refused:
+            make_agent(name, **{key: 1})
+        assert key not in taken and str(refused.value).endswith(f"any more: {instead}")

@@ -149,6 +149,8 @@ class ResolvingPricing(Resolving, OnePassPricing):
     `Resolving`.
     """
 
+    retired: ClassVar[dict[str, str]] = {**Resolving.retired, **OnePassPricing.retired}
+
     first: float = OnePassPricing.first
 
     def model(self, problem: ProblemInfo) -> Problem:
