@@ -109,12 +109,7 @@ class Mask(ActionMode):
 
 
 class ByIndex(ActionMode):
-    """One of a list of actions, by its index.
-
-    Args:
-        table: The problem's actions, one per row.
-        what: What the index is called in messages.
-    """
+    """One of the problem's actions, the rows of a table, by its index."""
 
     def __init__(self, table: Array, what: str) -> None:
         self.table, self._what = table, what

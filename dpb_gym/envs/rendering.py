@@ -31,12 +31,7 @@ GLYPHS = (
 
 
 class Screen:
-    """What one replicate's rounds looked like.
-
-    Args:
-        problem: The problem.
-        i: The replicate's place in the batch.
-    """
+    """What the rounds of replicate i of a batch looked like."""
 
     def __init__(self, problem: Problem, i: int) -> None:
         self._problem, self._kind, self._i = problem, kind_of(problem.info.kind), i

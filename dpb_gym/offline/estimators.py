@@ -246,11 +246,7 @@ def with_intervals(
 ) -> tuple[Estimate, ...]:
     """Estimates with both kinds of intervals, all bootstrapped on the same resamples of rounds.
 
-    Args:
-        terms: Per-round terms by estimator, all of one length n.
-        level: Confidence level in (0, 1).
-        resamples: Bootstrap resamples of n rounds; 0 for none.
-        seed: Of the resampling.
+    The terms by estimator are all of one length n; 0 resamples give no percentile interval.
     """
     from scipy.special import ndtri
 

@@ -66,12 +66,7 @@ class SlateProbabilities:
 
     @classmethod
     def of_answers(cls, given: Array, log: SlateLog) -> SlateProbabilities:
-        """Of a policy that was asked S times in every round: the shares of its answers.
-
-        Args:
-            given: Slates ``(S, n, K)``.
-            log: The log.
-        """
+        """Of a policy that was asked S times in every round: shares of its slates ``(S, n, K)``."""
         slates = log.actions
         if not log.ordered:
             same = (np.sort(given, axis=2) == np.sort(slates, axis=1)).all(axis=2)
@@ -229,8 +224,8 @@ class SlateLog(Log):
 
         Args:
             policy: The probabilities; or the slates ``(n, K)`` that the target shows; or a
-                trained agent, asked `samples` times per round if it is random.
-            samples: See `policy`.
+                trained agent.
+            samples: How often a random agent is asked per round.
         """
         if isinstance(policy, SlateProbabilities):
             return policy

@@ -60,11 +60,7 @@ class Quantity(Spec):
         return self
 
     def of(self, curve: Curve, curves: Sequence[Curve]) -> Measured:
-        """The quantity of one curve.
-
-        Args:
-            curve: The curve.
-            curves: All curves of the figure, among which its reference is.
+        """The quantity of one curve; `curves` are all of the figure, among them its reference.
 
         Raises:
             ResultError: If its reference is not exactly one curve.

@@ -135,16 +135,8 @@ def run_figure(
     show: Show = False,
     results: Path | None = None,
 ) -> FigureResult:
-    """Runs one figure into its folder and judges it; see `reproduce`.
-
-    Args:
-        figure: The figure.
-        folder: Its folder.
-        replicates: Instead of the figure's.
-        workers: Processes.
-        show: Progress.
-        results: Folder of the results, if it is not in the figure's own.
-    """
+    """Runs one figure into its folder, or its results into another one, and judges it; see
+    `reproduce`."""
     suite = figure.suite
     results = folder / RESULTS if results is None else results
     plans = plan_suite(suite)

@@ -65,10 +65,7 @@ def jackknife(*measured: Measured) -> tuple[list[Array], int]:
 
 
 def interval(values: Array) -> Interval:
-    """A quantity with its 95% interval; without width for a single value.
-
-    Args:
-        values: See `jackknife`.
+    """A quantity, as `jackknife` gives it, with its 95% interval; without width for a single value.
 
     Raises:
         ResultError: If one of them is not finite.
@@ -85,12 +82,8 @@ def interval(values: Array) -> Interval:
 
 
 def p_value(values: Array) -> float | None:
-    """Two-sided p-value of the t-test that a quantity is zero; None with fewer than three
-    replicates.
-
-    Args:
-        values: See `jackknife`.
-    """
+    """Two-sided p-value of the t-test that a quantity, as `jackknife` gives it, is zero; None with
+    fewer than three replicates."""
     from scipy.special import stdtr
 
     n = len(values) - 1

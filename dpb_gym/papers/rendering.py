@@ -122,13 +122,7 @@ def print_figure(result: FigureResult, console: Console | None = None) -> None:
 
 
 def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
-    """Draws cumulative regret with 95% bands to a PNG file: a row of panels per variant.
-
-    Args:
-        figure: The figure.
-        curves: Its curves.
-        path: The file.
-    """
+    """Draws cumulative regret with 95% bands to a PNG file: a row of panels per variant."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 

@@ -47,14 +47,7 @@ def run_study(
     replicates: int | None = None,
     show: Show = False,
 ) -> tuple[list[Curve], RunReport]:
-    """Trains the figure's agents and measures them; resumes from `folder`.
-
-    Args:
-        figure: A figure with a study.
-        plans: Who runs on what.
-        folder: Where the blocks are kept.
-        replicates: Instead of the figure's.
-        show: Progress; see `dpb_gym.evaluation.progress.board`.
+    """Trains the figure's agents and measures them; resumes from the blocks in `folder`.
 
     Returns:
         Regret curves with the numbers recorded, and how the run went.

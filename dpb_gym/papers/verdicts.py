@@ -149,14 +149,8 @@ def judge(
     variants: Sequence[str],
     tables: Sequence[FigureTable] = (),
 ) -> Judgement:
-    """Decides a claim from the curves of its figure.
-
-    Args:
-        claim: The claim.
-        curves: All curves of the figure.
-        variants: Axes along which the claim is judged anew.
-        tables: Tables of the figure, with the paper's numbers.
-    """
+    """Decides a claim from all curves of its figure, anew along each variant axis; `tables` have
+    the paper's numbers."""
     try:
         found = [
             _compare(claim, curve, right, axes, curves, variants)

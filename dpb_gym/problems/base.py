@@ -142,13 +142,8 @@ class Problem(ABC):
 class Ahead:
     """Coming rounds of one replicate, made at once, as are their best actions when asked for.
 
-    Rounds take the place of replicates: nothing in a round depends on the batch.
-
-    Args:
-        problem: The problem.
-        hidden: Of the one replicate.
-        drawn: Fields of the rounds, along the first axis.
-        first: The first round.
+    Rounds take the place of replicates, also in the fields that were drawn: nothing in a round
+    depends on the batch.
 
     Attributes:
         end: The round after the last one.

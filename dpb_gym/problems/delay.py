@@ -168,12 +168,6 @@ class _Queue:
 class Mailbox:
     """Which round's response arrives in each round, for B replicates.
 
-    Args:
-        delay: The law.
-        horizon: Number of rounds.
-        seeds: Seeds of the replicates.
-        episodes: Their episodes, 0 by default.
-
     Attributes:
         origin: The round whose response arrived in the last one, 0 where none did ``(B,)``.
         waiting: Responses that are late, or due and behind others ``(B,)``.
@@ -244,12 +238,9 @@ class Mailbox:
 class Tray:
     """Rows of B replicates that wait for their response.
 
-    Where nothing arrives the row is one of nothing: zeros, no choice, no arms, and the action
-    that it is made with. Nobody's features are seen twice, then, whatever an agent does with
-    rounds that were not observed.
-
-    Args:
-        action: What stands for no action, in all entries.
+    Where nothing arrives the row is one of nothing: zeros, no choice, no arms, and in all entries
+    of an action the number that the tray is made with. Nobody's features are seen twice, then,
+    whatever an agent does with rounds that were not observed.
     """
 
     def __init__(self, action: int = 0) -> None:
@@ -275,9 +266,7 @@ class Tray:
 class Post:
     """What the agents of a block may learn from: this round's responses, or those that arrive.
 
-    Args:
-        problem: The problem.
-        seeds: Seeds of the replicates; a single one is that of all of them.
+    A single seed is that of all replicates.
     """
 
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:

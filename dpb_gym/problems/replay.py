@@ -137,23 +137,7 @@ class ReplayProblem(Problem):
         self.min_ratings = validation.integer("min_ratings", min_ratings, 1)
         self.split_seed = validation.integer("split_seed", split_seed, 0)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
-        self.feature_epsilon = validation.optional(
-            validation.real, "feature_epsilon", feature_epsilon, 0.0, open_low=True
-        )
-        self.feature_delta = validation.real(
-            "feature_delta", feature_delta, 0.0, 1.0, open_low=True, open_high=True
-        )
-        self._private = self.feature_epsilon is not None
-        limit = MOST_PRIVATE_ITEMS if self._private else None
-        self.max_items = validation.optional(
-            validation.integer, "max_items", limit if max_items is None else max_items, 2, limit
-        )
-        self.warm_start = validation.flag("warm_start", warm_start)
-        if self.warm_start and self._private:
-            raise ParameterError(
-                "warm_start=True reads the training users' ratings without noise, which "
-                "feature_epsilon does not cover: give one of them"
-            )
+        self._read_features(max_items, feature_epsilon, feature_delta, warm_start)
         self.repeats = validation.flag("repeats", repeats)
         self.rounds_per_user = validation.optional(
             validation.integer, "rounds_per_user", rounds_per_user, 1
@@ -175,6 +159,26 @@ class ReplayProblem(Problem):
             person_uses=person_uses,
             prior=self._prior,
         )
+
+    def _read_features(self, max_items: Any, epsilon: Any, delta: Any, warm_start: Any) -> None:
+        """Checks which items have features, and what these tell of training users."""
+        self.feature_epsilon = validation.optional(
+            validation.real, "feature_epsilon", epsilon, 0.0, open_low=True
+        )
+        self.feature_delta = validation.real(
+            "feature_delta", delta, 0.0, 1.0, open_low=True, open_high=True
+        )
+        self._private = self.feature_epsilon is not None
+        limit = MOST_PRIVATE_ITEMS if self._private else None
+        self.max_items = validation.optional(
+            validation.integer, "max_items", limit if max_items is None else max_items, 2, limit
+        )
+        self.warm_start = validation.flag("warm_start", warm_start)
+        if self.warm_start and self._private:
+            raise ParameterError(
+                "warm_start=True reads the training users' ratings without noise, which "
+                "feature_epsilon does not cover: give one of them"
+            )
 
     def _prepare(self, data: RatingTable) -> None:
         rng = np.random.default_rng(self.split_seed)

@@ -22,12 +22,8 @@ def best_action(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tu
     """An action of largest mean expected reward over the worlds, and that reward, ``(B,)``.
 
     Candidates and slates are all tried. Prices are searched on a grid of 257, of which the
-    three largest local maxima are refined by golden sections.
-
-    Args:
-        problem: Asked for the expected reward of actions, by ``respond``.
-        worlds: Equally likely hidden states.
-        round_: The round; unavailable items and candidates are left out.
+    three largest local maxima are refined by golden sections. ``problem.respond`` says what an
+    action earns; unavailable items and candidates are left out.
     """
     return SEARCHES[problem.kind](problem, worlds, round_)
 

@@ -102,10 +102,6 @@ def bid_prices(
 class Worth:
     """What a unit of each item is worth at the end of a round, for B replicates.
 
-    Args:
-        customers: The replicates.
-        stock: Units of each item at the start.
-
     Attributes:
         exact: Whether by dynamic programming, else the bid prices of the fluid bound.
     """
@@ -222,11 +218,7 @@ class Season(Instance):
 
     What is sold is gone from the next round on; `respond` may be asked again in a round, and the
     last answer counts. Where nothing is on sale any action is accepted and sells nothing, so all
-    seasons last to the horizon.
-
-    Args:
-        customers: Who comes; forks share them.
-        worth: What units are worth, shared by forks too.
+    seasons last to the horizon. Forks share who comes and what units are worth.
 
     Attributes:
         left: Units of each item after the last response, ``(B, n)``.
