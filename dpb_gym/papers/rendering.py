@@ -7,6 +7,7 @@ import functools
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dpb_gym.papers.curves import Curve, distinct, same, words
 from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
+from dpb_gym.report.canvas import MUTED, STYLE
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -27,7 +29,6 @@ STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
 PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
 WIDTH, HEIGHT = 3.3, 2.25
 TITLE = 46  # characters that fit over a panel
-INK, MUTED, HAIR = "#1c2430", "#5b6572", "#d9dee5"
 COLOURS = (
     "#1f5fb4", "#c2540a", "#1d7d4a", "#a92f78", "#6a48c2", "#0b7c89", "#b92f38", "#857000",
 )  # fmt: skip
@@ -121,8 +122,9 @@ def print_figure(result: FigureResult, console: Console | None = None) -> None:
         out.print(table)
 
 
-def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
+def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
     """Draws cumulative regret with 95% bands to a PNG file: a row of panels per variant."""
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
@@ -130,64 +132,47 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> Path:
     shown = [c for c in curves if c.matches(drawing.where)]
     rows, columns = _panels(figure, shown)
     lines = distinct([{a: c.axes[a] for a in drawing.lines} for c in shown], ordered=True)
-    colours = _colours(lines)
     width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
-    canvas = Canvas(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(canvas)
-    grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex="col", sharey="row")
-    for r, row in enumerate(rows):
-        for c, column in enumerate(columns):
-            axes = grid[r][c]
+    with matplotlib.rc_context(STYLE):
+        canvas = Canvas(figsize=(width, height))
+        FigureCanvasAgg(canvas)
+        canvas.suptitle(figure.title, x=0.01, ha="left")
+        grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex="col", sharey="row")
+        handles: dict[str, Any] = {}
+        for axes, (row, column) in zip(grid.flat, product(rows, columns)):
             title = textwrap.fill(words({**row, **column}), TITLE) or " "
-            axes.set_title(title, fontsize=8.5, color=INK, loc="left")
-            for line, colour in zip(lines, colours):
+            axes.set_title(title, loc="left")
+            for line, colour in zip(lines, _colours(lines)):
                 for curve in shown:
                     if _lies(curve, {**row, **column, **line}):
                         _line(axes, curve, colour, _caption(drawing, line))
             if not axes.lines:
                 axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=MUTED)
-            _plain(axes)
-            if r == len(rows) - 1:
-                axes.set_xlabel("round", fontsize=8, color=MUTED)
-            if c == 0:
-                axes.set_ylabel("cumulative regret", fontsize=8, color=MUTED)
-    handles: dict[str, Any] = {}
-    for axes in grid.flat:
-        # last, as fixing one end of an axis stops it from growing with what is drawn later
-        axes.set_ylim(bottom=0)
-        axes.set_xlim(left=0)
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels())))
-    canvas.suptitle(figure.title, fontsize=11, color=INK, x=0.01, ha="left", weight="bold")
-    if handles:
-        canvas.legend(
-            list(handles.values()),
-            list(handles),
-            loc="outside lower left",
-            ncols=max(1, min(len(handles), int(width / (0.5 + 0.068 * max(map(len, handles)))))),
-            fontsize=8,
-            frameon=False,
-        )
-    buffer = io.BytesIO()
-    canvas.savefig(buffer, format="png", dpi=120, facecolor="white")
+            axes.set(xlabel="round", ylabel="cumulative regret")
+            axes.label_outer()
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels())))
+        for axes in grid.flat:  # fixing one end of an axis stops it from growing with its curves
+            axes.set(xlim=(0, None), ylim=(0, None))
+        if handles:
+            fit = int(width / (0.5 + 0.068 * max(map(len, handles))))
+            looks: Any = {"ncols": max(1, min(len(handles), fit)), "borderaxespad": 0.6}
+            canvas.legend([*handles.values()], [*handles], loc="outside lower left", **looks)
+        buffer = io.BytesIO()
+        canvas.savefig(buffer, format="png", dpi=120)
     write_file(path, buffer.getvalue(), durable=False)
-    return path
 
 
 def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any]]:
     """Axes of the rows and of the columns of panels."""
     variants = [a for a in figure.variants if any(c.axes[a] is not None for c in shown)]
-    rows = distinct([{a: c.axes[a] for a in variants} for c in shown if _placed(c, figure)])
+    # references without a value on a variant axis are drawn in every row instead
+    placed = [c for c in shown if len({c.axes[a] is None for a in figure.variants}) < 2]
+    rows = distinct([{a: c.axes[a] for a in variants} for c in placed])
     ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in variants]
     rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
     across = figure.drawing.columns
     found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
     return rows or [{}], distinct(found, ordered=True) or [{}]
-
-
-def _placed(curve: Curve, figure: Figure) -> bool:
-    """References without a value on a variant axis are drawn in every row instead."""
-    known = [a for a in figure.variants if curve.axes[a] is not None]
-    return len(known) == len(figure.variants) or not known
 
 
 def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
@@ -218,13 +203,5 @@ def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:
         np.array([0.0, *(getattr(band, part) for band in curve.bands)])
         for part in ("mean", "low", "high")
     )
-    axes.plot(rounds, mean, color=colour, linewidth=1.4, label=label)
+    axes.plot(rounds, mean, color=colour, label=label)
     axes.fill_between(rounds, low, high, color=colour, alpha=0.16, linewidth=0)
-
-
-def _plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(HAIR)
-    axes.tick_params(labelsize=7.5, colors=MUTED, color=HAIR)
-    axes.grid(True, color=HAIR, linewidth=0.5)
-    axes.set_axisbelow(True)

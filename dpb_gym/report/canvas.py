@@ -27,7 +27,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 _INK, MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
 _MARKS = "osD^vPXp*<>h"
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 7,
     "text.parse_math": False,
     "figure.titlesize": 10,
@@ -134,7 +134,7 @@ def finish(
         path = target(path)
     if ax is not None and len(panels) != 1:
         raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")
-    with matplotlib.rc_context(_STYLE if ax is None else {"svg.hashsalt": "dpb-gym"}):
+    with matplotlib.rc_context(STYLE if ax is None else {"svg.hashsalt": "dpb-gym"}):
         if ax is None:
             figure: Any = _figure(title, panels, height)
         else:
