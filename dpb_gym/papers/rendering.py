@@ -164,13 +164,15 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
 
 def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any]]:
     """Axes of the rows and of the columns of panels."""
-    variants = [a for a in figure.variants if any(c.axes[a] is not None for c in shown)]
+    across = figure.drawing.columns
+    variants = [
+        a for a in figure.variants if a != across and any(c.axes[a] is not None for c in shown)
+    ]
     # references without a value on a variant axis are drawn in every row instead
-    placed = [c for c in shown if len({c.axes[a] is None for a in figure.variants}) < 2]
+    placed = [c for c in shown if len({c.axes[a] is None for a in variants}) < 2]
     rows = distinct([{a: c.axes[a] for a in variants} for c in placed])
     ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in variants]
     rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
-    across = figure.drawing.columns
     found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
     return rows or [{}], distinct(found, ordered=True) or [{}]
 

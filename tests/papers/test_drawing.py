@@ -13,12 +13,15 @@ from test_figures import fabricated
 from dpb_gym.papers import load_figures
 from dpb_gym.papers.rendering import draw
 
+TARGETS = ["private-pricing/fig2", "private-pricing/fig4", "adaprivate-ts/table1"]
 
-@pytest.mark.parametrize("target", ["private-pricing/fig2", "private-pricing/fig4"])
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_no_curve_leaves_its_panel(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Panels of a row share the regret axis, columns have horizons of their own."""
+    """Panels of a row share the regret axis, columns have horizons of their own, and no panel is
+    drawn twice, also where the columns are variants."""
     drawn: list[Any] = []
     save = matplotlib.figure.Figure.savefig
 
@@ -41,5 +44,7 @@ def test_no_curve_leaves_its_panel(
             assert np.max(x) <= right <= 1.2 * np.max(x) and np.max(y) <= high
             horizons.add(int(np.max(x)))
         assert all(len(part) <= 46 for part in axes.get_title(loc="left").split("\n"))
+    titles = [axes.get_title(loc="left") for axes in canvas.axes]
+    assert len(set(titles)) == len(titles)
     assert horizons == {task.horizon for task in figure.suite.tasks}
     assert (tmp_path / "figure.png").stat().st_size > 10_000
