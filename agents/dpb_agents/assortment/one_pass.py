@@ -11,10 +11,10 @@ import numpy as np
 from dpb_agents import kernels
 from dpb_agents.assortment.records import offered
 from dpb_agents.common.one_pass import OnePassNewton, Rows
+from dpb_gym import kernels as house
 from dpb_gym import portable, validation
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # The prior of |theta| is log-normal: `norm` times a factor of e^(1/2) per standard deviation.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
+# While theta is unsure, items of equal revenues are valued by so many draws of it: up to so many
+# times the first release's round.
+DRAWS, UNSURE = 32, 3.0
 
 
 @register_agent(
@@ -40,9 +43,10 @@ class OnePassMNL(OnePassNewton):
     full sensitivity, so that nothing is biased. The running sums of both are released with
     Gaussian noise at rounds that grow geometrically, and theta is the posterior mean given all
     releases, the known noise and a prior whose size is learned. The offer is the best
-    assortment under theta, whatever the revenues; until the first release that is the prior
-    mean, or, if all revenues are equal and there is none, a uniformly random set. Nothing is
-    refitted, so the cost of a round does not depend on t. Proofs: docs/one-pass.md.
+    assortment under theta, whatever the revenues. While theta is unsure revenues that differ
+    make it explore enough; equal ones are offered by their expectation over the prior, or the
+    posterior. Nothing is refitted, so the cost of a round does not depend on t. Proofs:
+    docs/one-pass.md.
 
     The guarantee is joint zCDP (or the (epsilon, delta) that was asked for) per user-round,
     replace-one, and all-Gaussian; it is the whole budget from the first round on. Without a
@@ -63,13 +67,14 @@ class OnePassMNL(OnePassNewton):
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "norm": [1.4, 2.0],
         "share": [0.75, 0.85],
-        "first": [1.5, 2.2],
+        "first": [1.0, 2.2],
     }
 
     norm: float = 2.0
     cut: float = 0.5
     bound: float = 0.35
     share: float = 0.85
+    first: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,31 +98,28 @@ class OnePassMNL(OnePassNewton):
             beliefs=beliefs / beliefs.sum(),
             rate=rate,
             signal=rate * self.norm,
+            calm=1.0,
+            earliest=1,
         )
+        house.linalg.cholesky(self.covariance, self.root)
         self._cut = self.cut if curator.private else math.inf
-        self._problem, self._capacity = problem, problem.capacity
+        self._exactly, self._capacity = bool(problem.exactly), problem.capacity
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
-        self._blind = self._equal and not self._centre.any()
-        self._uniforms = streams.uniforms(problem.capacity)
+        self._unsure = UNSURE * self.first_release if self._equal else 0.0
+        self._normals = streams.normals(DRAWS, d)
         self._utility = np.empty((B, N))
-        self._no_root = np.zeros((B, d, d))
 
     def act(self, context: Context) -> Array:
-        if self._blind and self.rounds < self.first_release:
-            kind = kind_of(self._problem.kind)
-            return kind.random(self._problem, self._uniforms.next(), context.available)
         slates = np.empty((len(self.theta), self._capacity), np.int64)
-        kernels.slates.optimistic_slates(
-            context.features,
-            context.worth,
-            self._equal and context.available is None,
-            bool(self._problem.exactly),
-            self.theta,
-            self._no_root,
-            0.0,
-            self._utility,
-            slates,
-        )
+        x, worth, known = context.features, context.worth, (self.theta, self.root)
+        if self.rounds < self._unsure:
+            normals = self._normals.next()
+            kernels.slates.expected_slates(x, worth, self._exactly, *known, normals, slates)
+        else:
+            equal = self._equal and context.available is None
+            kernels.slates.optimistic_slates(
+                x, worth, equal, self._exactly, *known, 0.0, self._utility, slates
+            )
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

@@ -31,8 +31,6 @@ Array = NDArray[Any]
 LEAST_EVENNESS = 0.3
 # Largest weight: records without information are not blown up into noise.
 LARGEST_WEIGHT = 4.0
-# Exact sums are released from here on, noisy ones not before.
-LEAST_FIRST = 10
 # A theta that is so many prior sizes long was not foreseen by the first tenth of the records: they
 # were taken where the link is flat, and what they say is left out.
 UNFORESEEN, FIRST_PART = 2.5, 0.1
@@ -164,6 +162,7 @@ class OnePassNewton(WarmStart):
         rare: float = 0.0,
         loose: float = 0.0,
         calm: float = 0.0,
+        earliest: int = 10,
     ) -> None:
         """Makes the releaser, the first estimates and the row buffers.
 
@@ -178,6 +177,7 @@ class OnePassNewton(WarmStart):
             rare: See `kernels.posterior.posterior`.
             loose: See there.
             calm: See there.
+            earliest: Exact sums are released from this round on, noisy ones not before.
 
         Raises:
             ParameterError: If the prior mean does not have d coordinates.
@@ -196,6 +196,7 @@ class OnePassNewton(WarmStart):
                 _plan,
                 curator.private,
                 horizon,
+                earliest,
                 self.first * unit_noise / signal,
                 self.ratio,
                 self.decay,
@@ -296,14 +297,20 @@ class OnePassNewton(WarmStart):
 
 
 def _plan(
-    private: bool, horizon: int, first: float, ratio: float, decay: float, sigma: float
+    private: bool,
+    horizon: int,
+    earliest: int,
+    first: float,
+    ratio: float,
+    decay: float,
+    sigma: float,
 ) -> Schedule:
     """Releases from round `first` sigma on."""
     from dpb_gym.privacy import Schedule
 
     if private:
-        return Schedule.geometric(horizon, max(LEAST_FIRST, first * sigma), ratio, decay)
+        return Schedule.geometric(horizon, max(earliest, first * sigma), ratio, decay)
     # exact sums may be released often: nothing is spent
     return Schedule.unweighted(
-        Schedule.geometric(horizon, LEAST_FIRST, portable.power(ratio, 0.2), 0.0).ends
+        Schedule.geometric(horizon, earliest, portable.power(ratio, 0.2), 0.0).ends
     )

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slates, top_indices
+
+# Utilities count up to here: sums of their exponentials stay finite.
+LARGEST_UTILITY = 300.0
 
 
 @jit
@@ -138,3 +142,64 @@ def sampled_slates(
             for i in range(N):
                 utility[b, i] = drawn[i] if drawn[i] > utility[b, i] else utility[b, i]
         _best_slate(b, utility, revenues, equal, exactly, slates)
+
+
+@jit
+def _expected(i, revenue, sold, earned, attraction):
+    """Revenue of a slate with item i added, summed over the draws of theta."""
+    total = 0.0
+    for m in range(sold.shape[0]):
+        w = attraction[i, m]
+        total += (earned[m] + revenue * w) / (1.0 + sold[m] + w)
+    return total
+
+
+@jit
+def expected_slates(features, revenues, exactly, theta, root, normals, slates):
+    """Slates of large expected revenue under theta + root z, the mean over draws z.
+
+    A slate is built item by item, each time the one that adds most, as long as that is not
+    negative. For equal revenues the expectation is submodular, so it is at least 1 - 1/e of the
+    best (Nemhauser, Wolsey & Fisher 1978). The other arguments are those of `optimistic_slates`.
+
+    Args:
+        root: ``(B, d, d)``.
+        normals: z, ``(B, M, d)``.
+    """
+    B, N, d = features.shape
+    M, K = normals.shape[1], slates.shape[1]
+    attraction, draw = np.empty((N, M)), np.empty((M, d))
+    sold, earned, taken = np.empty(M), np.empty(M), np.empty(N, np.bool_)
+    for b in range(B):
+        for m in range(M):
+            for j in range(d):
+                draw[m, j] = theta[b, j]
+                for k in range(d):
+                    draw[m, j] += root[b, j, k] * normals[b, m, k]
+        for i in range(N):
+            for m in range(M):
+                s = 0.0
+                for j in range(d):
+                    s += features[b, i, j] * draw[m, j]
+                attraction[i, m] = elementary.exp(min(s, LARGEST_UTILITY))
+        sold[:], earned[:], taken[:] = 0.0, 0.0, False
+        reached = 0.0
+        for _ in range(K):
+            best, chosen = -np.inf, -1
+            for i in range(N):
+                if not taken[i] and revenues[b, i] > -np.inf:
+                    value = _expected(i, revenues[b, i], sold, earned, attraction)
+                    if value > best:
+                        best, chosen = value, i
+            if chosen < 0 or (best < reached and not exactly):
+                break
+            reached, taken[chosen] = best, True
+            for m in range(M):
+                sold[m] += attraction[chosen, m]
+                earned[m] += revenues[b, chosen] * attraction[chosen, m]
+        n = 0
+        slates[b] = -1
+        for i in range(N):
+            if taken[i]:
+                slates[b, n] = i
+                n += 1

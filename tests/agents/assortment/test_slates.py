@@ -112,3 +112,48 @@ def test_thompson_draws_have_the_right_covariance() -> None:
 def test_optimistic_sample_counts() -> None:
     # 1 - (1 - p)^M: the chance that one of M draws is optimistic, p = 1 / (4 sqrt(e pi))
     assert [optimistic_samples(K) for K in (1, 2, 10)] == [1, 9, 27]
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+def test_expected_slates_take_what_adds_most(exactly: bool) -> None:
+    """Revenues of either sign, items that are missing: against NumPy, item by item."""
+    B, N, K, d, M = 5, 8, 4, 3, 6
+    features, revenues, theta, gram = draw(11, B, N, d)
+    revenues -= 0.6
+    revenues[0, 1:3] = -np.inf
+    revenues[1, 3:] = -np.inf  # fewer than K are there
+    root = roots(gram)[0]
+    normals = np.random.default_rng(12).normal(size=(B, M, d))
+    slates = np.empty((B, K), np.int64)
+    kernels.slates.expected_slates(features, revenues, exactly, theta, root, normals, slates)
+    for b in range(B):
+        there = np.flatnonzero(revenues[b] > -np.inf)
+        w = np.exp(features[b].astype(float) @ (theta[b] + normals[b] @ root[b].T).T)
+
+        def earned(items: list[int], w: Array = w, r: Array = revenues[b]) -> float:
+            v = w[items]
+            return float(((r[items].astype(float) @ v) / (1 + v.sum(axis=0))).mean())
+
+        chosen: list[int] = []
+        while len(chosen) < min(K, len(there)):
+            more = {int(i): earned([*chosen, int(i)]) for i in there if i not in chosen}
+            best = max(more, key=lambda i: more[i])
+            if not exactly and more[best] < (earned(chosen) if chosen else 0.0):
+                break
+            chosen.append(best)
+        assert slates[b].tolist() == sorted(chosen) + [-1] * (K - len(chosen))
+
+
+def test_expected_slates_of_equal_revenues_are_nearly_best() -> None:
+    """At least 1 - 1/e of the best; here far more, and large utilities stay finite."""
+    features, revenues, theta, gram = draw(13, 6, 9, 2)
+    revenues[:] = 1.0
+    root, normals = roots(gram)[0], np.random.default_rng(14).normal(size=(6, 8, 2))
+    slates = np.empty((6, 3), np.int64)
+    kernels.slates.expected_slates(features, revenues, False, theta, root, normals, slates)
+    for b in range(6):
+        w = np.exp(features[b].astype(float) @ (theta[b] + normals[b] @ root[b].T).T)
+        value = {c: 1 - 1 / (1 + w[list(c)].sum(axis=0)) for c in combinations(range(9), 3)}
+        assert value[tuple(slates[b])].mean() > 0.98 * max(v.mean() for v in value.values())
+    kernels.slates.expected_slates(1e4 * features, revenues, True, theta, root, normals, slates)
+    assert (slates >= 0).all()

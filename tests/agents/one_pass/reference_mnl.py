@@ -72,11 +72,20 @@ class OnePassMNL:
     def __init__(self, d, private):
         self.d, self.private = d, private
         self.theta, self.V = np.zeros(d), np.eye(d) * (BELIEFS @ SIZES**2) / d
-        self.factors = (
-            (math.sqrt((1 - SHARE) / 2) / BOUND, math.sqrt(SHARE) / (2 * CUT))
-            if private
-            else (1.0, 1.0)
-        )
+        self.root = np.sqrt(self.V)
+        shares = math.sqrt((1 - SHARE) / 2) / BOUND, math.sqrt(SHARE) / (2 * CUT)
+        self.factors = shares if private else (1.0, 1.0)
+
+    def offer(self, items, K, normals):
+        """K items that sell with the largest mean probability over draws of theta, one by one."""
+        attraction = np.exp(items @ (self.theta + normals @ self.root.T).T)
+        chosen = []
+        for _ in range(K):
+            nothing = 1.0 / (1.0 + attraction[chosen].sum(axis=0) + attraction)
+            loss = nothing.mean(axis=1)
+            loss[chosen] = np.inf
+            chosen.append(int(loss.argmin()))
+        return sorted(chosen)
 
     def record(self, items, chosen):
         """The row of one choice: what enters the running sums. `chosen` is -1 for none."""
@@ -103,6 +112,7 @@ class OnePassMNL:
         a, b = self.factors
         H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
         u = sums[-self.d :] / b
-        self.theta, self.V, _ = posterior(H, u, SIZES, BELIEFS, spread, (std / b) ** 2, left)
+        known = SIZES, BELIEFS, spread, (std / b) ** 2, left
+        self.theta, self.V, self.root = posterior(H, u, *known, calm=1.0)
         if late and np.linalg.norm(self.theta) > UNFORESEEN * NORM:
             self.learn(*late)

@@ -61,14 +61,26 @@ def test_assortment(rho, theta):
         items = context.features[b, action[b]].astype(float)
         return reference.record(items, feedback.choice[b])
 
+    offers = 0
+
+    def offer(agent, reference, context, action, b):
+        nonlocal offers
+        if agent.rounds < 3.0 * agent.first_release:
+            items, block = context.features[b].astype(float), agent._normals
+            drawn = agent.root[b] @ block._block[block._next - 1, b].T
+            normals = np.linalg.solve(reference.root, drawn).T
+            assert action[b].tolist() == reference.offer(items, 4, normals)
+            offers += 1
+
     budget = None if rho is None else Budget.zcdp(rho)
     kwargs = {"env_id": "DPB/Assortment-v0", "n_items": 30, "dim": 3, "capacity": 4}
     if theta > 1:  # unforeseen
         kwargs["theta"] = theta * np.array([0.6, 0.0, -0.8])
     far = compare(
-        "one-pass-mnl", kwargs, budget, lambda a, p: OnePassMNL(3, rho is not None), record
+        "one-pass-mnl", kwargs, budget, lambda a, p: OnePassMNL(3, rho is not None), record, offer
     )
     assert (far > 0) == (theta > 1)
+    assert offers >= 6
 
 
 @pytest.mark.parametrize(("rho", "theta"), [(None, 1), (0.05, 1), (2.0, 1), (9.0, 9), (None, 6)])
