@@ -99,7 +99,7 @@ class OnePassMNL(OnePassNewton):
             rate=rate,
             signal=rate * self.norm,
             calm=1.0,
-            earliest=1,
+            earliest=d,
         )
         house.linalg.cholesky(self.covariance, self.root)
         self._cut = self.cut if curator.private else math.inf
