@@ -70,18 +70,18 @@ bench: $(VENV)/.test
 	@$(BIN)/dpb leaderboard $(BENCH) --audit --html $(BENCH).html
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # While one works on the library: what is neither slow nor starts a process or a browser. The tests of
 # the zoo and of the papers, of examples, pages and packages are left to `make test`.
 FAST := $(filter-out tests/agents tests/audit tests/bits tests/docs tests/examples tests/papers \
   tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not process and not browser" $(FAST)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not process and not browser" $(FAST)
 
 # Without Stable-Baselines3 and the loggers: their oldest versions want other ones of everything.
 test-lowest: $(LOWEST)/.test
-	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile \
+	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
 	  -m "not sb3 and not loggers" --ignore tests/sb3 --ignore tests/docs --ignore tests/release
 
 docs: $(VENV)/.docs

@@ -413,9 +413,9 @@ def test_progress_is_bars_on_a_terminal(suite: str, tmp_path: Path) -> None:
     import pty
 
     slow = Path(suite).with_name("slow.yaml")
-    slow.write_text(SUITE.replace("horizon: 30", "horizon: 20000"))
+    slow.write_text(SUITE.replace("horizon: 30", "horizon: 2000"))
     reader, writer = pty.openpty()
-    program = "from dpb_gym.cli import main; main()"
+    program = "from dpb_gym.cli import main, running; running.PROGRESS_DELAY = 0; main()"
     words = ["run", str(slow), "--out", str(tmp_path / "out"), "--workers", "2"]
     with subprocess.Popen(
         [sys.executable, "-c", program, *words], stderr=writer, stdout=subprocess.PIPE

@@ -169,7 +169,7 @@ def bombs(archive: Path, folder: Path) -> dict[str, Path]:
     ]
     table = pa.table(arrays, schema=schema)
     with pq.ParquetWriter(folder / "rows", schema, compression="zstd") as writer:
-        for _ in range(30):
+        for _ in range(8):
             writer.write_table(table, row_group_size=count)
     rows = (folder / "rows").read_bytes()
     info = json.loads(members["submission.json"])
@@ -177,8 +177,8 @@ def bombs(archive: Path, folder: Path) -> dict[str, Path]:
     levels = "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 9))
     made = {
         "rows.zip": pack({"submission.json": json.dumps(info).encode(), "result.parquet": rows}),
-        "zeros.zip": pack({**members, "result.parquet": bytes(1 << 29)}),
-        "lists.zip": pack({**members, "submission.json": b"[" + b"[]," * (1 << 24) + b"[]]"}),
+        "zeros.zip": pack({**members, "result.parquet": bytes((1 << 28) + 1)}),
+        "lists.zip": pack({**members, "submission.json": b"[" + b"[]," * (1 << 22) + b"[]]"}),
         "suite.yaml": f"name: x\nreplicates: 1\na0: &a0 [x]\n{levels}tasks: *a8\n".encode(),
     }
     for name, content in made.items():
