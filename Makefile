@@ -69,19 +69,21 @@ bench: $(VENV)/.test
 	@$(BIN)/dpb run dpb-bench-v1 --out $(BENCH)
 	@$(BIN)/dpb leaderboard $(BENCH) --audit --html $(BENCH).html
 
+# Two processes, one thread each; files as wholes, in the order that tests/conftest.py says.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST)
 
 # While one works on the library: what is neither slow nor starts a process or a browser. The tests of
 # the zoo and of the papers, of examples, pages and packages are left to `make test`.
 FAST := $(filter-out tests/agents tests/audit tests/bits tests/docs tests/examples tests/papers \
   tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not process and not browser" $(FAST)
+	@$(PYTEST) -q -m "not slow and not process and not browser" $(FAST)
 
 # Without Stable-Baselines3 and the loggers: their oldest versions want other ones of everything.
 test-lowest: $(LOWEST)/.test
-	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile \
 	  -m "not sb3 and not loggers" --ignore tests/sb3 --ignore tests/docs --ignore tests/release
 
 docs: $(VENV)/.docs
