@@ -12,10 +12,11 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"train_sb3.py": "stable_baselines3"}
 SMALL = {
-    "audit_your_agent.py": ["--runs", "1000"],
+    "audit_your_agent.py": ["--runs", "300"],
     "gallery.py": ["--horizon", "200", "--replicates", "3"],
     "local_privacy.py": ["--horizon", "500", "--replicates", "2"],
     "private_vs_nonprivate.py": ["--horizon", "500", "--replicates", "3"],
+    "train_sb3.py": ["--timesteps", "512"],  # tests/sb3 asks what it shows
 }
 
 

@@ -97,7 +97,7 @@ def test_lines_and_bands_hold_the_curves(make):
 @pytest.mark.parametrize("suffix", [".png", ".PDF", ".svg"])
 def test_formats_by_suffix_and_the_same_bytes_twice(make, tmp_path, suffix):
     for name in "ab":
-        plot(make.data(), tmp_path / f"{name}{suffix}")
+        plot(make.task(), tmp_path / f"{name}{suffix}")
     first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in "ab")
     assert first == second
     if suffix == ".svg":
