@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 # While theta is unsure, items of equal revenues are valued by so many draws of it: up to so many
 # times the first release's round.
-DRAWS, UNSURE = 32, 3.0
+DRAWS, UNSURE = 64, 3.0
 
 
 @register_agent(
