@@ -212,7 +212,7 @@ def test_the_recipe_is_what_the_agent_does_by_default(name):
 @pytest.mark.parametrize(
     ("name", "budget", "rounds"),
     [
-        ("one-pass-mnl", Budget.zcdp(0.5), 1500),
+        ("one-pass-mnl", Budget.zcdp(0.1), 1500),
         ("one-pass-pricing", Budget.approx(1.0, 1e-8), 3000),
         ("one-pass-linear", Budget.approx(2.0, 1e-5), 3000),
     ],
