@@ -69,8 +69,8 @@ bench: $(VENV)/.test
 	@$(BIN)/dpb run dpb-bench-v1 --out $(BENCH)
 	@$(BIN)/dpb leaderboard $(BENCH) --audit --html $(BENCH).html
 
-# Two processes, one thread each; files as wholes, in the order that tests/conftest.py says.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Two processes; files as wholes, in the order that tests/conftest.py says.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.test
 	@$(PYTEST)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Tests run beside each other. Where several threads of a product of small matrices wait for a core,
+# it costs twenty times as much; read when NumPy is loaded, here and in processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A test says nothing about time: on a busy machine any example may take long.
 settings.register_profile("dpb", deadline=None)
