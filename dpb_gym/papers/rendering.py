@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -19,9 +18,9 @@ from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
 from dpb_gym.report.canvas import MUTED, STYLE
+from dpb_gym.report.page import template
 
 if TYPE_CHECKING:
-    from jinja2 import Template
     from matplotlib.axes import Axes
     from rich.console import Console
 
@@ -58,26 +57,12 @@ def write(result: FigureResult) -> None:
 def html(results: Sequence[FigureResult], title: str) -> str:
     """One self-contained page for one figure or several, the pictures inside."""
     pictures = [base64.b64encode(r.picture.read_bytes()).decode("ascii") for r in results]
-    return _template().render(
+    return template(Path(__file__).parent).render(
         title=title,
         meaning=MEANING,
         classes=(*VERDICTS, *OUTCOMES),
         shown=list(zip(results, pictures)),
     )
-
-
-@functools.cache
-def _template() -> Template:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("page.html.j2")
 
 
 def markdown(result: FigureResult) -> str:

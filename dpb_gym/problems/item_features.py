@@ -11,7 +11,7 @@ from dpb_gym.problems.base import Array
 from dpb_gym.problems.prior import Prior
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
+    from dpb_gym.privacy import Guarantee
 
 # The noise of private features has generators of its own, whatever a replicate's seed.
 _NOISE_KEY = 0xFEA7
@@ -51,12 +51,15 @@ def svd_features(rows: Any, dim: int) -> ItemFeatures:
     return ItemFeatures(_scaled(factors), factors, None)
 
 
-def private_svd_features(rows: Any, dim: int, budget: Budget, seed: int) -> ItemFeatures:
-    """The same from a noisy second moment of clipped rows; see
+def private_svd_features(
+    rows: Any, dim: int, asked: tuple[float, float], seed: int
+) -> ItemFeatures:
+    """The same from a noisy second moment of clipped rows, at the epsilon and delta asked for; see
     `dpb_gym.privacy.features.private_factors`."""
-    from dpb_gym.privacy import Curator, NoiseSource
+    from dpb_gym.privacy import Budget, Curator, NoiseSource
     from dpb_gym.privacy.features import private_factors
 
+    budget = Budget.approx(*asked)
     # keyed by the budget too; the seed is a parameter of the environment: a simulation
     key = [seed, _NOISE_KEY, *f"{budget}, {dim} factors".encode()]
     noise = NoiseSource.from_seed(key)

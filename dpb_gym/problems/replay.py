@@ -12,7 +12,6 @@ from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.item_features import (
-    ItemFeatures,
     fold_in,
     private_svd_features,
     rating_rows,
@@ -189,7 +188,11 @@ class ReplayProblem(Problem):
         mean = 0.5 if self._private else float(value[train].mean())
         shape = self.n_training_users, len(self.item_index)
         rows = rating_rows(row[data.users[use]], item[use], value[use] - mean, shape)
-        found = self._item_features(rows)
+        if self.feature_epsilon is None:
+            found = svd_features(rows, self.dim)
+        else:
+            asked = self.feature_epsilon, self.feature_delta
+            found = private_svd_features(rows, self.dim, asked, self.split_seed)
         self.features, self.features_guarantee = found.features, found.guarantee
         offered = ~train & (item >= 0)
         if self.personalised:
@@ -279,14 +282,6 @@ class ReplayProblem(Problem):
             self._dealings.append(hands)
             given += hands
         return len(self._dealings), int(given.max())
-
-    def _item_features(self, rows: Any) -> ItemFeatures:
-        if self.feature_epsilon is None:
-            return svd_features(rows, self.dim)
-        from dpb_gym.privacy import Budget
-
-        budget = Budget.approx(self.feature_epsilon, self.feature_delta)
-        return private_svd_features(rows, self.dim, budget, self.split_seed)
 
     def summary(self) -> dict[str, Any]:
         guarantee = self.features_guarantee

@@ -96,7 +96,7 @@ def render(data: LeaderboardData) -> str:
     numbered = {id(table): t for t, table in enumerate((*shown.tasks, *shown.tracks))}
     packed = json.dumps(payload(data, shown), separators=(",", ":"), allow_nan=False)
     zipped = gzip.compress(packed.encode("utf-8", errors="replace"), mtime=0)
-    page: str = _template().render(
+    page: str = template(TEMPLATES).render(
         data=data,
         board=shown,
         place=lambda table: numbered[id(table)],
@@ -117,11 +117,12 @@ def render(data: LeaderboardData) -> str:
 
 
 @functools.cache
-def _template() -> Template:
+def template(folder: Path) -> Template:
+    """The template ``page.html.j2`` of a folder, without its indentation."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     def unindented(name: str) -> str:
-        text = (TEMPLATES / name).read_text(encoding="utf-8")
+        text = (folder / name).read_text(encoding="utf-8")
         return "\n".join(line.strip() for line in text.splitlines())
 
     environment = Environment(
