@@ -324,7 +324,7 @@ def reproduce(
 def _print_reproduction(done: Reproduction) -> None:
     from dpb_gym.evaluation.progress import duration
 
-    done.table()
+    done.table(console())
     for one in done.figures:
         if one.skipped:
             log(f"{one.figure.target}: skipped: {one.skipped}")

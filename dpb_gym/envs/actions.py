@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
 
@@ -16,7 +15,6 @@ from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.problems.kinds import action_array, kind_of
 from dpb_gym.problems.search import count_slates, slates
 
-ASSORTMENT_MODES = ("slate", "scores", "mask", "index")
 MAX_ASSORTMENTS = 100_000
 
 
@@ -108,6 +106,9 @@ class Mask(ActionMode):
         return slates
 
 
+MODES: dict[str, type[Slate | Scores | Mask]] = {"slate": Slate, "scores": Scores, "mask": Mask}
+
+
 class ByIndex(ActionMode):
     """One of the problem's actions, the rows of a table, by its index."""
 
@@ -154,41 +155,29 @@ def _outside(values: Array, low: float, high: float) -> Any:
     return None if inside.all() else values.flat[int(inside.argmin())]
 
 
-def assortments(info: ProblemInfo) -> Array:
-    """All assortments of 1..K items, or of K, by size, then lexicographically.
+def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
+    """``"slate"``, ``"scores"``, ``"mask"``, or ``"index"``: all slates by size, lexicographically.
 
-    Returns:
-        ``(count, K)``, -1 padded.
+    The default is ``"slate"``, but ``"scores"`` where slates hold exactly K items: a sample of
+    K indices repeats some.
 
     Raises:
-        ParameterError: If there are too many.
+        ParameterError: If the mode is unknown, or there are too many slates for an index.
     """
     assert info.n_items is not None and info.capacity is not None
+    usual = "scores" if info.exactly else "slate"
+    mode = usual if action_mode is None else action_mode
+    validation.choice("action_mode", mode, (*MODES, "index"))
+    if mode != "index":
+        return MODES[mode](info.n_items, info.capacity)
     count = count_slates(info)
     if count > MAX_ASSORTMENTS:
         raise ParameterError(
             f"action_mode='index' would need {count} assortments, at most {MAX_ASSORTMENTS} "
             "are allowed; use fewer items, a smaller capacity or another action_mode"
         )
-    return slates(info.n_items, info.capacity, info.capacity if info.exactly else 1)
-
-
-def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
-    """``"slate"``, ``"scores"``, ``"mask"`` or ``"index"``.
-
-    The default is ``"slate"``, but ``"scores"`` where slates hold exactly K items: a sample of
-    K indices repeats some.
-    """
-    usual = "scores" if info.exactly else "slate"
-    mode = validation.choice(
-        "action_mode", usual if action_mode is None else action_mode, ASSORTMENT_MODES
-    )
-    assert info.n_items is not None and info.capacity is not None
-    if mode == "index":
-        return ByIndex(assortments(info), "assortment index")
-    modes: dict[str, Callable[[int, int], ActionMode]]
-    modes = {"slate": Slate, "scores": Scores, "mask": Mask}
-    return modes[mode](info.n_items, info.capacity)
+    least = info.capacity if info.exactly else 1
+    return ByIndex(slates(info.n_items, info.capacity, least), "assortment index")
 
 
 def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:

@@ -291,5 +291,3 @@ _KINDS: dict[str, Decide] = {
     "assortment": _sets,
     "pricing": _prices,
 }
-
-__all__ = ["Behaviour", "collect", "monte_carlo_value"]

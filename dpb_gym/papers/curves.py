@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.evaluation.metrics import limits
 from dpb_gym.evaluation.series import Series, describe_guarantee
-from dpb_gym.papers.pairing import interval, leave_one_out
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval
@@ -75,14 +75,14 @@ class Curve:
         return np.concatenate([[0], s.rounds]), np.concatenate([origin, s.regret], axis=1)
 
     @cached_property
-    def bands(self) -> list[Interval]:
-        """Mean cumulative regret with its interval, per checkpoint."""
-        return [interval(leave_one_out(column)) for column in self.series.regret.T]
+    def bands(self) -> Array:
+        """Mean cumulative regret and the ends of its interval, per checkpoint ``(3, C)``."""
+        return limits(self.series.regret)
 
     @property
     def final(self) -> Interval:
         """Mean regret at the horizon with its interval."""
-        return self.bands[-1]
+        return Interval(*self.bands[:, -1].tolist())
 
     def matches(self, selector: Selector | None) -> bool:
         """Whether the curve lies where the selector points."""

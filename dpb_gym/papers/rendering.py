@@ -92,8 +92,6 @@ def print_figure(result: FigureResult, console: Console | None = None) -> None:
     from rich.text import Text
 
     out = console or Console(highlight=False)
-    if console is None and not out.is_terminal:
-        out = Console(highlight=False, width=160)
     out.print(Text(f"{result.figure.target}: {result.figure.title}", style="bold"))
     for note in result.figure.remarks:
         out.print(Text(note, style="yellow"))
@@ -186,9 +184,6 @@ def _colours(lines: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:
     rounds, _ = curve.with_origin
-    mean, low, high = (
-        np.array([0.0, *(getattr(band, part) for band in curve.bands)])
-        for part in ("mean", "low", "high")
-    )
+    mean, low, high = np.insert(curve.bands, 0, 0.0, axis=1)
     axes.plot(rounds, mean, color=colour, label=label)
     axes.fill_between(rounds, low, high, color=colour, alpha=0.16, linewidth=0)

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpb_gym.evaluation.metrics import interval
 from dpb_gym.papers.curves import Curve, words
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.numbers import fill
-from dpb_gym.papers.pairing import interval, leave_one_out
 from dpb_gym.papers.verdicts import Judgement
 from dpb_gym.report.model import Interval
 from dpb_gym.report.numerals import number
@@ -144,7 +144,7 @@ class FigureResult:
                     "replicates": len(curve.series.replicates),
                     "regret": asdict(curve.final),
                     "recorded": {
-                        name: asdict(interval(leave_one_out(list(column.values()))))
+                        name: asdict(interval(list(column.values())))
                         for name, column in curve.recorded.items()
                     },
                     "guarantee": curve.guarantee,
@@ -163,8 +163,8 @@ class FigureResult:
             fixed |= {f"axis_{axis}": curve.axes[axis] for axis in self.figure.axes}
             fixed |= {"replicates": len(s.replicates), "guarantee": curve.guarantee}
             rows += [
-                {**fixed, "round": t, "regret": b.mean, "low": b.low, "high": b.high}
-                for t, b in zip(s.rounds.tolist(), curve.bands)
+                {**fixed, "round": t, "regret": mean, "low": low, "high": high}
+                for t, mean, low, high in zip(s.rounds.tolist(), *curve.bands.tolist())
             ]
         for column in (f"axis_{axis}" for axis in self.figure.axes):
             kinds = {type(row[column]) for row in rows if row[column] is not None}
