@@ -36,15 +36,11 @@ class ActionMode(ABC):
         """
 
     def batch(
-        self,
-        actions: Any,
-        replicates: int | None,
-        shape: tuple[int, ...],
-        integral: bool,
-        what: str,
-        bits: bool = False,
+        self, actions: Any, replicates: int | None, integral: bool, what: str, bits: bool = False
     ) -> Array:
-        """Actions as a well-typed array ``(replicates or 1, *shape)``; see `action_array`."""
+        """Actions as a well-typed array ``(replicates or 1, *space.shape)``; see `action_array`."""
+        shape = self.space.shape
+        assert shape is not None
         if replicates is None:
             return action_array(actions, shape, integral, what, bits)[None]
         return action_array(actions, (replicates, *shape), integral, what, bits)
@@ -58,7 +54,7 @@ class Slate(ActionMode):
         self._n_items, self._capacity = n_items, capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        slates = self.batch(actions, replicates, (self._capacity,), True, "slate")
+        slates = self.batch(actions, replicates, True, "slate")
         if _outside(slates, 0, self._n_items - 1) is not None:
             bad = slates[((slates < 0) | (slates >= self._n_items)).any(axis=1).argmax()]
             raise ActionError(f"slate {bad.tolist()} holds an item outside 0..{self._n_items - 1}")
@@ -73,9 +69,7 @@ class Scores(ActionMode):
         self._capacity = capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        shape = self.space.shape
-        assert shape is not None
-        scores = self.batch(actions, replicates, shape, False, "scores")
+        scores = self.batch(actions, replicates, False, "scores")
         if not np.isfinite(scores).all():
             raise ActionError("scores must be finite, got NaN or infinity")
         slates = np.empty((len(scores), self._capacity), np.int64)
@@ -93,10 +87,8 @@ class Mask(ActionMode):
         self._capacity = capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        shape = self.space.shape
-        assert shape is not None
         # Some learners give their bits as floats.
-        masks = self.batch(actions, replicates, shape, False, "mask", bits=True)
+        masks = self.batch(actions, replicates, False, "mask", bits=True)
         if not ((masks == 0) | (masks == 1)).all():
             raise ActionError("mask must hold 0 and 1 only")
         slates = np.full((len(masks), self._capacity), -1, np.int64)
@@ -120,7 +112,7 @@ class ByIndex(ActionMode):
         # what a `Discrete` space samples, without the detour
         if replicates is None and isinstance(actions, np.int64) and 0 <= actions < len(self.table):
             return self.table[actions : actions + 1]
-        index = self.batch(actions, replicates, (), True, self._what)
+        index = self.batch(actions, replicates, True, self._what)
         bad = _outside(index, 0, len(self.table) - 1)
         if bad is not None:
             raise ActionError(f"{self._what} must be in 0..{len(self.table) - 1}, got {bad}")
@@ -134,7 +126,7 @@ class Price(ActionMode):
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        prices = self.batch(actions, replicates, (1,), False, "price")[:, 0]
+        prices = self.batch(actions, replicates, False, "price")[:, 0]
         bad = _outside(prices, 0.0, 1.0)
         if bad is not None:
             raise ActionError(f"price must be in [0, 1], got {bad}")

@@ -14,10 +14,9 @@ from dpb_gym.streams import Stream
 class Ordering(ActionMode):
     def __init__(self, info):
         self.space = gymnasium.spaces.MultiDiscrete([info.n_items] * info.capacity)
-        self.shape = (info.capacity,)
 
     def decode(self, actions, replicates=None):
-        return self.batch(actions, replicates, self.shape, True, "ranking")
+        return self.batch(actions, replicates, True, "ranking")
 
 
 class Ranking(Kind):
