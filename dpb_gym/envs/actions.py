@@ -126,7 +126,8 @@ class Price(ActionMode):
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        prices = self.batch(actions, replicates, False, "price")[:, 0]
+        shape = (1,) if replicates is None else (replicates, 1)
+        prices = action_array(actions, shape, False, "price").reshape(-1)
         bad = _outside(prices, 0.0, 1.0)
         if bad is not None:
             raise ActionError(f"price must be in [0, 1], got {bad}")
