@@ -100,11 +100,12 @@ def deal(uniforms, offsets, hands, users, positions):
 def gather(table, index, out):
     """out[b, k] = table[b, index[b, k]] for float32 feature rows; one table may serve all."""
     B, m = index.shape
-    d = table.shape[2]
     for b in range(B):
+        own = table[b if table.shape[0] > 1 else 0]
         for k in range(m):
-            for j in range(d):
-                out[b, k, j] = table[b if table.shape[0] > 1 else 0, index[b, k], j]
+            row, copy = own[index[b, k]], out[b, k]
+            for j in range(row.shape[0]):
+                copy[j] = row[j]
 
 
 @jit
