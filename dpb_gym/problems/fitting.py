@@ -98,46 +98,39 @@ def fit_mnl(
     return fitted
 
 
-def chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
-    """Chance of each row ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
-    utility = rows.astype(np.float64) @ theta
-    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    top = np.maximum(np.maximum.reduceat(utility, starts[:-1]), 0.0)
-    weight, outside = np.exp(utility - top[group]), np.exp(-top)
-    total = np.add.reduceat(weight, starts[:-1]) + outside
-    return weight / total[group], outside / total
+def log_chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
+    """Log of the chance of each row ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
+    utility = np.empty((1, len(rows)))
+    kernels.mnl.utilities(rows[None], theta[None], utility)
+    u, group = utility[0], np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    top = np.maximum(np.maximum.reduceat(u, starts[:-1]), 0.0)
+    total = np.add.reduceat(np.exp(u - top[group]), starts[:-1]) + np.exp(-top)
+    outside = -top - np.log(total)
+    return u + outside[group], outside
 
 
 def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> dict[str, Any]:
     """How well theta fits choices; see `dpb_gym.problems.expedia.ExpediaProblem.summary`."""
-    n = len(choice)
-    search = np.repeat(np.arange(n), np.diff(starts))
-    place = np.arange(len(rows)) - starts[search]
-    utility = np.empty((1, len(rows)))
-    kernels.mnl.utilities(rows[None], theta[None], utility)
-    u = utility[0]
-    top = np.maximum(np.maximum.reduceat(u, starts[:-1]), 0.0)
-    total = np.add.reduceat(np.exp(u - top[search]), starts[:-1]) + np.exp(-top)
+    inside, outside = log_chances(rows, starts, theta)
+    search = np.repeat(np.arange(len(choice)), np.diff(starts))
     bought = choice >= 0
-    chosen = np.zeros(n)
-    chosen[bought] = u[starts[:-1][bought] + choice[bought]]
+    chosen = np.where(bought, inside[starts[:-1] + np.maximum(choice, 0)], outside)
     # Pairs of the choice and another alternative; one half where they tie.
-    others = place != choice[search]
-    right = (chosen[search] > u) + 0.5 * (chosen[search] == u)
+    others = np.arange(len(rows)) - starts[search] != choice[search]
     hotels = others & bought[search]
-    outside = (chosen[bought] > 0.0) + 0.5 * (chosen[bought] == 0.0)
-    pairs = int(others.sum()) + int(bought.sum())
-    likelihood = float(np.sum(chosen - top - np.log(total)))
-    null = -float(np.sum(np.log1p(np.diff(starts))))
+    right = (chosen[search] > inside) + 0.5 * (chosen[search] == inside)
+    none = ((chosen > outside) + 0.5 * (chosen == outside))[bought]
+    likelihood, null = float(chosen.sum()), -float(np.sum(np.log1p(np.diff(starts))))
+    quartiles = np.quantile(inside - outside[search], (0.0, 0.25, 0.5, 0.75, 1.0))
     return {
         "log_likelihood": likelihood,
         "null_log_likelihood": null,
         "pseudo_r2": 1.0 - likelihood / null,
         "correctly_ranked": float(right[hotels].mean()) if hotels.any() else None,
-        "correctly_ranked_with_outside": float((right[others].sum() + outside.sum()) / pairs),
+        "correctly_ranked_with_outside": float(np.append(right[others], none).mean()),
         "chosen_share": float(bought.mean()),
-        "chosen_share_fitted": float(np.mean(1.0 - np.exp(-top) / total)),
-        "utility_quartiles": [float(q) for q in np.quantile(u, (0.0, 0.25, 0.5, 0.75, 1.0))],
+        "chosen_share_fitted": float(np.mean(1.0 - np.exp(outside))),
+        "utility_quartiles": quartiles.tolist(),
     }
 
 
@@ -158,7 +151,7 @@ def fit_log(
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
     theta = fit_mnl(*_sets(rows, starts, choice, ~held), ridge, name, centre)
     kept, begin, taken = _sets(rows, starts, choice, held)
-    inside, outside = chances(kept, begin, theta)
+    inside, outside = log_chances(kept, begin, theta)
     sizes = np.diff(begin)
     own = np.where(taken < 0, outside, inside[np.maximum(begin[:-1] + taken, 0)])
     share = float(np.mean(choice[~held] >= 0))
@@ -167,14 +160,14 @@ def fit_log(
     hit[(begin[:-1] + taken)[taken >= 0]] = 1.0
     order = np.argsort(inside, kind="stable")
     calibration = [
-        (round(float(inside[part].mean()), 4), round(float(hit[part].mean()), 4), len(part))
+        (round(float(np.exp(inside[part]).mean()), 4), round(float(hit[part].mean()), 4), len(part))
         for part in np.array_split(order, 10)
         if len(part)
     ]
     figures: dict[str, Any] = {
         "rows": n,
         "held_out_rows": int(held.sum()),
-        "held_out_log_likelihood": float(np.mean(np.log(np.maximum(own, 1e-300)))),
+        "held_out_log_likelihood": float(own.mean()),
         "held_out_null": float(np.mean(np.log(np.maximum(null, 1e-300)))),
         "calibration": calibration,
     }

@@ -12,7 +12,7 @@ from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Hidden, ProblemInfo
-from dpb_gym.problems.fitting import Bounds, Fit, chances, check_varies, fit_log, scale
+from dpb_gym.problems.fitting import Bounds, Fit, check_varies, fit_log, log_chances, scale
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.recommendation import RecommendationProblem
 
@@ -156,7 +156,7 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price = highest
         self.earned = float(np.mean(relative * data.bought))
-        chance, _ = chances(rows, np.arange(n + 1), self.fit.coefficients)
+        chance = np.exp(log_chances(rows, np.arange(n + 1), self.fit.coefficients)[0])
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
         self.settle(data.name, customers, data.people)
 
@@ -256,7 +256,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         column = data.features[sets.kept, at]
         earned = np.bincount(items, column, minlength=N) / counts
         per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
-        chance, _ = chances(rows, sets.starts, self.fit.coefficients)
+        chance = np.exp(log_chances(rows, sets.starts, self.fit.coefficients)[0])
         own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
         means = np.bincount(items, own, minlength=N) / counts
         self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))

@@ -15,7 +15,7 @@ import dpb_gym
 from dpb_data import synthetic
 from dpb_gym.envs.catalogue import ENVIRONMENTS
 from dpb_gym.errors import DataError, DPBError, ParameterError
-from dpb_gym.problems.fitting import chances, fit_mnl, scale
+from dpb_gym.problems.fitting import fit_mnl, log_chances, scale
 from dpb_gym.problems.logged import (
     LoggedAssortment,
     LoggedPricing,
@@ -73,7 +73,7 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
     best = minimize(loss, np.zeros(3), tol=1e-12)
     found = fit_mnl(rows, starts, choice, 0.7, "t")
     np.testing.assert_allclose(found, best.x, atol=1e-5)
-    inside, outside = chances(rows, starts, found)
+    inside, outside = map(np.exp, log_chances(rows, starts, found))
     np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
 
 
@@ -206,7 +206,7 @@ def test_an_outside_option_among_the_items_leaves_the_model_as_it_is() -> None:
     assert sets.items.tolist() == [0, 1, 1, 3, 0, 1]
     assert sets.choice.tolist() == [-1, 0, 1] and sets.people.tolist() == [0, 1, 2]
     theta = np.array([0.4, -1.1])
-    inside, outside = chances(2.0 * sets.features, sets.starts, theta)
+    inside, outside = map(np.exp, log_chances(2.0 * sets.features, sets.starts, theta))
     for k, s in enumerate((0, 1, 2)):
         part = slice(starts[s], starts[s + 1])
         weight = np.exp(features[part] @ theta)
