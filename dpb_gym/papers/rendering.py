@@ -19,6 +19,7 @@ from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
 from dpb_gym.report.canvas import MUTED, STYLE
 from dpb_gym.report.page import template
+from dpb_gym.report.palette import shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,9 +29,6 @@ STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
 PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
 WIDTH, HEIGHT = 3.3, 2.25
 TITLE = 46  # characters that fit over a panel
-COLOURS = (
-    "#1f5fb4", "#c2540a", "#1d7d4a", "#a92f78", "#6a48c2", "#0b7c89", "#b92f38", "#857000",
-)  # fmt: skip
 
 
 def write(result: FigureResult) -> None:
@@ -175,7 +173,7 @@ def _caption(drawing: Drawing, line: Mapping[str, Any]) -> str:
 def _colours(lines: Sequence[Mapping[str, Any]]) -> list[Any]:
     numeric = all(isinstance(v, (int, float)) for line in lines for v in line.values())
     if not numeric or len(lines) == 1:
-        return [COLOURS[i % len(COLOURS)] for i in range(len(lines))]
+        return [shade(i)[0] for i in range(len(lines))]
     from matplotlib import colormaps
 
     shades = np.linspace(0.05, 0.78, len(lines))

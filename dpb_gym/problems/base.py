@@ -225,10 +225,7 @@ class Instance:
             **problem.fields(),
             "response": Field((), np.float64, Stream.RESPONSE),
         }
-        width = sum(
-            int(np.prod(f.shape, dtype=np.int64)) * np.dtype(f.dtype).itemsize
-            for f in self._fields.values()
-        )
+        width = sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in self._fields.values())
         self._rounds = min(block_rounds(B, width), problem.horizon)
         self._scratch: dict[str, Array] = {
             k: np.empty((self._rounds, *f.shape), f.dtype) for k, f in self._fields.items()
