@@ -178,7 +178,7 @@ def bombs(archive: Path, folder: Path) -> dict[str, Path]:
     made = {
         "rows.zip": pack({"submission.json": json.dumps(info).encode(), "result.parquet": rows}),
         "zeros.zip": pack({**members, "result.parquet": bytes((1 << 28) + 1)}),
-        "lists.zip": pack({**members, "submission.json": b"[" + b"[]," * (1 << 22) + b"[]]"}),
+        "lists.zip": pack({**members, "submission.json": b"[" + b"[]," * (1 << 24) + b"[]]"}),
         "suite.yaml": f"name: x\nreplicates: 1\na0: &a0 [x]\n{levels}tasks: *a8\n".encode(),
     }
     for name, content in made.items():
