@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpb_gym.errors import DPBError
+from dpb_gym.errors import AgentError, DPBError
 from dpb_gym.evaluation.api import one_task_suite
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents
-from dpb_gym.evaluation.run import execute, raise_if_all_failed
+from dpb_gym.evaluation.run import execute
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import load_suite
 
@@ -43,7 +43,8 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
     )
     plan = TaskPlan(suite.tasks[0], read_agents(REFERENCES, task.kind))
     outcomes = execute(make_jobs(suite, [plan]), None, workers=1)
-    raise_if_all_failed([f for o in outcomes for f in o.failures], 0)
+    for failure in (failure for outcome in outcomes for failure in outcome.failures):
+        raise AgentError(failure.message)
     found = {}
     for name in REFERENCES:
         values = [r.reward[:, -1] for o in outcomes for r in o.results if r.cell.agent.name == name]

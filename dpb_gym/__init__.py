@@ -8,82 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.envs.catalogue import register_environment, register_environments
+from dpb_gym.envs.catalogue import register_environment as register_environment
+from dpb_gym.envs.catalogue import register_environments
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dpb_gym.agent import Agent, SingleAgent
-    from dpb_gym.envs.catalogue import make_problem
-    from dpb_gym.envs.logged import from_log
-    from dpb_gym.evaluation import Result, evaluate
-    from dpb_gym.evaluation.audit import audit
-    from dpb_gym.evaluation.privacy_cost import cost_of_privacy
-    from dpb_gym.offline import evaluate_offline
-    from dpb_gym.privacy import Budget, Guarantee
-    from dpb_gym.problems.kinds import Kind, register_kind
-    from dpb_gym.problems.prior import Prior
-    from dpb_gym.registry import (
-        AgentSpec,
-        agent_spec,
-        agent_specs,
-        list_agents,
-        make_agent,
-        register_agent,
-    )
-    from dpb_gym.serving import Session, serve
+    from dpb_gym.agent import Agent as Agent
+    from dpb_gym.agent import SingleAgent as SingleAgent
+    from dpb_gym.envs.catalogue import make_problem as make_problem
+    from dpb_gym.envs.logged import from_log as from_log
+    from dpb_gym.evaluation import Result as Result
+    from dpb_gym.evaluation import evaluate as evaluate
+    from dpb_gym.evaluation.audit import audit as audit
+    from dpb_gym.evaluation.privacy_cost import cost_of_privacy as cost_of_privacy
+    from dpb_gym.offline import evaluate_offline as evaluate_offline
+    from dpb_gym.privacy import Budget as Budget
+    from dpb_gym.privacy import Guarantee as Guarantee
+    from dpb_gym.problems.kinds import Kind as Kind
+    from dpb_gym.problems.kinds import register_kind as register_kind
+    from dpb_gym.problems.prior import Prior as Prior
+    from dpb_gym.registry import AgentSpec as AgentSpec
+    from dpb_gym.registry import agent_spec as agent_spec
+    from dpb_gym.registry import agent_specs as agent_specs
+    from dpb_gym.registry import list_agents as list_agents
+    from dpb_gym.registry import make_agent as make_agent
+    from dpb_gym.registry import register_agent as register_agent
+    from dpb_gym.serving import Session as Session
+    from dpb_gym.serving import serve as serve
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "agent": ("Agent", "SingleAgent"),
-    "envs.catalogue": ("make_problem",),
-    "envs.logged": ("from_log",),
-    "evaluation": ("Result", "evaluate"),
-    "evaluation.audit": ("audit",),
-    "evaluation.privacy_cost": ("cost_of_privacy",),
-    "offline": ("evaluate_offline",),
-    "privacy": ("Budget", "Guarantee"),
-    "problems.kinds": ("Kind", "register_kind"),
-    "problems.prior": ("Prior",),
-    "registry": (
-        "AgentSpec",
-        "agent_spec",
-        "agent_specs",
-        "list_agents",
-        "make_agent",
-        "register_agent",
-    ),
-    "serving": ("Session", "serve"),
-}
-
-__all__ = [
-    "Agent",
-    "AgentSpec",
-    "Budget",
-    "Guarantee",
-    "Kind",
-    "Prior",
-    "Result",
-    "Session",
-    "SingleAgent",
-    "__version__",
-    "agent_spec",
-    "agent_specs",
-    "audit",
-    "cost_of_privacy",
-    "evaluate",
-    "evaluate_offline",
-    "from_log",
-    "list_agents",
-    "make_agent",
-    "make_problem",
-    "register_agent",
-    "register_environment",
-    "register_kind",
-    "serve",
-]
-
-
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__, "__version__", "register_environment")
 
 register_environments()

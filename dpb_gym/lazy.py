@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,38 +19,34 @@ _loaded: set[EntryPoint] = set()
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, Iterable[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Makes the ``__getattr__`` and ``__dir__`` of a package (PEP 562).
+    package: str, *own: str
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Makes the ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
+
+    The names, and where they are, are what its ``__init__`` imports of its own submodules under
+    ``if TYPE_CHECKING:``.
 
     Args:
         package: The package's ``__name__``.
-        homes: Names by the submodule (relative, dotted) that defines them.
+        own: Names that are there at once.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    home_of: dict[str, str] = {}
+    for node in ast.parse(Path(str(sys.modules[package].__file__)).read_text("utf-8")).body:
+        for line in node.body if isinstance(node, ast.If) else ():
+            if isinstance(line, ast.ImportFrom):
+                home_of |= {alias.name: str(line.module) for alias in line.names}
 
     def load(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
+        value = getattr(importlib.import_module(home_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def listing() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of})
 
-    return load, listing
-
-
-@lru_cache
-def declared(package: str) -> dict[str, list[str]]:
-    """Names by submodule, as a package's ``__init__`` imports them under ``if TYPE_CHECKING:``."""
-    homes: dict[str, list[str]] = {}
-    for node in ast.walk(ast.parse(Path(str(sys.modules[package].__file__)).read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(package + "."):
-            names = homes.setdefault(str(node.module).removeprefix(package + "."), [])
-            names.extend(alias.name for alias in node.names)
-    return homes
+    return sorted((*own, *home_of)), load, listing
 
 
 def submodules(package: str) -> Callable[[str], ModuleType]:

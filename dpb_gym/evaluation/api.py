@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import ParameterError, shown
+from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
 from dpb_gym.evaluation.result import Result
-from dpb_gym.evaluation.run import check_backend, execute, raise_if_all_failed, run_plan
+from dpb_gym.evaluation.run import check_backend, execute, run_plan
 from dpb_gym.evaluation.schema import raised
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import SEED_SPAN, Checkpoints, Suite, resolve_checkpoints
@@ -123,7 +123,8 @@ def evaluate(
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
     results = [result for result in found if result.cell.row not in broken]
-    raise_if_all_failed(failures, len(results))
+    if failures and not results:
+        raise AgentError(failures[0].message)
     for failure in broken.values():
         warnings.warn(failure.message, RuntimeWarning, stacklevel=2)
     return Result(suite, results, failures)

@@ -37,12 +37,14 @@ class UnreachableError(ResultError):
     """An object store does not do what it is asked; nothing is known of what it holds."""
 
 
-def place_of(path: str | os.PathLike[str]) -> Place:
-    """The place of a path or of an address such as ``s3://bucket/prefix``.
+def place_of(path: str | os.PathLike[str] | Place) -> Place:
+    """The place of a path or of an address such as ``s3://bucket/prefix``; a place itself.
 
     Raises:
         ParameterError: If it is neither, or of a store that may leave half an object.
     """
+    if isinstance(path, Place):
+        return path
     if not isinstance(path, (str, os.PathLike)) or "\0" in (text := str(path)):
         raise ParameterError(f"a result directory is a path or an address, got {shown(path)}")
     protocol, mark, rest = text.partition("://")

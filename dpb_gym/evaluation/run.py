@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterError
+from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
@@ -33,7 +33,6 @@ LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
 """How long a cluster may do nothing, and how long a worker lives that is not started for ever."""
 KEPT = "Finished results are kept: run the same command again"
 LOST = "the dask cluster is lost"
-_watched = False
 
 
 class WorkerError(DPBError, RuntimeError):
@@ -255,12 +254,6 @@ def _job_of(parent: int, *call: Any) -> JobOutcome:
     return run_job(*call)
 
 
-def raise_if_all_failed(failures: Sequence[Failure], results: int) -> None:
-    """Raises the first failure if nothing succeeded."""
-    if failures and not results:
-        raise AgentError(failures[0].message)
-
-
 def check_backend(workers: int | None, backend: str = "loky", scheduler: str | None = None) -> int:
     """Returns the number of workers, by default the number of usable cores.
 
@@ -394,6 +387,7 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
             signal.signal(number, usual[number])
 
 
+@cache
 def die_with_parent(parent: int) -> None:
     """Ends this worker soon after the process that started it, however that one ended."""
 
@@ -402,7 +396,4 @@ def die_with_parent(parent: int) -> None:
             time.sleep(WATCH_SECONDS)
         os._exit(1)
 
-    global _watched
-    if not _watched:
-        _watched = True
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()

@@ -92,16 +92,13 @@ class Store:
         self.sink = Sink(place, "")
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Store:
+    def open(cls, path: str | os.PathLike[str] | Place) -> Store:
         """Opens an existing result directory.
 
         Raises:
             ResultError: If there is none, or its manifest is damaged.
         """
-        return cls._read(place_of(path))
-
-    @classmethod
-    def _read(cls, place: Place) -> Store:
+        place = place_of(path)
         file = place.at(MANIFEST)
         if place.names() is None:
             raise ResultError(f"{place}: no such result directory (dpb run makes one)")
@@ -181,7 +178,7 @@ class Store:
         names = place.names() or []
         if MANIFEST in names:
             try:
-                old = cls._read(place)
+                old = cls.open(place)
             except UnreachableError:
                 raise
             except ResultError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.lazy import declared, lazy_names
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.feedback.channel import ResponseChannel as ResponseChannel
@@ -28,5 +28,4 @@ if TYPE_CHECKING:
     from dpb_gym.feedback.wrappers import VectorPrivateResponse as VectorPrivateResponse
     from dpb_gym.feedback.wrappers import VectorPrivateStatistics as VectorPrivateStatistics
 
-__all__ = sorted(name for names in declared(__name__).values() for name in names)
-__getattr__, __dir__ = lazy_names(__name__, declared(__name__))
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.lazy import declared, lazy_names
+from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget as Budget
@@ -60,5 +60,4 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.weighted import Schedule as Schedule
     from dpb_gym.privacy.releasers.weighted import WeightedSum as WeightedSum
 
-__all__ = sorted(name for names in declared(__name__).values() for name in names)
-__getattr__, __dir__ = lazy_names(__name__, declared(__name__))
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +27,6 @@ from dpb_gym.streams import AgentStreams
 MOST_ACTIONS = 16
 Worlds = tuple[World, World]
 Told = tuple[Context, Array, Feedback]
-Batch = TypeVar("Batch", Context, Feedback)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def play(
     post = Post(problem, [customers])
     elsewhere: dict[int, tuple[Agent, Told]] = {}
     for t in range(1, problem.horizon + 1):
-        drawn = _tiled(instance.round(), 2 * runs)
+        drawn = instance.round().each(partial(np.repeat, repeats=2 * runs, axis=0))
         target = t in targets
         if target and flat:
             elsewhere[t] = _elsewhere(agent, problem, pair, drawn, runs)
@@ -200,25 +201,12 @@ def _boundary(taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> 
     return "; ".join(parts) or "no releaser found: actions only"
 
 
-def _mapped(batch: Batch, change: Callable[..., Array]) -> Batch:
-    """A context or feedback with every array changed."""
-    return type(batch)(
-        *(change(v) if isinstance(v, np.ndarray) else v for v in batch)  # type: ignore[arg-type]
-    )
-
-
-def _tiled(round_: Round, copies: int) -> Round:
-    context = _mapped(round_.context, lambda value: np.repeat(value, copies, axis=0))
-    secret = {name: np.repeat(value, copies, axis=0) for name, value in round_.secret.items()}
-    return Round(context, np.repeat(round_.uniform, copies), secret)
-
-
 def _exchanged(round_: Round, worlds: Worlds, runs: int) -> Round:
     features = round_.context.features.copy()
     for world, rows in zip(worlds, (slice(runs), slice(runs, None))):
         if world.features is not None:
             features[rows] = world.features
-    return round_._replace(context=round_.context._replace(features=features))
+    return round_.showing(features=features)
 
 
 def _answers(
@@ -226,7 +214,7 @@ def _answers(
 ) -> Feedback:
     halves = []
     for world, rows in zip(worlds, (slice(runs), slice(runs, None))):
-        part = _mapped(context, lambda value, rows=rows: value[rows])
+        part = context.each(itemgetter(rows))
         halves.append(answer(world, problem.info, part, action[rows]))
     joined = [None if a is None else np.concatenate([a, b]) for a, b in zip(*halves)]
     return Feedback(*joined)  # type: ignore[arg-type]
