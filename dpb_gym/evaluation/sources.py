@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import re
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,23 @@ PAPERS = re.compile(
     r"|(?P<url>https://(?!doi\.org)[^\s,;)<>\"]*[^\s,;.)<>\"])",
     re.I,
 )
+OWN = "dpb_gym"
+"""The library, whose code counts by `ALGORITHM_VERSION`."""
+IMPORTS = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)"
+    r"|import[ \t]+([^\n#;]*))",
+    re.M,
+)
 PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
 
 
 @lru_cache(maxsize=256)
 def code_hash(maker: Any) -> str:
-    """Hashes the code of an agent: its module's source, its package's version, its own version.
+    """Hashes the code of an agent: its module's source, that of what the module imports of its own
+    top-level package, at any remove, its package's version, its own version.
 
-    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version.
+    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version. Files
+    are read once: it is the code that this process began with that counts.
 
     Args:
         maker: The agent's class, or a function that makes it.
@@ -38,6 +47,8 @@ def code_hash(maker: Any) -> str:
     package = distribution(module)
     version = "" if package in (None, "dpb-gym") else metadata.version(str(package))
     parts = [str(getattr(maker, "version", "")).encode(), version.encode(), _source(code, module)]
+    for name, content in sorted(_helpers(module).items()):
+        parts += [name.encode(), content]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -60,6 +71,74 @@ def _source(code: Any, module: str) -> bytes:
         members = vars(code).values() if inspect.isclass(code) else [code]
         codes = [f.__code__ for f in members if hasattr(f, "__code__")]
         return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
+
+
+def _helpers(module: str) -> dict[str, bytes]:
+    """Sources of the other modules of its top-level package that a module needs, by their names
+    below it."""
+    found: dict[str, bytes] = {}
+    todo = {module} - {OWN} if not module.startswith(f"{OWN}.") else set()
+    while todo:
+        _, needed = _read(todo.pop())
+        for name in needed:
+            below = name.partition(".")[2]
+            if name != module and below not in found:
+                found[below] = _read(name)[0]
+                todo.add(name)
+    return found
+
+
+@cache
+def _place(module: str) -> Path | None:
+    """The file of a module of a package that is imported, be the module imported or not."""
+    top, _, below = module.partition(".")
+    for folder in getattr(sys.modules.get(top), "__path__", ()):
+        base = Path(folder, *below.split("."))
+        for file in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if file.is_file():
+                return file
+    return None
+
+
+@cache
+def _read(module: str) -> tuple[bytes, frozenset[str]]:
+    """Source of a module, and the modules of its package that it imports, or reaches as attributes
+    of a package that loads its parts when they are used.
+
+    Imports are found by their form alone: one in a docstring counts, and a name that is put
+    together when the code runs does not.
+    """
+    file = _place(module)
+    if file is None:
+        return b"", frozenset()
+    content = file.read_bytes()
+    text = content.decode(errors="replace").replace("\\\n", " ")
+    top = module.partition(".")[0]
+    home = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    packages: dict[str, str] = {}
+    for dots, base, names, plain in IMPORTS.findall(text):
+        start = home.rsplit(".", len(dots) - 1)[0] if dots else ""
+        target = ".".join(filter(None, (start, base)))
+        if not plain and target.partition(".")[0] != top:
+            continue
+        for part in re.sub(r"#[^\n]*", "", (plain or names).strip("()")).split(","):
+            first, *alias = part.split() or [""]
+            name = first if plain else f"{target}.{first}"
+            if not first or name.partition(".")[0] != top:
+                continue
+            inner = _place(name)
+            found.add(target if inner is None and target else name)
+            if plain and not alias:
+                packages[top] = top
+            elif inner is not None and inner.name == "__init__.py":
+                packages[alias[-1] if alias else first] = name
+    for known, package in packages.items():
+        for chain in set(re.findall(rf"\b{known}\.([\w.]+)", text)):
+            parts = chain.split(".")
+            reached = [".".join((package, *parts[: n + 1])) for n in range(len(parts))]
+            found |= {name for name in reached if _place(name) is not None}
+    return content, frozenset(name for name in found if _place(name) is not None)
 
 
 def papers(cls: type) -> tuple[str, ...]:
