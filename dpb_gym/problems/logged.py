@@ -156,7 +156,9 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price = highest
         self.earned = float(np.mean(relative * data.bought))
-        chance = np.exp(log_chances(rows, np.arange(n + 1), self.fit.coefficients)[0])
+        chance = portable.each(
+            kernels.elementary.exp, log_chances(rows, np.arange(n + 1), self.fit.coefficients)[0]
+        )
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
         self.settle(data.name, customers, data.people)
 
@@ -256,7 +258,9 @@ class LoggedAssortment(Logged, AssortmentProblem):
         column = data.features[sets.kept, at]
         earned = np.bincount(items, column, minlength=N) / counts
         per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
-        chance = np.exp(log_chances(rows, sets.starts, self.fit.coefficients)[0])
+        chance = portable.each(
+            kernels.elementary.exp, log_chances(rows, sets.starts, self.fit.coefficients)[0]
+        )
         own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
         means = np.bincount(items, own, minlength=N) / counts
         self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))
