@@ -125,7 +125,7 @@ def test_agents_have_summaries_and_parameters_of_their_own(dpb: Any) -> None:
     summaries = [spec.summary for spec in own]
     assert len(set(summaries)) == len(summaries)
     assert not any(re.search("[Ss]ee `", summary) for summary in summaries)
-    shown = dpb("show", "adaprivate-amp").out
+    shown = dpb("show", "adaprivate-ts").out
     assert "lambda, > 0." in shown and "`NoisyBatches`: RU, Algorithm 1" in shown
     assert "See `LinearPolicy`" not in shown
 

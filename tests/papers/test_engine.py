@@ -197,6 +197,7 @@ def command(monkeypatch: Any, *words: str) -> int:
 
 
 def test_the_command_on_a_real_figure(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     arguments = ["private-assortment/fig4", "--quick", "--out", str(tmp_path), "--quiet"]
     assert command(monkeypatch, *arguments, "--workers", "1", "--replicates", "2") == 0
     printed = capsys.readouterr().out

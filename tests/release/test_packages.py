@@ -140,5 +140,5 @@ def test_the_smoke_suite_runs_there(installed, tmp_path):
     call(*dpb, "leaderboard", "r", "--html", "l.html", "--plot", "p.png", cwd=tmp_path)
     call(*dpb, "verify", "r", "--sample", "1", cwd=tmp_path)
     page = (tmp_path / "l.html").read_text()
-    assert "One-pass pricing" in page and "LinUCB" in page
+    assert "One-pass pricing" in page and "movielens-synthetic" in page
     assert (tmp_path / "p.png").stat().st_size > 10_000
