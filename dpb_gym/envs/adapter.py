@@ -192,6 +192,9 @@ class AdaptedInstance(Instance):
             )
         return env, observation, float(reward), info
 
+    def coming(self, most: int) -> list[Context]:
+        return [self.context()]
+
     def context(self) -> Context:
         return self.problem.context(int(self.t[0]), self._seen)
 

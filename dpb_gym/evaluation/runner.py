@@ -3,6 +3,9 @@
 The contexts of a replicate are drawn once and every agent acts on them; one shared
 uniform decides each response. Comparisons are therefore paired, and what an agent does
 does not depend, in a single bit, on which others run beside it.
+
+An agent plays a stretch of rounds before the next agent plays the same ones, so that its numbers
+and its code stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class _Runner:
         self.regret, self.reward = np.zeros((2, shape[1]))
         self.regrets, self.rewards = np.empty((2, *shape))
         self.agent_seconds = self.response_seconds = 0.0
-        self.stage = "begin"
+        self.stage, self.t = "begin", 0
 
     def begin(self, instance: Instance) -> None:
         """Makes the agent ready for the instance's replicates."""
@@ -51,28 +54,30 @@ class _Runner:
         streams = agent_streams(run.name, run.maker, run.params, run.budget, instance.seeds)
         self.agent.set_up(info, streams, run.budget)
 
-    def play(self, context: Context, shared: Instance, post: Post | None) -> None:
-        """Plays one round."""
-        clock, self.stage = time.perf_counter, "act"
-        if self.instance is not shared:  # what is left is the agent's own doing
-            context = _read_only(self.instance.context())
+    def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
+        """Plays the `coming` rounds of the shared instance."""
+        clock, agent, instance = time.perf_counter, self.agent, self.instance
+        for at, context in enumerate(contexts):
+            self.t, self.stage = context.t, "act"
+            if instance is not shared:  # what is left is the agent's own doing
+                context = _read_only(instance.context())
+            elif len(contexts) > 1:
+                instance.show(at)
+            t0 = clock()
+            action = agent.act(context)
+            t1 = clock()
+            self.stage = "action"
+            outcome = instance.respond(action)
+            self.regret += outcome.regret
+            self.reward += outcome.feedback.reward
+            self.stage = "observe"
+            t2 = clock()
+            told = context, action, outcome.feedback
             if post is not None:
-                post.open(context)
-        t0 = clock()
-        action = self.agent.act(context)
-        t1 = clock()
-        self.stage = "action"
-        outcome = self.instance.respond(action)
-        self.regret += outcome.regret
-        self.reward += outcome.feedback.reward
-        self.stage = "observe"
-        t2 = clock()
-        told = context, action, outcome.feedback
-        if post is not None:
-            told = post.deliver(action, outcome.feedback, self.number)
-        self.agent.observe(*told)
-        self.agent_seconds += clock() - t2 + t1 - t0
-        self.response_seconds += t2 - t1
+                told = post.deliver(action, outcome.feedback, self.number)
+            agent.observe(*told)
+            self.agent_seconds += clock() - t2 + t1 - t0
+            self.response_seconds += t2 - t1
 
     def note(self, at: int, t: int, tell: Callback | None) -> None:
         """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""
@@ -137,14 +142,14 @@ def run_block(
         try:
             runner.begin(instance)
         except Exception as error:
-            runner.failure = _failure(runner, error, 0)
+            runner.failure = _failure(runner, error)
     shared = _rounds(instance, runners, rounds, progress, tell)
     found: list[CellResult | Failure] = []
     for runner in runners:
         try:
             found.append(runner.failure or runner.result(shared, len(cells)))
         except Exception as error:
-            found.append(_failure(runner, error, problem.horizon))
+            found.append(_failure(runner, error))
     if progress is not None:
         progress(len(cells) * problem.horizon * len(seeds))
     return found
@@ -158,33 +163,35 @@ def _rounds(
     tell: Callback | None,
 ) -> float:
     """Plays all rounds with those that do not fail. Returns the shared seconds."""
-    clock, shared, at = time.perf_counter, 0.0, 0
+    clock, shared, t, at = time.perf_counter, 0.0, 0, 0
     last_report = clock()
     late = instance.problem.info.delay is not None
     post = Post(instance.problem, instance.seeds) if late else None
     live = [runner for runner in runners if runner.failure is None]
-    for t in range(1, instance.problem.horizon + 1):
-        if not live:
-            break
+    while live and t < instance.problem.horizon:
         start = clock()
-        if t > 1:
+        if t:
             instance.advance()
-        context = _read_only(instance.context())
-        if instance.left is None:
-            instance.oracle()
+        # the first round is not timed, and a post holds the letters of one round
+        contexts = instance.coming(checkpoints[at] - t if t and post is None else 1)
+        for context in contexts:
+            _read_only(context)
         if post is not None:
-            post.open(context)
+            post.open(contexts[0])
         shared += clock() - start
         for runner in live:
             try:
-                runner.play(context, instance, post)
+                runner.play(contexts, instance, post)
             except Exception as error:
-                runner.failure = _failure(runner, error, t)
-                live = [one for one in live if one.failure is None]
-        if t == 1:
+                runner.failure = _failure(runner, error)
+        live = [runner for runner in live if runner.failure is None]
+        if t == 0:
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
+        if len(contexts) > 1:  # the last to play may have failed before it
+            instance.show(-1)
+        t += len(contexts)
         if t == checkpoints[at]:
             for runner in live:
                 runner.note(at, t, tell)
@@ -202,8 +209,8 @@ def _read_only(context: Context) -> Context:
     return context
 
 
-def _failure(runner: _Runner, error: Exception, t: int) -> Failure:
-    cell, text = runner.cell, str(error) or type(error).__name__
+def _failure(runner: _Runner, error: Exception) -> Failure:
+    cell, t, text = runner.cell, runner.t, str(error) or type(error).__name__
     at = error.replicate if isinstance(error, DPBError) else None
     seed = cell.seeds[0] if len(cell.seeds) == 1 else None
     if at is not None and at < len(cell.seeds):

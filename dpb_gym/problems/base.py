@@ -20,18 +20,12 @@ from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Outcome, P
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
-    "Array",
-    "Context",
-    "Feedback",
-    "Field",
-    "Hidden",
-    "Instance",
-    "Outcome",
-    "Problem",
-    "ProblemInfo",
-    "Round",
-]
+    "Array", "Context", "Feedback", "Field", "Hidden", "Instance", "Outcome", "Problem",
+    "ProblemInfo", "Round",
+]  # fmt: skip
 
+COMING_BYTES, MOST_COMING = 1 << 19, 128
+"""What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
 Fill = Callable[[np.random.Generator, int, Mapping[str, Array], Array], None]
 
 
@@ -240,6 +234,7 @@ class Instance:
         self.t = np.ones(B, np.int64)
         self._round: Round | None = None
         self._best: tuple[Array, Array] | None = None
+        self._coming: list[tuple[Round, tuple[Array, Array]]] = []
         self._synced = True
         self.alone = B == 1
         self._ahead: Ahead | None = None
@@ -315,6 +310,27 @@ class Instance:
             drawn = {k: v[at : at + n, 0] for k, v in self._block.items()}
             found = self._ahead = Ahead(self.problem, self.hidden, drawn, t)
         return found
+
+    def coming(self, most: int) -> list[Context]:
+        """Moves on to the last of some rounds, the current one first, and returns their contexts.
+
+        They stand until the instance moves on again; `show` goes back to any of them.
+
+        Args:
+            most: Rounds at most; fewer if their contexts would not stay in cache.
+        """
+        self._coming = [(self.round(), self.oracle())]
+        size = sum(part.nbytes for part in self._coming[0][0].context[1:] if part is not None)
+        block = self._rounds - int(self._cursor[0])
+        for _ in range(1, min(most, block, MOST_COMING, COMING_BYTES // max(1, size))):
+            self.advance()
+            self._coming.append((self.round(), self.oracle()))
+        return [made.context for made, _ in self._coming]
+
+    def show(self, at: int) -> None:
+        """Goes back to one of the `coming` rounds."""
+        self._round, self._best = self._coming[at]
+        self.t[:] = self._round.context.t
 
     def context(self) -> Context:
         """Returns what policies may see of the current round."""

@@ -249,6 +249,9 @@ class Season(Instance):
     def advance(self, lanes: Array | None = None) -> None:
         self.customers.advance(lanes)
 
+    def coming(self, most: int) -> list[Context]:
+        return [self.context()]  # the next round depends on what is sold in this one
+
     def round(self) -> Round:
         moved = self._at != self.t
         if moved.any():

@@ -143,13 +143,17 @@ def test_regret_never_falls_and_the_oracle_has_none(env_id: str) -> None:
             assert (lane.regret[:, -1] > 0).all()
 
 
-def test_checkpoints_are_points_of_the_whole_curve() -> None:
-    env_id = "DPB/Pricing-v0"
-    (whole,) = play(env_id, entries(env_id)[:1], range(1, 3), range(1, HORIZON + 1))
-    (some,) = play(env_id, entries(env_id)[:1], range(1, 3), [3, 17, HORIZON])
-    assert isinstance(whole, CellResult) and isinstance(some, CellResult)
-    np.testing.assert_array_equal(some.regret, whole.regret[:, [2, 16, HORIZON - 1]])
-    np.testing.assert_array_equal(some.reward, whole.reward[:, [2, 16, HORIZON - 1]])
+@pytest.mark.parametrize("env_id", PROBLEMS)
+def test_checkpoints_are_points_of_the_whole_curve(env_id: str, monkeypatch: Any) -> None:
+    """Rounds played one by one, and in stretches that end where a block of customers does."""
+    everyone, points = entries(env_id), [3, 17, HORIZON]
+    whole = play(env_id, everyone, range(1, 3), range(1, HORIZON + 1))
+    monkeypatch.setattr("dpb_gym.problems.base.block_rounds", lambda *_: 10)
+    for one, some in zip(whole, play(env_id, everyone, range(1, 3), points)):
+        assert isinstance(one, CellResult) and isinstance(some, CellResult)
+        at = [point - 1 for point in points]
+        np.testing.assert_array_equal(some.regret, one.regret[:, at])
+        np.testing.assert_array_equal(some.reward, one.reward[:, at])
 
 
 def test_guarantees_are_taken_from_private_agents_only() -> None:
@@ -185,20 +189,22 @@ def test_an_agent_that_raises_fails_alone(stage: str, fixed_entry: Make) -> None
     env_id = "DPB/Pricing-v0"
     good = entries(env_id)
     broken = fixed_entry("Broken", fail_at=stage)
-    outcomes = play(env_id, [good[0], broken, good[2]], range(5, 7))
-    failure = outcomes[1]
+    late = fixed_entry("Late", fail_at=stage, round=HORIZON)
+    runs = [good[0], late, good[2], broken]
+    first, other, second, failure = play(env_id, runs, range(5, 7), [5, HORIZON])
+    assert isinstance(other, Failure) and other.round == (0 if stage == "begin" else HORIZON)
     assert isinstance(failure, Failure)
     assert failure.stage == stage and failure.round == (0 if stage == "begin" else 3)
     assert failure.seed is None
     for part in ("'Broken'", "RuntimeError", "told to fail", "seeds 5 to 6"):
         assert part in failure.message
     assert "told to fail" in failure.details and "Traceback" in failure.details
-    for lane, entry in ((outcomes[0], good[0]), (outcomes[2], good[2])):
+    for lane, entry in ((first, good[0]), (second, good[2])):
         assert isinstance(lane, CellResult)
         for i, seed in enumerate((5, 6)):
             (single,) = play(env_id, [entry], range(seed, seed + 1))
             assert isinstance(single, CellResult)
-            assert lane.regret[i].tobytes() == single.regret[0].tobytes()
+            assert lane.regret[i, -1].tobytes() == single.regret[0, -1].tobytes()
 
 
 def _with(value: Any, row: int) -> Callable[[int], Any]:
