@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import re
@@ -23,11 +24,6 @@ PAPERS = re.compile(
 )
 OWN = "dpb_gym"
 """The library, whose code counts by `ALGORITHM_VERSION`."""
-IMPORTS = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)"
-    r"|import[ \t]+([^\n#;]*))",
-    re.M,
-)
 PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
 
 
@@ -102,42 +98,40 @@ def _place(module: str) -> Path | None:
 
 @cache
 def _read(module: str) -> tuple[bytes, frozenset[str]]:
-    """Source of a module, and the modules of its package that it imports, or reaches as attributes
-    of a package that loads its parts when they are used.
-
-    Imports are found by their form alone: one in a docstring counts, and a name that is put
-    together when the code runs does not.
-    """
+    """Source of a module, and the modules of its package that it imports anywhere, or reaches as
+    attributes of a package that loads its parts when they are used."""
     file = _place(module)
     if file is None:
         return b"", frozenset()
     content = file.read_bytes()
-    text = content.decode(errors="replace").replace("\\\n", " ")
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError):  # nobody runs it
+        return content, frozenset()
     top = module.partition(".")[0]
     home = module if file.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    packages: dict[str, str] = {}
-    for dots, base, names, plain in IMPORTS.findall(text):
-        start = home.rsplit(".", len(dots) - 1)[0] if dots else ""
-        target = ".".join(filter(None, (start, base)))
-        if not plain and target.partition(".")[0] != top:
+    packages = {top: top}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            given = [("", alias) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = home.rsplit(".", node.level - 1)[0] if node.level else ""
+            given = [(".".join(filter(None, (start, node.module))), a) for a in node.names]
+        else:
             continue
-        for part in re.sub(r"#[^\n]*", "", (plain or names).strip("()")).split(","):
-            first, *alias = part.split() or [""]
-            name = first if plain else f"{target}.{first}"
-            if not first or name.partition(".")[0] != top:
+        for target, alias in given:
+            name = f"{target}.{alias.name}" if target else alias.name
+            if name.partition(".")[0] != top:
                 continue
             inner = _place(name)
             found.add(target if inner is None and target else name)
-            if plain and not alias:
-                packages[top] = top
-            elif inner is not None and inner.name == "__init__.py":
-                packages[alias[-1] if alias else first] = name
-    for known, package in packages.items():
-        for chain in set(re.findall(rf"\b{known}\.([\w.]+)", text)):
-            parts = chain.split(".")
-            reached = [".".join((package, *parts[: n + 1])) for n in range(len(parts))]
-            found |= {name for name in reached if _place(name) is not None}
+            if inner is not None and inner.name == "__init__.py" and (target or alias.asname):
+                packages[alias.asname or alias.name] = name
+    reached = (ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute))
+    for first, _, rest in (chain.partition(".") for chain in reached):
+        if first in packages:
+            found.add(f"{packages[first]}.{rest}")
     return content, frozenset(name for name in found if _place(name) is not None)
 
 
