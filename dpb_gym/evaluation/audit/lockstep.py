@@ -17,7 +17,7 @@ from dpb_gym.evaluation.audit.worlds import Pair, World, answer, check_pair
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.feedback.mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
-from dpb_gym.privacy.audit.tap import Tap, can_tap
+from dpb_gym.privacy.audit.tap import Tap, can_tap, noise_of
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
@@ -25,6 +25,7 @@ from dpb_gym.problems.delay import Post
 from dpb_gym.streams import AgentStreams
 
 MOST_ACTIONS = 16
+_ANY_SEED = np.random.SeedSequence(0)
 Worlds = tuple[World, World]
 Told = tuple[Context, Array, Feedback]
 
@@ -96,7 +97,7 @@ def play(
         drawn = instance.round().each(partial(np.repeat, repeats=2 * runs, axis=0))
         target = t in targets
         if target and flat:
-            elsewhere[t] = _elsewhere(agent, problem, pair, drawn, runs)
+            elsewhere[t] = _elsewhere(_double(agent, streams, flat), problem, pair, drawn, runs)
         worlds = pair.at(t, target)
         round_ = _exchanged(drawn, worlds, runs) if worlds else drawn
         context = round_.context
@@ -117,7 +118,7 @@ def play(
             double, other = elsewhere.pop(origin)
             for tap in flat:
                 tap.capturing = True
-            (double if origin == t else copy.deepcopy(agent)).observe(*other)
+            (double if origin == t else _double(agent, streams, flat)).observe(*other)
             for tap in flat:
                 tap.capturing = False
         agent.observe(*told)
@@ -179,14 +180,28 @@ def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list
     return [lane for lane in taps if lane], messages
 
 
+def _double(agent: Agent, streams: AgentStreams, taps: Sequence[Tap]) -> Agent:
+    """A copy that decides with the same random numbers.
+
+    What it gives to its releasers goes to the taps, so their noise is shared, not copied; and to
+    copy a generator's state is far quicker than `copy.deepcopy` of it.
+    """
+    memo: dict[int, Any] = {}
+    for tap in taps:
+        memo |= noise_of(tap.releaser)
+    for rng in (*streams.agent, *streams.noise):
+        twin = memo[id(rng)] = np.random.Generator(np.random.SFC64(_ANY_SEED))
+        twin.bit_generator.state = rng.bit_generator.state
+    return copy.deepcopy(agent, memo)
+
+
 def _elsewhere(
-    agent: Agent, problem: Problem, pair: Pair, drawn: Round, runs: int
+    double: Agent, problem: Problem, pair: Pair, drawn: Round, runs: int
 ) -> tuple[Agent, Told]:
     """A double of the agent that met the target in the other world of each run, and what came of
     it."""
     worlds = (pair.second, pair.first)
     context = _exchanged(drawn, worlds, runs).context
-    double = copy.deepcopy(agent)
     action = double.act(context)
     checked = problem.check_action(action, 2 * runs)
     return double, (context, action, _answers(worlds, problem, context, checked, runs))

@@ -211,13 +211,17 @@ class Tap:
         return logs[1] - logs[0], mu
 
 
+def noise_of(releaser: Any) -> dict[int, Any]:
+    """The curator and the random numbers of a releaser, by identity: what `copy.deepcopy`, given
+    this as its memo, shares instead of copying."""
+    names = ("_noise", "_mechanism", "_bits", "_draws", "_normals")
+    parts = [releaser.curator, *(getattr(releaser, name, None) for name in names)]
+    return {id(part): part for part in parts}
+
+
 def _exact(releaser: Any) -> Any:
     """The same releaser without noise, with records of its own."""
-    kept = {id(releaser.curator): releaser.curator}
-    for name in ("_noise", "_mechanism", "_bits", "_draws", "_normals"):
-        part = getattr(releaser, name, None)
-        kept[id(part)] = part
-    twin = copy.deepcopy(releaser, kept)
+    twin = copy.deepcopy(releaser, noise_of(releaser))
     twin._sigma, twin._scale, twin._running = 0.0, 0.0, False
     if isinstance(twin, BatchSum):
         twin.sampling, twin._bits = 1.0, None
