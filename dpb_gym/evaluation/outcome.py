@@ -23,7 +23,7 @@ def stated_by(name: str) -> str:
 
 @dataclass(frozen=True)
 class Timing:
-    """Where one cell's time went, the first round (compilation, caches) left out.
+    """Where one cell's processor time went, the first round (compilation, caches) left out.
 
     Attributes:
         rounds: Agent rounds that were timed: replicates times rounds.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -179,6 +181,23 @@ def test_time_and_progress_are_counted() -> None:
         assert timing.rounds == 2 * (HORIZON - 1) and timing.companions == len(everyone)
         shared = timing.environment_seconds / len(everyone)
         assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
+
+
+@pytest.mark.parametrize("busy", [1.0, 0.25])
+def test_time_in_which_the_processor_was_elsewhere_is_nobodys(
+    busy: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count()  # a second passes whenever somebody asks
+    clocks = SimpleNamespace(
+        perf_counter=lambda: float(next(ticks)), thread_time=lambda: busy * next(ticks)
+    )
+    env_id = "DPB/Pricing-v0"
+    monkeypatch.setattr("dpb_gym.evaluation.runner.time", clocks)
+    (lane,) = play(env_id, entries(env_id)[:1], range(1))
+    assert isinstance(lane, CellResult) and lane.timing is not None
+    rounds = lane.timing.rounds
+    assert lane.timing.agent_seconds == pytest.approx(2 * rounds * busy)
+    assert lane.timing.response_seconds == pytest.approx(rounds * busy)
 
 
 Make = Callable[..., AgentRun]
