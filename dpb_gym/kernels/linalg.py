@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import inline, jit
+from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.elementary import log
 
 MAX_SWEEPS = 60
@@ -237,13 +237,16 @@ def sherman_morrison(inverses, vectors, weights, growth):
         growth[b] = sherman_morrison_one(inverses[b], vectors[b], weights[b], scratch)
 
 
-@jit
-def cholesky_update(lower, vectors, weights):
-    """Factors of L L' + weight v v', in place by Givens rotations, for weights ``(B,)`` >= 0."""
+@vectorised
+def cholesky_update(upper, vectors, weights):
+    """Factors R of R'R + weight v v', in place by Givens rotations, for weights ``(B,)`` >= 0.
+
+    R is the transpose of a lower factor, as a rotation then changes what lies side by side.
+    """
     B, d = vectors.shape
     v = np.empty(d)
     for b in range(B):
-        factor, root = lower[b], np.sqrt(weights[b])
+        factor, root = upper[b], np.sqrt(weights[b])
         v[:] = vectors[b]
         v *= root
         for k in range(d):
@@ -252,9 +255,10 @@ def cholesky_update(lower, vectors, weights):
             c = r / diagonal
             s = v[k] / diagonal
             factor[k, k] = r
-            for i in range(k + 1, d):
-                factor[i, k] = (factor[i, k] + s * v[i]) / c
-                v[i] = c * v[i] - s * factor[i, k]
+            row, rest = factor[k, k + 1 :], v[k + 1 :]
+            for i in range(d - k - 1):
+                row[i] = (row[i] + s * rest[i]) / c
+                rest[i] = c * rest[i] - s * row[i]
 
 
 @jit

@@ -74,8 +74,9 @@ def test_rank_one_updates_agree_with_recomputation(
     if weight == 0.0:
         assert (inv == before).all() and (growth == 1.0).all()
 
-    lower = np.linalg.cholesky(A)
-    L.cholesky_update(lower, v, w)
+    upper = np.linalg.cholesky(A).transpose(0, 2, 1).copy()
+    L.cholesky_update(upper, v, w)
+    lower = upper.transpose(0, 2, 1)
     np.testing.assert_allclose(lower, np.linalg.cholesky(updated), rtol=1e-7, atol=1e-9)
 
 
@@ -110,8 +111,9 @@ def test_bits_do_not_depend_on_the_batch() -> None:
         L.inverse(M, inv)
         L.solve(M, x, out)
         L.sherman_morrison(inv, x, weight, growth)
-        L.cholesky_update(lower, x, weight)
-        return [lower, inv, out, growth]
+        upper = lower.transpose(0, 2, 1).copy()
+        L.cholesky_update(upper, x, weight)
+        return [lower, inv, out, growth, upper]
 
     full = everything(slice(None))
     for size in (1, 3):
@@ -139,16 +141,16 @@ def test_matrices_that_are_not_positive_definite_are_reported(bad: str) -> None:
 def test_updates_in_place_stay_exact_over_a_hundred_thousand_rounds() -> None:
     d = 6
     rng = np.random.default_rng(6)
-    inv, lower, A = np.eye(d)[None].copy(), np.eye(d)[None].copy(), np.eye(d)[None].copy()
+    inv, upper, A = np.eye(d)[None].copy(), np.eye(d)[None].copy(), np.eye(d)[None].copy()
     growth, one, log_growth = np.empty(1), np.ones(1), 0.0
     scales = np.array([1.0, 1.0, 0.3, 0.1, 0.03, 0.01])
     for _ in range(100_000):
         v = (rng.standard_normal(d) * scales)[None] / 3.0
         A += v[:, :, None] * v[:, None, :]
         L.sherman_morrison(inv, v, one, growth)
-        L.cholesky_update(lower, v, one)
+        L.cholesky_update(upper, v, one)
         log_growth += float(np.log(growth[0]))
     exact = np.linalg.inv(A)
     np.testing.assert_allclose(inv, exact, rtol=1e-9, atol=1e-10 * np.abs(exact).max())
-    np.testing.assert_allclose(lower, np.linalg.cholesky(A), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(upper[0].T, np.linalg.cholesky(A)[0], rtol=1e-9, atol=1e-9)
     assert log_growth == pytest.approx(np.linalg.slogdet(A)[1][0], rel=1e-9)

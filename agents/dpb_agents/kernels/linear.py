@@ -108,14 +108,14 @@ def choose_optimistic(features, inverse, response, width, action):
 
 
 @jit
-def choose_sampled(features, lower, response, v, normals, action):
-    """argmax_k <x_k, theta> with theta = L'^-1 (L^-1 b + v xi), where A = L L'.
+def choose_sampled(features, upper, response, v, normals, action):
+    """argmax_k <x_k, theta> with theta = R^-1 (R'^-1 b + v xi), where A = R'R.
 
     theta is a draw from N(A^-1 b, v^2 A^-1) (RU, Algorithm 1, line 8).
 
     Args:
         features: ``(B, m, d)``.
-        lower: L, ``(B, d, d)``.
+        upper: R, ``(B, d, d)``.
         response: b, ``(B, d)``.
         v: Width of the draw.
         normals: xi, ``(B, d)``.
@@ -124,10 +124,10 @@ def choose_sampled(features, lower, response, v, normals, action):
     B, m, d = features.shape
     theta, rows, scores = np.empty(d), np.empty((m, d)), np.empty(m)
     for b in range(B):
-        solve_lower_one(lower[b], response[b], theta)
+        solve_lower_one(upper[b].T, response[b], theta)
         for j in range(d):
             theta[j] += v * normals[b, j]
-        solve_upper_one(lower[b], theta, theta)
+        solve_upper_one(upper[b].T, theta, theta)
         clipped_rows(features, b, rows)
         for k in range(m):
             scores[k] = dot_one(rows[k], theta)

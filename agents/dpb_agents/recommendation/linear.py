@@ -273,7 +273,6 @@ class LinTS(LinearPolicy):
     decay: float = real(1.0, 0.0, 1.0, open_low=True)
 
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
-        self._factor = np.empty((replicates, *gram.shape))
         self._restart(np.repeat(gram[None], replicates, axis=0))
         self._normals = streams.normals(len(gram))
         self._width = self._first_width(len(gram))
@@ -285,10 +284,12 @@ class LinTS(LinearPolicy):
     def _choose(self, features: Array, action: Array) -> None:
         width = self._width * portable.power(self.decay, self._rounds // self._interval)
         xi = self._normals.next()
-        zoo.linear.choose_sampled(features, self._factor, self._response, width, xi, action)
+        zoo.linear.choose_sampled(features, self._upper, self._response, width, xi, action)
 
     def _grow(self) -> None:
-        kernels.linalg.cholesky_update(self._factor, self._chosen, self._ones)
+        kernels.linalg.cholesky_update(self._upper, self._chosen, self._ones)
 
     def _restart(self, grams: Array) -> None:
-        kernels.linalg.cholesky(grams, self._factor)
+        lower = np.empty_like(grams)
+        kernels.linalg.cholesky(grams, lower)
+        self._upper = np.ascontiguousarray(lower.transpose(0, 2, 1))

@@ -139,7 +139,7 @@ def test_statistics_after_a_run(play, rule):
         A, b = np.eye(d) + x.T @ x, x.T @ run.rewards[:, i]
         np.testing.assert_allclose(run.agent.releaser.value[i], b, rtol=1e-12)
         if rule == "ts":
-            factor = run.agent._factor[i]
+            factor = run.agent._upper[i].T
             np.testing.assert_allclose(factor, np.linalg.cholesky(A), rtol=1e-9, atol=1e-10)
         else:
             inverse = run.agent._inverse[i]
@@ -157,12 +157,12 @@ def test_thompson_draws_have_the_posterior_s_mean_and_covariance():
     root = rng.standard_normal((d, d))
     A = root @ root.T + np.eye(d)
     b = np.array([1.0, -0.5, 0.8])
-    lower = np.broadcast_to(np.linalg.cholesky(A), (B, d, d)).copy()
+    upper = np.broadcast_to(np.linalg.cholesky(A).T, (B, d, d)).copy()
     action = np.empty(B, np.int64)
     for x in np.eye(d):
         features = np.broadcast_to(np.stack([x, -x]).astype(np.float32), (B, 2, d)).copy()
         choose = zoo.linear.choose_sampled
-        choose(features, lower, np.tile(b, (B, 1)), 0.7, rng.standard_normal((B, d)), action)
+        choose(features, upper, np.tile(b, (B, 1)), 0.7, rng.standard_normal((B, d)), action)
         mean, sd = x @ np.linalg.solve(A, b), 0.7 * math.sqrt(x @ np.linalg.solve(A, x))
         expected = norm.cdf(mean / sd)
         assert np.mean(action == 0) == pytest.approx(expected, abs=4 * 0.5 / math.sqrt(B))
@@ -209,7 +209,7 @@ def test_rejected_rounds_leave_no_trace(play, name):
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         A = np.eye(6) + x.T @ x
         if "ts" in name:
-            found = run.agent._factor[i] @ run.agent._factor[i].T
+            found = run.agent._upper[i].T @ run.agent._upper[i]
         else:
             found = np.linalg.inv(run.agent._inverse[i])
         np.testing.assert_allclose(found, A, rtol=1e-8, atol=1e-8)
