@@ -115,9 +115,10 @@ def array(
 ) -> FloatArray:
     """Returns a finite float64 array of the given shape (None = any length)."""
     result = numbers(name, value)
-    if result.ndim != len(shape) or any(
-        s is not None and s != n for s, n in zip(shape, result.shape, strict=True)
-    ):
+    fits = result.shape == shape or (
+        result.ndim == len(shape) and all(s in (None, n) for s, n in zip(shape, result.shape))
+    )
+    if not fits:
         wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
         raise ParameterError(f"{name} must have shape {wanted}, got {result.shape}")
     if not np.isfinite(result).all():

@@ -67,7 +67,7 @@ class GaussianContexts(LocalMechanism):
             ParameterError: On a wrong shape, NaN or infinity.
         """
         with np.errstate(over="ignore"):
-            given = validation.numbers("features", features).astype(np.float32)
+            given = validation.numbers("features", features).astype(np.float32, order="C")
         B = len(given) if given.ndim else 0
         if given.size != B * self.width or given.shape[-1:] != (self.dim,):
             raise ParameterError(
@@ -76,12 +76,12 @@ class GaussianContexts(LocalMechanism):
             )
         if not np.isfinite(given).all():
             raise ParameterError("features must be finite, got NaN or infinity")
-        clipped = np.array(given.reshape(-1, self.dim), order="C")
+        clipped = given.reshape(-1, self.dim)
         kernels.contexts.normalise(clipped, kernels.contexts.CLIP)
         noise = self._noise(numbers, B).reshape(clipped.shape)
         noisy = (clipped + self.sigma * noise).astype(np.float32)
         top = np.float32(self.bound)
-        return np.clip(noisy, -top, top).reshape(given.shape)
+        return np.maximum(np.minimum(noisy, top), -top).reshape(given.shape)
 
 
 def statistics_sensitivity(low: float, high: float) -> float:

@@ -196,9 +196,11 @@ class _Additive(ResponseMechanism):
         Raises:
             ParameterError: If an answer is not finite, or the numbers have a wrong shape.
         """
-        truth = np.clip(validation.array("answers", values, (None,)), self.low, self.high)
+        answers = validation.array("answers", values, (None,))
+        truth = np.minimum(np.maximum(answers, self.low), self.high)  # np.clip takes thrice as long
         noise = self._quantile(self._noise(numbers, len(truth))[:, 0])
-        return np.clip(truth + self.scale * noise, *self.bounds)
+        low, high = self.bounds
+        return np.minimum(np.maximum(truth + self.scale * noise, low), high)
 
     @abstractmethod
     def _quantile(self, numbers: FloatArray) -> FloatArray:

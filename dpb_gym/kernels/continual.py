@@ -155,8 +155,10 @@ def add_squares(
         for i in range(side):
             n = side - i
             part = out[column : column + n]
-            line[:n] = 0.0
-            for k in range(many):
+            x, rest = values[b] * vectors[b, 0, i], vectors[b, 0, i:]
+            for j in range(n):
+                line[j] = x * rest[j]
+            for k in range(1, many):
                 x, rest = values[b] * vectors[b, k, i], vectors[b, k, i:]
                 for j in range(n):
                     line[j] += x * rest[j]

@@ -334,6 +334,9 @@ def action_array(
         what: What it is called in messages.
         bits: Whether booleans will do.
     """
+    plain = type(action) is np.ndarray and action.shape == shape and action.flags.c_contiguous
+    if plain and action.dtype == (np.int64 if integral else np.float64):
+        return np.asarray(action)
     try:
         result = np.asanyarray(action)
     except Exception:  # rows of unequal length, or a stranger's object
