@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpb_data import synthetic
 from dpb_data.reading import Column, Opened, open_table, take_columns
-from dpb_data.registry import generated
+from dpb_data.registry import generated, laid_out
 from dpb_data.table import digest_of, encode_features, first_duplicate, frozen, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
@@ -78,6 +78,7 @@ class Layout:
     """Where a published file keeps what a `ChoiceTable` holds.
 
     Attributes:
+        name: Of the layout.
         case: Column that numbers the sets of a file with one line per alternative; empty for one
             with a line per set, whose columns name the alternatives.
         item: Column of the alternative (long files).
@@ -90,6 +91,7 @@ class Layout:
         free: Wide files: features that are 0 where a column is not 0, by that column.
     """
 
+    name: str
     chosen: str
     features: tuple[str, ...]
     case: str = ""
@@ -100,26 +102,7 @@ class Layout:
     free: Mapping[str, tuple[str, ...]] | None = None
 
 
-LAYOUTS: dict[str, Layout] = {
-    "mode-canada": Layout(
-        "choice", ("cost", "ivt", "ovt", "freq"), case="case", item="alt",
-    ),
-    "electricity": Layout(
-        "choice", ("pf", "cl", "loc", "wk", "tod", "seas"), case="chid", item="alt", person="id",
-    ),
-    "swissmetro": Layout(
-        "CHOICE", ("{}_TT", "{}_CO", "{}_HE", "{}_SEATS"), person="ID",
-        alternatives={"1": "TRAIN", "2": "SM", "3": "CAR"}, available="{}_AV",
-        # Who holds the annual season ticket pays nothing for the trip by rail.
-        free={"GA": ("TRAIN_CO", "SM_CO")},
-    ),
-    "car-choice": Layout(
-        "choice",
-        ("price{}", "range{}", "acc{}", "speed{}", "pollution{}", "size{}", "space{}", "cost{}",
-         "station{}", "type{}", "fuel{}"),
-        alternatives={f"choice{k}": str(k) for k in range(1, 7)},
-    ),
-}  # fmt: skip
+LAYOUTS: dict[str, Layout] = laid_out("choices", Layout)
 
 
 def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -> ChoiceTable:

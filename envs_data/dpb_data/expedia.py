@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.places import Source, locate
+from dpb_data.places import Source, locate, shorten
 from dpb_data.reading import Column, Opened, open_csv
-from dpb_data.registry import Counts, find_dataset, generated
+from dpb_data.registry import Counts, find_dataset, generated, laid_out
 from dpb_data.table import frozen
-from dpb_data.text import shorten
 from dpb_gym.errors import DataError, ParameterError
 
 Array = NDArray[Any]
@@ -38,43 +37,7 @@ _NULLS = ("", "NULL")
 _HINT = " (is this the training file of Expedia's searches? The test file has no responses)"
 
 
-def _id(name: str, required: bool = True) -> Column:
-    return Column(name, 1.0, 2.0**62, kind="integer", required=required)
-
-
-def _number(name: str, high: float = np.inf, required: bool = True) -> Column:
-    """A number that may be missing, and is where it is 0."""
-    return Column(name, 0.0, high, required=required, nullable=True, zero_is_unknown=True)
-
-
-def _count(name: str, low: float = 0.0, high: float = np.inf, required: bool = True) -> Column:
-    return Column(name, low, high, 1.0, required=required, nullable=True)
-
-
-COLUMNS = (
-    _id("srch_id"),
-    _id("prop_id"),
-    _id("srch_destination_id"),
-    Column("booking_bool", 0.0, 1.0, 1.0),
-    _number("prop_starrating", 5.0),
-    _count("prop_brand_bool", high=1.0),
-    Column("prop_location_score1", 0.0, nullable=True),
-    _number("prop_log_historical_price"),
-    _number("price_usd"),
-    _count("promotion_flag", high=1.0),
-    _count("srch_length_of_stay", 1.0),
-    _count("srch_booking_window"),
-    _count("srch_adults_count"),
-    _count("srch_children_count"),
-    _count("srch_room_count"),
-    _count("srch_saturday_night_bool", high=1.0),
-    _count("site_id", 1.0, required=False),
-    _number("visitor_hist_starrating", 5.0, required=False),
-    _number("visitor_hist_adr_usd", required=False),
-    _number("prop_review_score", 5.0, required=False),
-    _id("position", required=False),
-    Column("click_bool", 0.0, 1.0, 1.0, required=False),
-)
+COLUMNS: tuple[Column, ...] = tuple(laid_out("searches", Column).values())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

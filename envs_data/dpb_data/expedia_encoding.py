@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data.expedia import SearchLog
+from dpb_data.registry import laid_out
 from dpb_gym.errors import DataError, ParameterError
 
 Array = NDArray[Any]
@@ -20,8 +21,7 @@ CHOICES = ("booking", "click")
 class Feature:
     """A feature of Table 1: a number, or one that becomes a level if there are `labels`.
 
-    The lowest level ends below `cuts[0]`, and so on. The paper gives the numbers of levels, not
-    their limits.
+    The lowest level ends below `cuts[0]`, and so on.
     """
 
     name: str
@@ -30,32 +30,9 @@ class Feature:
     labels: tuple[str, ...] = ()
 
 
-HOTEL = (
-    Feature("star", "prop_starrating", (2.5, 3.5, 4.5), ("1-2", "3", "4", "5")),
-    Feature("review", "prop_review_score", (3.75, 4.25), ("<4", "4", "4.5+")),
-    Feature("brand", "prop_brand_bool"),
-    Feature("location", "prop_location_score1"),
-    Feature("log_hist_price", "prop_log_historical_price"),
-    Feature("price", "price_usd"),
-    Feature("promotion", "promotion_flag"),
+HOTEL, USER, HISTORY = (
+    tuple(laid_out(part, Feature).values()) for part in ("hotel", "user", "history")
 )
-USER = (
-    Feature("length_of_stay", "srch_length_of_stay", (1.5, 2.5, 3.5), ("1", "2", "3", "4+")),
-    Feature(
-        "booking_window", "srch_booking_window", (1.5, 7.5, 30.5), ("0-1", "2-7", "8-30", "31+"),
-    ),
-    Feature("adults", "srch_adults_count", (1.5, 2.5), ("1", "2", "3+")),
-    Feature("children", "srch_children_count", (0.5, 1.5), ("0", "1", "2+")),
-    Feature("rooms", "srch_room_count", (1.5,), ("1", "2+")),
-    Feature("saturday", "srch_saturday_night_bool"),
-)  # fmt: skip
-HISTORY = (
-    Feature("hist_star", "visitor_hist_starrating", (3.0, 4.0), ("<3", "3-4", "4+")),
-    Feature(
-        "hist_price", "visitor_hist_adr_usd", (100.0, 150.0, 200.0),
-        ("<100", "100-150", "150-200", "200+"),
-    ),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from dpb_data.places import Source
+from dpb_data.places import Source, first_line, require_newline, shorten
 from dpb_data.reading import Column
-from dpb_data.text import first_line, require_newline, shorten
+from dpb_data.registry import laid_out
 from dpb_gym.errors import DataError, unknown_name
 
 # MovieLens went on line in 1995. A ten-digit timestamp that lost its last digit falls before 1976,
@@ -38,9 +38,9 @@ class RatingFormat:
         description: One line for people.
         file: Name of the ratings member in the official archives.
         delimiter: Field separator; may be longer than one character.
+        rating_range: Lowest and highest rating.
         header: First line; empty where any will do that names the columns; None for none.
         step: Ratings are multiples of it; None for any number.
-        rating_range: Lowest and highest rating.
         titles: Member with the titles: ``.csv`` (movieId,title,genres with quoting), ``.dat``
             (id::title::genres) or ``.item`` (24 fields between bars); empty for none.
         encoding: Encoding of the titles.
@@ -52,9 +52,9 @@ class RatingFormat:
     description: str
     file: str
     delimiter: str
-    header: str | None
-    step: float | None
     rating_range: tuple[float, float]
+    header: str | None = None
+    step: float | None = None
     titles: str = ""
     encoding: str = "utf-8"
     names: tuple[str, ...] = ("userId", "movieId", "rating", "timestamp")
@@ -85,40 +85,7 @@ class RatingFormat:
         )
 
 
-FORMATS: dict[str, RatingFormat] = {
-    fmt.name: fmt
-    for fmt in (
-        RatingFormat(
-            "ml-100k", "MovieLens 100K: u.data, tabs, no header, whole stars", "u.data", "\t",
-            None, 1.0, (1.0, 5.0), "u.item", "latin-1",
-        ),
-        RatingFormat(
-            "ml-1m", "MovieLens 1M: ratings.dat, '::', no header, whole stars", "ratings.dat",
-            "::", None, 1.0, (1.0, 5.0), "movies.dat", "latin-1",
-        ),
-        RatingFormat(
-            "ml-10m", "MovieLens 10M: ratings.dat, '::', no header, half stars", "ratings.dat",
-            "::", None, 0.5, (0.5, 5.0), "movies.dat",
-        ),
-        RatingFormat(
-            "ml-csv", "MovieLens 20M, 25M, 32M, latest: ratings.csv, header, half stars",
-            "ratings.csv", ",", "userId,movieId,rating,timestamp", 0.5, (0.5, 5.0), "movies.csv",
-        ),
-        RatingFormat(
-            "jester-csv", "Jester as CSV: count, then one column per joke, 99 = missing",
-            "jester-data-1.csv", ",", None, None, (-10.0, 10.0),
-        ),
-        RatingFormat(
-            "jester-xls", "Jester as published: the same matrix in an Excel 97 sheet",
-            "jester-data-1.xls", "", None, None, (-10.0, 10.0),
-        ),
-        RatingFormat(
-            "kuairec-csv", "KuaiRec: small_matrix.csv, header, watch ratios cut at 2",
-            "small_matrix.csv", ",", "", None, (0.0, 2.0),
-            names=("user_id", "video_id", "watch_ratio"), cut=True,
-        ),
-    )
-}  # fmt: skip
+FORMATS: dict[str, RatingFormat] = laid_out("ratings", RatingFormat)
 FORMAT_ALIASES = dict.fromkeys(
     ("ml-latest-small", "ml-latest", "ml-20m", "ml-25m", "ml-32m"), "ml-csv"
 )

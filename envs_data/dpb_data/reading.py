@@ -16,8 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.places import Source, existing_path
-from dpb_data.text import first_line, refuse_foreign, require_newline, shorten
+from dpb_data.places import (
+    Source,
+    existing_path,
+    first_line,
+    refuse_foreign,
+    require_newline,
+    shorten,
+)
 from dpb_gym.errors import DataError
 
 Array = NDArray[Any]

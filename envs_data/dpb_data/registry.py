@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -185,12 +186,25 @@ def dataset(name: str) -> DataSet:
     return found
 
 
+def laid_out(what: str, kind: Callable[..., Any]) -> dict[str, Any]:
+    """One part of ``layouts.yaml``, each entry as a `kind` of its name and what is said of it."""
+    return {
+        name: kind(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in said.items()})
+        for name, said in _written("layouts.yaml")[what].items()
+    }
+
+
+@functools.cache
+def _written(file: str) -> Any:
+    return yaml.safe_load(files("dpb_data").joinpath(file).read_text("utf-8"))
+
+
 def _generate(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(f"dpb_data.{module}"), name)()
 
 
-for _entry in yaml.safe_load(files("dpb_data").joinpath("datasets.yaml").read_text("utf-8")):
+for _entry in _written("datasets.yaml"):
     for _key in _entry.keys() & {"urls", "aliases"}:
         _entry[_key] = tuple(_entry[_key])
     if "generate" in _entry:
