@@ -251,11 +251,11 @@ def draw(path, found):
     import matplotlib
     from matplotlib.figure import Figure
 
-    from dpb_gym.report.canvas import _STYLE
+    from dpb_gym.report.canvas import style
     from dpb_gym.report.palette import shade
 
     shades = {agent: shade(k)[0] for k, agent in enumerate(CURVES)}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(style()):
         figure = Figure(figsize=(6.9, 4.4))
         grid = figure.subplots(2, 2, sharex="col")
         for (agent, budget, along), points in found.items():

@@ -107,7 +107,7 @@ _OURS: dict[tuple[str, str, str], dict[str, str]] = {
     ("assortment", "problems.assortment:AssortmentProblem", _SIMULATED): {
         "Assortment": "MNL assortment of at most K of N items (Cho & Sun)",
     },
-    ("assortment", "envs.data:expedia_problem", _SEARCHES): {
+    ("assortment", "problems.expedia:ExpediaProblem", _SEARCHES): {
         "ExpediaAssortment": "Assortment of hotels for searches from Expedia's log (data=NAME or "
         "path)",
     },

@@ -12,8 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from dpb_gym import validation
-from dpb_gym.envs.core import Core
-from dpb_gym.envs.observations import lane
+from dpb_gym.envs.core import Core, lane
 from dpb_gym.envs.rendering import MODES
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Ahead, Array, Instance, Problem

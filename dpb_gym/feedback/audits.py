@@ -22,12 +22,11 @@ from dpb_gym.privacy.audit import AuditReport, audit_scores
 Audit = Callable[..., AuditReport]
 
 
-def message_audits(rho: float = 0.5, categories: int = 5) -> dict[str, Audit]:
+def message_audits(rho: float = 0.5) -> dict[str, Audit]:
     """Audits of every local mechanism, by name.
 
     Args:
         rho: zCDP of one message.
-        categories: Categories of the k-ary randomized response.
 
     Returns:
         Functions of ``runs`` and ``seed`` (both keyword arguments) that audit.
@@ -44,10 +43,7 @@ def message_audits(rho: float = 0.5, categories: int = 5) -> dict[str, Audit]:
     pair = np.array([[1.0, 0.0], [-0.5, np.sqrt(0.75)]]), np.full(2, statistics.high)
     audits: dict[str, tuple[Any, ...]] = {
         "binary randomized response": (RandomizedResponse.for_budget(budget), ends),
-        f"{categories}-ary randomized response": (
-            RandomizedResponse.for_budget(budget, categories),
-            ends,
-        ),
+        "5-ary randomized response": (RandomizedResponse.for_budget(budget, 5), ends),
         "Gaussian response": (GaussianResponse.for_budget(budget), ends),
         "Laplace response": (LaplaceResponse.for_budget(budget), ends),
         "Gaussian contexts (3 vectors)": (GaussianContexts.for_budget(budget, 3, 2), opposite),

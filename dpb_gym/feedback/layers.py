@@ -18,7 +18,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorWrapper
 
 from dpb_gym import kernels, portable
-from dpb_gym.envs.observations import lane
+from dpb_gym.envs.core import lane
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.mechanisms import NORMAL, LocalMechanism
 from dpb_gym.privacy import Composition, Guarantee

@@ -17,7 +17,7 @@ from dpb_gym.papers.curves import Curve, distinct, same, words
 from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
-from dpb_gym.report.canvas import MUTED, STYLE
+from dpb_gym.report.canvas import MUTED, style
 from dpb_gym.report.page import template
 from dpb_gym.report.palette import shade
 
@@ -114,7 +114,7 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
     rows, columns = _panels(figure, shown)
     lines = distinct([{a: c.axes[a] for a in drawing.lines} for c in shown], ordered=True)
     width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(style()):
         canvas = Canvas(figsize=(width, height))
         FigureCanvasAgg(canvas)
         canvas.suptitle(figure.title, x=0.01, ha="left")

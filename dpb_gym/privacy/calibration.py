@@ -113,18 +113,15 @@ def calibrate_scale(
     return high
 
 
-def fit_rho(
-    budget: Budget, events: Callable[[float], Sequence[Event]], *, tolerance: float = 1e-9
-) -> float:
+def fit_rho(budget: Budget, events: Callable[[float], Sequence[Event]]) -> float:
     """Largest rho whose releases fit in the budget, for plans that are stated in zCDP.
 
     Args:
         budget: What may be spent. A zCDP budget is returned as it is.
         events: Maps rho to the events that one record faces when the plan spends rho.
-        tolerance: Relative precision.
 
     Returns:
-        rho, rounded down: what is spent is never above the budget.
+        rho to nine digits, rounded down: what is spent is never above the budget.
 
     Raises:
         BudgetError: If `budget` is no `Budget`.
@@ -135,7 +132,5 @@ def fit_rho(
         return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
     guess = 1.0 / math.sqrt(textbook_rho(budget.epsilon, budget.delta))
-    scale = calibrate_scale(
-        budget, lambda s: events(1.0 / (s * s)), start=guess, tolerance=tolerance
-    )
+    scale = calibrate_scale(budget, lambda s: events(1.0 / (s * s)), start=guess, tolerance=1e-9)
     return 1.0 / (scale * scale)

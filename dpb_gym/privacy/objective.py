@@ -162,16 +162,10 @@ class LossBounds:
     records: int = 0
 
     def __post_init__(self) -> None:
-        checked = {
-            "dim": validation.integer("dim", self.dim, 1),
-            "gradient_bound": validation.real(
-                "gradient_bound", self.gradient_bound, 0.0, open_low=True
-            ),
-            "curvature": validation.real("curvature", self.curvature, 0.0, open_low=True),
-            "records": validation.integer("records", self.records, 0),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        validation.integer("dim", self.dim, 1)
+        validation.integer("records", self.records, 0)
+        for name in ("gradient_bound", "curvature"):
+            validation.real(name, getattr(self, name), 0.0, open_low=True)
 
     def plan(self, ridge: float, sigma: float, rho_output: float) -> ObjectivePerturbation:
         """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from dpb_gym import kernels
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
 
+T = TypeVar("T")
 Bounds = Mapping[str, tuple[float, float]]
 FEWEST_ROWS = 50
 LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", default=None)
@@ -42,6 +45,31 @@ class Fit:
     notes: tuple[str, ...]
     held: Array
     trained: Array
+
+
+def recent(make: Callable[..., T]) -> Callable[..., T]:
+    """`make`, where what was made of recently used arguments is kept.
+
+    Raises:
+        ParameterError: If an argument is unknown, missing or unhashable, which no valid one is.
+    """
+    kept, signature = functools.lru_cache(maxsize=8, typed=True)(make), inspect.signature(make)
+
+    @functools.wraps(make, updated=())
+    def made(*args: Any, **kwargs: Any) -> T:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ParameterError(f"{make.__name__}: {error}") from None
+        bound.apply_defaults()
+        try:
+            return kept(*bound.args, **bound.kwargs)  # typed: 1 is not True
+        except TypeError as error:
+            if "unhashable" not in str(error):
+                raise
+            raise ParameterError(f"{error} as a parameter") from None
+
+    return made
 
 
 def step(what: str) -> None:

@@ -24,50 +24,20 @@ if TYPE_CHECKING:
 FORMATS: dict[str, dict[str, Any]] = {
     ".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}
 }  # fmt: skip
-_INK, MUTED, _HAIR = "#1c2430", "#5b6572", "#d9dee5"
+_INK, MUTED = "#1c2430", "#5b6572"
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
 _MARKS = "osD^vPXp*<>h"
-STYLE: Any = {
-    "font.size": 7,
-    "text.parse_math": False,
-    "figure.titlesize": 10,
-    "figure.titleweight": "bold",
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.h_pad": 0.03,
-    "figure.constrained_layout.w_pad": 0.04,
-    "figure.constrained_layout.hspace": 0.01,
-    "axes.titlesize": 8.5,
-    "axes.titleweight": "bold",
-    "axes.titlecolor": _INK,
-    "axes.labelsize": 7.5,
-    "axes.labelpad": 2,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": _HAIR,
-    "grid.linewidth": 0.5,
-    **{f"{axis}tick.color": MUTED for axis in "xy"},
-    **{f"{axis}tick.major.size": 2.5 for axis in "xy"},
-    **{f"{axis}tick.minor.size": 1.5 for axis in "xy"},
-    "lines.linewidth": 1.3,
-    "lines.markersize": 3.2,
-    "legend.frameon": False,
-    "legend.fontsize": 6.8,
-    "legend.handlelength": 2.4,
-    "legend.columnspacing": 1.2,
-    "legend.labelspacing": 0.3,
-    "legend.borderpad": 0,
-    "legend.borderaxespad": 0,
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "dpb-gym",
-}
+STYLE = Path(__file__).parent / "paper.mplstyle"
 # Inches: a panel as wide as a column of a paper, its height, and one line of a legend.
 _WIDTH, _HEIGHT, _LINE, _TITLE = 3.45, 2.75, 0.16, 0.3
 _LETTERS = 52
+
+
+def style() -> Any:
+    """Matplotlib's settings for a paper's figures."""
+    import matplotlib
+
+    return matplotlib.rc_params_from_file(STYLE, use_default_template=False)
 
 
 @dataclass(frozen=True)
@@ -134,7 +104,7 @@ def finish(
         path = target(path)
     if ax is not None and len(panels) != 1:
         raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")
-    with matplotlib.rc_context(STYLE if ax is None else {"svg.hashsalt": "dpb-gym"}):
+    with matplotlib.rc_context(style() if ax is None else {"svg.hashsalt": "dpb-gym"}):
         if ax is None:
             figure: Any = _figure(title, panels, height)
         else:

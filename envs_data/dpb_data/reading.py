@@ -209,9 +209,7 @@ def _converted(values: Any, kind: str) -> Any:
     return values.cast(date if kind == "time" else text)
 
 
-def take_columns(
-    source: Any, columns: Sequence[Column], *, nulls: Sequence[str] = NULLS
-) -> tuple[Opened, dict[str, Array]]:
+def take_columns(source: Any, columns: Sequence[Column]) -> tuple[Opened, dict[str, Array]]:
     """Takes and checks columns by their names.
 
     Args:
@@ -221,7 +219,6 @@ def take_columns(
             mapping of arrays.
         columns: What to take, by the names in the source. Optional ones that it lacks are left
             out of the answer.
-        nulls: What stands for a missing value in a CSV file.
 
     Returns:
         The table that was opened, and values by column name: int64, float64 with NaN for missing,
@@ -232,11 +229,11 @@ def take_columns(
             expected and what was found.
         UnknownNameError: No file of this name is here.
     """
-    opened = open_table(source, nulls)
+    opened = open_table(source)
     return opened, opened.take(columns)
 
 
-def open_table(source: Any, nulls: Sequence[str] = NULLS) -> Opened:
+def open_table(source: Any) -> Opened:
     """Finds a table and the names of its columns; see `take_columns`."""
     if isinstance(source, Opened):
         return source
@@ -247,7 +244,7 @@ def open_table(source: Any, nulls: Sequence[str] = NULLS) -> Opened:
         found = Source(place)
         if found.main is None:
             raise DataError(f"{place}: expected the path of a CSV or Parquet file")
-        return open_csv(found.read(found.main), found.where(found.main), nulls=nulls)
+        return open_csv(found.read(found.main), found.where(found.main))
     frame = source
     if not hasattr(frame, "__getitem__"):
         import pyarrow as pa

@@ -17,7 +17,7 @@ from dpb_gym.privacy import (
     PureEvent,
 )
 from dpb_gym.privacy.audit import AuditReport, Comparison, audit_outputs, audit_scores
-from dpb_gym.privacy.audit.discriminant import fit_discriminant
+from dpb_gym.privacy.audit.engine import fit_discriminant
 
 
 def claim(*events):

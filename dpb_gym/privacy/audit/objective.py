@@ -81,30 +81,28 @@ class ChoiceData:
         return density
 
 
-def hostile_choices(frozen: int = FROZEN, angle: float = ANGLE) -> tuple[ChoiceData, ChoiceData]:
+def hostile_choices(frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
     """Two neighbouring data sets for the multinomial logit, features in the unit ball (L = 2).
 
     Slates {x, -x} and {x', -x'}; the frozen customers bought x and x', the target bought -x in
     the first data set and -x' in the second.
     """
-    x, other = _at_angle(angle)
+    x, other = _at_angle()
     slates = np.stack([np.stack([v, -v]) for v in (x, other)])
     return _neighbours(slates, 1, frozen)
 
 
-def hostile_demand(
-    zeta: float = 4.0, frozen: int = FROZEN, angle: float = ANGLE
-) -> tuple[ChoiceData, ChoiceData]:
+def hostile_demand(zeta: float = 4.0, frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
     """Two neighbouring data sets for logistic demand with link scale zeta (L = zeta).
 
     The frozen customers bought at both features, the target did not buy.
     """
-    x, other = _at_angle(angle)
+    x, other = _at_angle()
     return _neighbours(zeta * np.stack([x, other])[:, None, :], -1, frozen)
 
 
-def _at_angle(degrees: float) -> tuple[FloatArray, FloatArray]:
-    half = math.radians(degrees) / 2
+def _at_angle() -> tuple[FloatArray, FloatArray]:
+    half = math.radians(ANGLE) / 2
     x = np.array([math.cos(half), math.sin(half)])
     return x, x * [1.0, -1.0]
 

@@ -137,13 +137,13 @@ class AuditReport:
     def _bound(self, quantity: str) -> float:
         return next(c.bound for c in self.comparisons if c.quantity == quantity)
 
-    def leaderboard_row(self, delta: float = REPORT_DELTA) -> dict[str, Any] | None:
-        """``claimed`` and ``lower_bound`` (epsilon at `delta`) and ``verdict``; `None` without
-        a finite claim."""
-        claimed = math.inf if self.claimed is None else self.claimed.epsilon(delta)
+    def leaderboard_row(self) -> dict[str, Any] | None:
+        """``claimed`` and ``lower_bound`` (epsilon at 1e-5) and ``verdict``; `None` without a
+        finite claim."""
+        claimed = math.inf if self.claimed is None else self.claimed.epsilon(REPORT_DELTA)
         if not math.isfinite(claimed):
             return None
-        return {"claimed": claimed, "lower_bound": self.epsilon(delta), "verdict": self.verdict}
+        return {"claimed": claimed, "lower_bound": self.epsilon(), "verdict": self.verdict}
 
     def __str__(self) -> str:
         claim = "non-private" if self.claimed is None else str(self.claimed)
