@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dpb_gym.cli import catalogue, costing, results, running
+from dpb_gym.cli import catalogue, results, running
 
 app = typer.Typer(
     name="dpb",
@@ -37,7 +37,7 @@ def root(
 
 COMMANDS = (
     *(catalogue.list_, catalogue.show, running.run, results.leaderboard, results.verify),
-    *(results.submit, results.import_, results.remove, costing.cost, costing.cost_of_privacy),
+    *(results.submit, results.import_, results.remove, results.cost, results.cost_of_privacy),
     *(running.tune, running.reproduce, results.audit),
 )
 OF_DATA = (catalogue.list_data, catalogue.fetch, catalogue.path, catalogue.check)

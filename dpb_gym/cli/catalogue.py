@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer import Argument, Option
 
-from dpb_gym.cli.options import JSON
-from dpb_gym.cli.output import print_fields, print_json, print_table, print_text
+from dpb_gym.cli.options import JSON, print_fields, print_json, print_table, print_text
 from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
 
 if TYPE_CHECKING:
     from dpb_gym.registry import AgentSpec
 
+HEADINGS = {
+    "info": "What agents know before the first round",
+    "fitted": "How the problem was fitted to its data",
+    "reveals": "reveals of people's data",
+}
 NAME: Any = Argument(help="Name of a data set; see: dpb data list")
 
 
@@ -105,6 +109,10 @@ def list_(
 def _cell(value: Any) -> str:
     if value is None:
         return "not here (dpb data fetch)"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={each}" for key, each in value.items()) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
@@ -172,14 +180,15 @@ def show(
     from dpb_gym.registry import agent_specs
 
     bare = id.removeprefix("dpb_gym:")
+    about: Mapping[str, str] = {}
     if budget is not None and id not in agent_specs():
         raise BudgetError(f"--budget is for agents; {id!r} is none")
     if bare in ENVIRONMENTS:
-        _environment(bare, json)
+        record, about = _environment(bare)
     elif id in agent_specs():
-        _agent(id, json, budget)
+        record, about = _agent(id, budget)
     elif id in suite_names() or id.endswith((".yaml", ".yml")):
-        _suite(id, json)
+        record = _suite(id)
     else:
         import dpb_data
 
@@ -187,10 +196,40 @@ def show(
         if id not in sets:
             known = [*ENVIRONMENTS, *agent_specs(), *suite_names(), *sets]
             raise unknown_name("environment, agent, suite or data set", id, known)
-        _dataset(sets[id].to_dict(), json)
+        record = sets[id].to_dict()
+    if json:
+        print_json(record)
+    else:
+        _print_record(record, about)
 
 
-def _environment(name: str, as_json: bool) -> None:
+def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
+    """A record for people: its plain values, then its parts; `about` says what parameters mean, and
+    under ``""`` what is said of the whole."""
+    (_, title), *rest = record.items()
+    plain: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for key, value in rest:
+        nested = isinstance(value, dict) or key == "tasks"
+        (parts if nested else plain)[HEADINGS.get(key, key.replace("_", " "))] = value
+    plain.pop("documentation", None)
+    print_fields(title, {k: _cell(v) for k, v in plain.items() if v not in (None, [], "")})
+    for name, part in parts.items():
+        if name == "parameters":
+            rows = [(key, value, about.get(key, "")) for key, value in part.items()]
+            print_table(("parameter", "default", "meaning"), rows)
+        elif part and isinstance(part, dict):
+            print_fields(name, part)
+        for task in part if name == "tasks" else ():
+            own = {agent: why for agent, why in task["skipped"].items() if "supports " not in why}
+            others = f"{len(task['skipped']) - len(own)} agents of other problems"
+            task["skipped"] = [*(f"{agent} ({why})" for agent, why in own.items()), others]
+            print_fields(f"\n{task.pop('name')}", {k: _cell(v) for k, v in task.items() if v})
+    if "" in about:
+        print_text("\n" + about[""])
+
+
+def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
     from dpb_gym.envs.catalogue import environment
 
     found = environment(name)
@@ -200,23 +239,17 @@ def _environment(name: str, as_json: bool) -> None:
         fitted = problem.summary()
     except DPBError as error:
         info, fitted = {"unavailable": str(error)}, {}
-    about = {
+    record = {
+        "id": found.id,
         "problem": found.kind,
         "summary": found.summary,
         "reveals": found.reveals or "not said",
+        "parameters": found.parameters,
+        "interface": list(found.interface),
+        "info": info,
+        "fitted": fitted,
     }
-    interface = list(found.interface)
-    if as_json:
-        more = {"parameters": found.parameters, "interface": interface, "info": info}
-        print_json({"id": found.id, **about, **more, "fitted": fitted})
-        return
-    about["reveals of people's data"] = about.pop("reveals")
-    print_fields(found.id, about)
-    _parameters(found.parameters, found.meanings)
-    print_fields("Of the Gymnasium interface alone", dict.fromkeys(interface, ""))
-    print_fields("What agents know before the first round", info)
-    if fitted:
-        print_fields("How the problem was fitted to its data", fitted)
+    return record, found.meanings
 
 
 def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
@@ -239,52 +272,29 @@ def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     return found
 
 
-def _agent(name: str, as_json: bool, budget: str | None) -> None:
+def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, str]]:
     from dpb_gym import docstrings
     from dpb_gym.registry import agent_spec
 
     spec = agent_spec(name)
     cls = spec.load()
-    parameters = {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults}
-    promises = _promises(spec, budget)
-    if as_json:
-        facts = ("entry_point", "partial_feedback", "delayed_feedback", "needs_horizon")
-        print_json({
-            "name": spec.name,
-            "problems": list(spec.supports),
-            "budget": spec.budget,
-            **promises,
-            **{fact: getattr(spec, fact) for fact in (*facts, "fixed_arms", "uses_oracle")},
-            "parameters": parameters,
-            "documentation": inspect.getdoc(cls) or "",
-        })  # fmt: skip
-        return
-    allowed = {True: "allowed", False: "not allowed"}
-    print_fields(
-        spec.name,
-        {
-            "summary": spec.summary,
-            "problems": ", ".join(spec.supports),
-            "budget": spec.budget,
-            **promises,
-            "class": spec.entry_point,
-            "rounds without feedback": allowed[spec.partial_feedback],
-            "delayed feedback": allowed[spec.delayed_feedback],
-            "horizon": "must be told" if spec.needs_horizon else "may be unknown",
-        },
-    )
-    _parameters(parameters, docstrings.parameters(cls))
+    facts = ("entry_point", "partial_feedback", "delayed_feedback", "needs_horizon", "fixed_arms")
+    record = {
+        "name": spec.name,
+        "summary": spec.summary,
+        "problems": list(spec.supports),
+        "budget": spec.budget,
+        **_promises(spec, budget),
+        **{fact: getattr(spec, fact) for fact in (*facts, "uses_oracle")},
+        "parameters": {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults},
+        "documentation": inspect.getdoc(cls) or "",
+    }
     doc = docstrings.parse(cls)
-    print_text("\n" + "\n\n".join([doc.summary, doc.body, *docstrings.mentioned(cls)]))
+    text = "\n\n".join([doc.summary, doc.body, *docstrings.mentioned(cls)])
+    return record, {**docstrings.parameters(cls), "": text}
 
 
-def _parameters(defaults: Mapping[str, Any], about: Mapping[str, str]) -> None:
-    rows = [(name, value, about.get(name, "")) for name, value in defaults.items()]
-    if rows:
-        print_table(("parameter", "default", "meaning"), rows)
-
-
-def _suite(name: str, as_json: bool) -> None:
+def _suite(name: str) -> dict[str, Any]:
     from dpb_gym.evaluation.plan import plan_suite
     from dpb_gym.evaluation.suite import load_suite
 
@@ -301,35 +311,5 @@ def _suite(name: str, as_json: bool) -> None:
         for plan in plan_suite(suite)
     ]
     keys = ("title", "description", "replicates", "seed", "tuning_seed", "checkpoints")
-    if as_json:
-        fields = {key: getattr(suite, key) for key in (*keys, "protocol", "block")}
-        print_json({"name": suite.name, **fields, "tasks": tasks})
-        return
-    print_fields(suite.name, {key: getattr(suite, key) for key in keys})
-    for task in tasks:
-        reasons = [f"{k} ({v})" for k, v in task["skipped"].items() if "supports " not in v]
-        if others := len(task["skipped"]) - len(reasons):
-            reasons.append(f"{others} agents of other problems")
-        parameters = ", ".join(f"{k}={v}" for k, v in task["env_kwargs"].items())
-        print_fields(
-            f"\n{task['name']}",
-            {
-                "environment": f"{task['env']}  {parameters}".strip(),
-                "horizon": f"{task['horizon']:,}",
-                "track": task["track"] or "none",
-                "replicates": task["replicates"],
-                "needs data": task["requires"] or "no",
-                "runs": task["missing"] or ", ".join(task["runs"]),
-                "skipped": "; ".join(reasons) or "none",
-            },
-        )
-
-
-def _dataset(record: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(record)
-        return
-    files = record.pop("files", {})
-    print_fields(record.pop("name"), {k: v for k, v in record.items() if v not in (None, [], "")})
-    if files:
-        print_table(["file", "SHA-256"], list(files.items()))
+    fields = {key: getattr(suite, key) for key in (*keys, "protocol", "block")}
+    return {"name": suite.name, **fields, "tasks": tasks}

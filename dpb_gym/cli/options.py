@@ -1,21 +1,26 @@
-"""Options that several commands share, and what is read from them.
+"""Options that several commands share, what is read from them, and what commands print.
 
 Loaded before the arguments are read, so nothing heavy is imported here.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer import Argument, Option
 
 from dpb_gym.errors import ParameterError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dpb_gym.privacy import Budget
 
 USUAL_DELTA = "1e-5"
@@ -117,3 +122,70 @@ def names(text: str | None) -> list[str] | None:
 def note(text: str) -> None:
     """Prints a remark on the standard error."""
     print(f"dpb: note: {text}", file=sys.stderr)
+
+
+PIPE_WIDTH = 160
+
+
+def console() -> Console:
+    """The standard output; in a pipe as wide as ``COLUMNS`` says, or so wide that little is cut."""
+    from rich.console import Console
+
+    found = Console(highlight=False)
+    if found.is_terminal or os.environ.get("COLUMNS", "").isdigit():
+        return found
+    return Console(highlight=False, width=PIPE_WIDTH)
+
+
+def print_json(value: Any) -> None:
+    """Prints strict, indented JSON."""
+    print(json.dumps(value, indent=2, allow_nan=False, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Prints a table; texts are printed as they are, without markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for i, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*(Text(str(value)) for value in row))
+    console().print(table)
+
+
+def print_fields(title: str, fields: Mapping[str, object]) -> None:
+    """Prints a heading and one line per field, values aligned."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="cyan")
+    grid.add_column(overflow="fold")
+    for key, value in fields.items():
+        grid.add_row(Text(f"  {key}"), Text(str(value)))
+    console().print(Text(title, style="bold"), grid, sep="\n")
+
+
+def print_text(text: str) -> None:
+    """Prints a paragraph as it is."""
+    console().print(text, markup=False, emoji=False)
+
+
+def log(line: str) -> None:
+    """Prints a line of progress on the standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def end(failures: Sequence[object]) -> None:
+    """Names what failed; then the command ends with status 1.
+
+    Raises:
+        typer.Exit: If anything failed.
+    """
+    for failure in failures:
+        log(f"dpb: failed: {failure}")
+    if failures:
+        raise typer.Exit(1)

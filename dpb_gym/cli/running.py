@@ -17,14 +17,18 @@ from dpb_gym.cli.options import (
     QUIET,
     WORKERS,
     budgets,
+    console,
+    end,
+    log,
     names,
     new_folder,
+    print_json,
+    print_table,
     read_budgets,
     read_settings,
     settings,
     settings_of,
 )
-from dpb_gym.cli.output import console, end, log, print_json, print_table
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
@@ -87,7 +91,7 @@ def run(
 
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
-    from dpb_gym.cli.costing import print_forecast
+    from dpb_gym.cli.results import print_forecast
     from dpb_gym.evaluation.callbacks import logger
     from dpb_gym.evaluation.costs import forecast
     from dpb_gym.evaluation.run import run_plan

@@ -124,7 +124,7 @@ _OURS: dict[tuple[str, str, str], dict[str, str]] = {
     ("recommendation", "problems.recommendation:MultiArmedProblem", _SIMULATED): {
         "MultiArmed": "Multi-armed bandit: the same 10 arms every round, one-hot features",
     },
-    ("recommendation", "envs.data:replay_problem", RATINGS): {
+    ("recommendation", "envs.logged:replay_problem", RATINGS): {
         "MovieLensReplay": "Recommendation replayed from MovieLens ratings (data=NAME or path)",
         "JesterReplay": "Recommendation replayed from Jester ratings (data=NAME or path)",
     },

@@ -1,9 +1,11 @@
 """Pictures and tables of rounds: what was offered, what the customer chose, the regret so far.
 
-Utilities and hidden parameters are never shown. Pictures are drawn with NumPy alone.
+Utilities and hidden parameters are never shown.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -13,21 +15,7 @@ from dpb_gym.problems.kinds import Seen, kind_of
 MODES = ("ansi", "rgb_array")
 WIDTH, HEIGHT = 480, 320
 MOST_ROWS, MOST_FEATURES = 12, 6
-INK, PAPER, IDLE, PICKED, WON, CURVE = (
-    (40, 40, 40),
-    (255, 255, 255),
-    (200, 205, 210),
-    (66, 133, 190),
-    (46, 160, 90),
-    (200, 80, 60),
-)
-LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ.-:,+/= "
-# 3 x 5 pixels: five digits a letter, one per row, of three bits
-GLYPHS = (
-    "75557262277174771717557117471774757711227575775717257556565634443655567464774644345535575572227"
-    "11152556554444757755755552555265644255736565534216722225555755552557755525555222712470000200700"
-    "020200002402720112440707000000"
-)
+IDLE, PICKED, WON, CURVE = "#c8cdd2", "#4285be", "#2ea05a", "#c8503c"
 
 
 class Screen:
@@ -89,49 +77,26 @@ class Screen:
 
     def rgb_array(self) -> Array:
         """The round on the left, the regret so far on the right: uint8 ``(320, 480, 3)``."""
-        image = np.full((HEIGHT, WIDTH, 3), PAPER, np.uint8)
-        _write(image, 8, 10, self.title)
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        from dpb_gym.report.canvas import style
+
         shown = self._shown()
-        top, bottom, left, right = 50, HEIGHT - 60, 12, WIDTH // 2 - 16
-        slot = (right - left) // max(1, len(shown))
-        for k, row in enumerate(shown):
-            x, height = left + k * slot, 1.0 if row.worth is None else row.worth
-            y = bottom - int(max(0.02, min(1.0, height)) * (bottom - top))
-            colour = WON if row.success else PICKED if row.mark else IDLE
-            image[y:bottom, x : x + max(2, slot - 4)] = colour
-            label = row.name.rpartition(" ")[2] if slot < 60 else row.name
-            _write(image, x, bottom + 6, label[: max(1, slot // 8)])
-        marks = [row.mark for row in shown if row.mark not in ("", "offered")]
-        _write(image, left, bottom + 24, (marks or ["nothing bought" if self._curve else ""])[0])
-        self._plot(image, WIDTH // 2 + 10, top, WIDTH - 14, bottom)
-        return image
-
-    def _plot(self, image: Array, left: int, top: int, right: int, bottom: int) -> None:
-        image[bottom : bottom + 2, left:right] = INK
-        image[top:bottom, left : left + 2] = INK
-        _write(image, left, bottom + 6, "regret so far")
-        if not self._curve:
-            return
-        highest = max(self._curve[-1], 1e-12)
-        _write(image, left + 6, top - 14, f"{highest:.3g}")
-        x = np.arange(left + 2, right)
-        at = (x - left) / (right - left) * self._problem.horizon
-        known = np.concatenate([[0.0], self._curve])
-        y = np.interp(at, np.arange(len(known)), known) / highest
-        past = at <= len(self._curve)
-        rows = (bottom - 2 - y[past] * (bottom - top - 2)).astype(int)
-        for column, low, high in zip(x[past], rows, np.append(rows[1:], rows[-1:])):
-            image[min(low, high) : max(low, high) + 2, column] = CURVE
-
-
-def _write(image: Array, x: int, y: int, text: str) -> None:
-    """Text in a 3 x 5 font, two pixels per dot; what does not fit is cut."""
-    for letter in text.upper():
-        if x + 6 > image.shape[1]:
-            return
-        at = 5 * max(0, LETTERS.find(letter))
-        for line, digit in enumerate(GLYPHS[at : at + 5]):
-            for dot in range(3):
-                if int(digit) >> (2 - dot) & 1:
-                    image[y + 2 * line : y + 2 * line + 2, x + 2 * dot : x + 2 * dot + 2] = INK
-        x += 8
+        with matplotlib.rc_context({**style(), "figure.constrained_layout.use": False}):
+            figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100)
+            canvas: Any = FigureCanvasAgg(figure)
+            figure.suptitle(self.title, size=8)
+            offer, regret = figure.subplots(1, 2)
+            worth = [1.0 if row.worth is None else row.worth for row in shown]
+            colours = [WON if r.success else PICKED if r.mark else IDLE for r in shown]
+            offer.bar(range(len(shown)), np.clip(worth, 0.02, 1.0), color=colours)
+            offer.set_xticks(range(len(shown)), [row.name for row in shown], rotation=90)
+            marks = [row.mark for row in shown if row.mark not in ("", "offered")]
+            offer.set(ylim=(0, 1), title=(marks or ["nothing bought" if self._curve else ""])[0])
+            regret.plot([0.0, *self._curve], color=CURVE)
+            regret.set(xlim=(0, self._problem.horizon), ylim=(0, None), title="regret so far")
+            figure.subplots_adjust(0.08, 0.28, 0.97, 0.84)
+            canvas.draw()
+        return np.array(canvas.buffer_rgba())[:, :, :3]

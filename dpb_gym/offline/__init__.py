@@ -2,10 +2,15 @@
 
 from dpb_gym.offline.base import Log
 from dpb_gym.offline.collecting import collect, monte_carlo_value
-from dpb_gym.offline.estimators import WEIGHTING, Estimate, Terms, effective_sample_size
+from dpb_gym.offline.estimators import (
+    WEIGHTING,
+    Estimate,
+    Terms,
+    effective_sample_size,
+    estimated_propensities,
+)
 from dpb_gym.offline.evaluation import OfflineEvaluation, estimate, evaluate_offline
 from dpb_gym.offline.log import LoggedData, probabilities
-from dpb_gym.offline.models import estimated_propensities
 from dpb_gym.offline.prices import KERNELS, PriceLog
 from dpb_gym.offline.releasing import PrivateValue, release_prior, release_value
 from dpb_gym.offline.slates import SLATES, SlateLog, SlateProbabilities

@@ -125,6 +125,6 @@ class Log(ABC):
             options: Some of `options`.
         """
 
-    def context(self, i: int, t: int) -> Context:
-        """Round i as an agent of one replicate sees it at its round t."""
-        return Context(t, self.features[i : i + 1])
+    def context(self, i: int | Array, t: int) -> Context:
+        """Round i, or one for each replicate, as an agent sees it at its round t."""
+        return Context(t, self.features[np.atleast_1d(i)])

@@ -17,8 +17,15 @@ from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.offline.base import Log
 from dpb_gym.offline.checks import Part, checked, distribution, values
 from dpb_gym.offline.collecting import Columns
-from dpb_gym.offline.estimators import LIMITS, NEEDS_MODEL, WEIGHTING, Estimator, Weighted
-from dpb_gym.offline.models import cross_fitted, estimated_propensities
+from dpb_gym.offline.estimators import (
+    LIMITS,
+    NEEDS_MODEL,
+    WEIGHTING,
+    Estimator,
+    Weighted,
+    cross_fitted,
+    estimated_propensities,
+)
 from dpb_gym.offline.targets import answers, frozen_shares
 from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
 
@@ -210,10 +217,10 @@ class LoggedData(Log):
         """Features of a candidate d."""
         return int(self.features.shape[2])
 
-    def context(self, i: int, t: int) -> Context:
-        """Round i as an agent of one replicate sees it at its round t."""
-        parts = (None if part is None else part[i : i + 1] for part in (self.arms, self.users))
-        return Context(t, self.features[i : i + 1], None, *parts)
+    def context(self, i: int | Array, t: int) -> Context:
+        rows = np.atleast_1d(i)
+        parts = (None if part is None else part[rows] for part in (self.arms, self.users))
+        return Context(t, self.features[rows], None, *parts)
 
     def problem_info(
         self, partial_feedback: bool = False, rounds: int | None = None

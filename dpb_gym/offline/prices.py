@@ -21,9 +21,9 @@ from dpb_gym.offline.estimators import (
     Estimator,
     Terms,
     Weighted,
+    cross_fitted,
     effective_sample_size,
 )
-from dpb_gym.offline.models import cross_fitted
 from dpb_gym.offline.targets import answers
 from dpb_gym.problems.base import Array, Problem
 

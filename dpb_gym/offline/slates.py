@@ -15,8 +15,7 @@ from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.base import Log
 from dpb_gym.offline.checks import Part, checked, distribution, values
 from dpb_gym.offline.collecting import Columns
-from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted
-from dpb_gym.offline.models import cross_fitted
+from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted, cross_fitted
 from dpb_gym.offline.targets import answers
 from dpb_gym.problems.base import Array, Context, Problem
 
@@ -212,10 +211,9 @@ class SlateLog(Log):
         """Items to choose from, m."""
         return int(self.features.shape[1])
 
-    def context(self, i: int, t: int) -> Context:
-        """Round i as an agent of one replicate sees it at its round t."""
-        revenues = None if self.revenues is None else self.revenues[i : i + 1]
-        return Context(t, self.features[i : i + 1], revenues)
+    def context(self, i: int | Array, t: int) -> Context:
+        revenues = None if self.revenues is None else self.revenues[np.atleast_1d(i)]
+        return super().context(i, t)._replace(revenues=revenues)
 
     def target(
         self, policy: Agent | SlateProbabilities | ArrayLike, samples: int

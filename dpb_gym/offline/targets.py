@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,12 +44,7 @@ def answers(
     ask = (asking or frozen_choices)(agent, len(logs), samples)
     told = len(logs[0]) if t is None else validation.integer("t", t, 1)
     for i in range(len(logs[0])):
-        contexts = [log.context(i, told) for log in logs]
-        parts: list[Any] = [
-            None if any(p is None for p in part) else np.concatenate(part)
-            for part in zip(*(context[1:] for context in contexts))
-        ]
-        yield ask(Context(told, *parts))
+        yield ask(Context.join(told, [log.context(i, told) for log in logs]))
 
 
 def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:

@@ -12,7 +12,7 @@ from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.log import LoggedData
 from dpb_gym.privacy import Budget
-from dpb_gym.problems.base import Context, Feedback, ProblemInfo
+from dpb_gym.problems.base import Feedback, ProblemInfo
 from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams
 
@@ -100,12 +100,7 @@ def train_offline(
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
     accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)
     for i, row in enumerate(rows):
-        context = Context(
-            i + 1,
-            log.features[row],
-            arms=None if log.arms is None else log.arms[row],
-            users=None if log.users is None else log.users[row],
-        )
+        context = log.context(row, i + 1)
         action, reward = learner.act(context), log.rewards[row]
         if replay:
             seen = (action == log.actions[row]) & accepted[row]

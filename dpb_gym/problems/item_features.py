@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,24 +11,10 @@ from dpb_gym.problems.base import Array
 from dpb_gym.problems.prior import Prior
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Guarantee
+    from dpb_gym.privacy.features import PrivateFactors
 
 # The noise of private features has generators of its own, whatever a replicate's seed.
 _NOISE_KEY = 0xFEA7
-
-
-class ItemFeatures(NamedTuple):
-    """Features of the candidate items.
-
-    Attributes:
-        features: float32 ``(n_items, dim)``, in the unit ball, of median norm 1.
-        factors: The same before they were scaled and clipped.
-        guarantee: What protects the training users, None if nothing does.
-    """
-
-    features: Array
-    factors: Array
-    guarantee: Guarantee | None
 
 
 def rating_rows(users: Array, items: Array, values: Array, shape: tuple[int, int]) -> Any:
@@ -38,7 +24,7 @@ def rating_rows(users: Array, items: Array, values: Array, shape: tuple[int, int
     return csr_array((values, (users, items)), shape=shape)
 
 
-def svd_features(rows: Any, dim: int) -> ItemFeatures:
+def svd_factors(rows: Any, dim: int) -> Array:
     """Right singular vectors times singular values: no privacy for the rows' users."""
     from scipy.sparse.linalg import svds
 
@@ -48,12 +34,12 @@ def svd_features(rows: Any, dim: int) -> ItemFeatures:
     factors = (right[descending] * singular[descending, None]).T
     largest = np.abs(factors).argmax(axis=0)
     factors *= np.sign(factors[largest, np.arange(dim)])
-    return ItemFeatures(_scaled(factors), factors, None)
+    return np.asarray(factors)
 
 
-def private_svd_features(
+def private_svd_factors(
     rows: Any, dim: int, asked: tuple[float, float], seed: int
-) -> ItemFeatures:
+) -> PrivateFactors:
     """The same from a noisy second moment of clipped rows, at the epsilon and delta asked for; see
     `dpb_gym.privacy.features.private_factors`."""
     from dpb_gym.privacy import Budget, Curator, NoiseSource
@@ -64,11 +50,11 @@ def private_svd_features(
     key = [seed, _NOISE_KEY, *f"{budget}, {dim} factors".encode()]
     noise = NoiseSource.from_seed(key)
     curator = Curator(budget, ("central", "user"), noise=noise, horizon=1)
-    found = private_factors(rows, dim, curator)
-    return ItemFeatures(_scaled(found.factors), found.factors, found.guarantee)
+    return private_factors(rows, dim, curator)
 
 
-def _scaled(factors: Array) -> Array:
+def item_features(factors: Array) -> Array:
+    """Factors as features: float32 ``(n_items, dim)``, in the unit ball, of median norm 1."""
     norms = np.sqrt((factors * factors).sum(axis=1))
     scaled = factors / max(float(np.median(norms)), 1e-12)
     features = np.ascontiguousarray(scaled, dtype=np.float32)

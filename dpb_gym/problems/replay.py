@@ -13,9 +13,10 @@ from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
 from dpb_gym.problems.item_features import (
     fold_in,
-    private_svd_features,
+    item_features,
+    private_svd_factors,
     rating_rows,
-    svd_features,
+    svd_factors,
     with_predictions,
 )
 from dpb_gym.problems.prior import Prior
@@ -25,6 +26,7 @@ from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
     from dpb_data import RatingTable
+    from dpb_gym.privacy import Guarantee
 
 PROTOCOLS = ("matrix", "replay")
 # Private features need noise for every pair of items.
@@ -188,12 +190,14 @@ class ReplayProblem(Problem):
         mean = 0.5 if self._private else float(value[train].mean())
         shape = self.n_training_users, len(self.item_index)
         rows = rating_rows(row[data.users[use]], item[use], value[use] - mean, shape)
+        self.features_guarantee: Guarantee | None = None
         if self.feature_epsilon is None:
-            found = svd_features(rows, self.dim)
+            factors = svd_factors(rows, self.dim)
         else:
             asked = self.feature_epsilon, self.feature_delta
-            found = private_svd_features(rows, self.dim, asked, self.split_seed)
-        self.features, self.features_guarantee = found.features, found.guarantee
+            found = private_svd_factors(rows, self.dim, asked, self.split_seed)
+            factors, self.features_guarantee = found.factors, found.guarantee
+        self.features = item_features(factors)
         offered = ~train & (item >= 0)
         if self.personalised:
             profile = offered & (rng.random(len(item)) < 0.5)
@@ -203,7 +207,7 @@ class ReplayProblem(Problem):
         self._user_features: Array | None = None
         if self.personalised:
             told = data.users[profile], item[profile], value[profile] - mean
-            self._user_features = fold_in(found.factors, self.user_index, *told)
+            self._user_features = fold_in(factors, self.user_index, *told)
         self._prior: Prior | None = None
         if self.warm_start:
             training = (data.users[use], item[use], reward[use])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -110,6 +110,15 @@ class Context(NamedTuple):
         if self.available is None:
             return self.revenues
         return np.where(self.available, self.revenues, np.float32(-np.inf))
+
+    @classmethod
+    def join(cls, t: int, contexts: Sequence[Context]) -> Context:
+        """Contexts below each other, without the parts that one of them lacks."""
+        parts: list[Any] = [
+            None if any(p is None for p in part) else np.concatenate(part)
+            for part in zip(*(context[1:] for context in contexts))
+        ]
+        return cls(t, *parts)
 
     def each(self, change: Callable[[Array], Array]) -> Context:
         """The context with every array changed."""

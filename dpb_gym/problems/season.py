@@ -143,16 +143,10 @@ class Worth:
             while source.t[0] < t:
                 source.advance()
             found.append(source.round().each(np.copy))  # its block will be drawn anew
-        (_, *first), _, secret = found[0]
-        parts = [
-            None if part is None else np.concatenate([r.context[k] for r in found])
-            for k, part in enumerate(first, start=1)
-        ]
-        context = Context(1, *parts)  # type: ignore[arg-type]
-        uniform = np.concatenate([r.uniform for r in found])
-        secrets = {name: np.concatenate([r.secret[name] for r in found]) for name in secret}
+        contexts, uniforms, secrets = zip(*found)
+        secret = {name: np.concatenate([s[name] for s in secrets]) for name in secrets[0]}
         hidden = {name: np.repeat(v, len(found), axis=0) for name, v in source.hidden.items()}
-        return hidden, Round(context, uniform, secrets)
+        return hidden, Round(Context.join(1, contexts), np.concatenate(uniforms), secret)
 
     def _prices(self, i: int) -> Array:
         """Bid prices of replicate i, fitted to rounds that are spread over its season."""

@@ -1,4 +1,7 @@
-"""The rows as flat records, data frames, CSV, LaTeX and JSON."""
+"""The rows as flat records, data frames, CSV, LaTeX and JSON.
+
+Every function takes a leaderboard or one of its tasks, and raises a `ParameterError` for anything
+else; one that writes a file raises an `OSError` where it cannot, and replaces it whole."""
 
 from __future__ import annotations
 
@@ -24,17 +27,11 @@ if TYPE_CHECKING:
 def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
     """Flattens the rows, best first within each task and guarantee.
 
-    Args:
-        data: A leaderboard or one of its tasks.
-
     Returns:
         One flat dict per row with the same keys each; missing values are None. Intervals become
         three entries, e.g. ``regret``, ``regret_low``, ``regret_high``; the budget stands as
         text and as the numbers ``rho``, ``epsilon`` and ``delta``. Curves, parameters and
         single replicates are left to `to_json`.
-
-    Raises:
-        ParameterError: `data` is of another type.
     """
     return [_record(table.task, line.row) for table in board(data).tasks for line in table.ordered]
 
@@ -74,7 +71,6 @@ def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:
 
     Raises:
         MissingExtraError: pandas is not installed.
-        ParameterError: `data` is of another type.
     """
     rows = records(data)
     try:
@@ -87,12 +83,7 @@ def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:
 def to_csv(
     data: LeaderboardData | TaskResult, path: str | os.PathLike[str] | None = None
 ) -> str | Path:
-    """Writes the records as CSV; returns the path, or the text without one.
-
-    Raises:
-        ParameterError: `data` is of another type or `path` is no file.
-        OSError: The file cannot be written.
-    """
+    """Writes the records as CSV; returns the path, or the text without one."""
 
     def cell(value: Any) -> Any:
         # A spreadsheet would run a label that begins like a formula.
@@ -110,12 +101,7 @@ def to_latex(
 ) -> str | Path:
     """Writes one booktabs table per task: agent, budget, regret, score; the best in bold.
 
-    Returns:
-        The path, or the text without one. It needs ``\\usepackage{booktabs}``.
-
-    Raises:
-        ParameterError: `data` is of another type or `path` is no file.
-        OSError: The file cannot be written.
+    Returns the path, or the text without one, which needs ``\\usepackage{booktabs}``.
     """
     text = "\n\n".join(_tabular(table) for table in board(data).tasks) + "\n"
     return _written(text, path)
@@ -156,11 +142,7 @@ def latex(text: str) -> str:
 
 
 def to_json(data: LeaderboardData | TaskResult) -> str:
-    """Writes everything, curves and parameters included, as strict JSON.
-
-    Raises:
-        ParameterError: `data` is of another type.
-    """
+    """Writes everything, curves and parameters included, as strict JSON."""
     board(data)
     return json.dumps(plain(data), indent=2, allow_nan=False)
 

@@ -17,7 +17,7 @@ from dpb_gym.evaluation.spec import Cell
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.numbers import fill
+from dpb_gym.papers.results import fill
 
 ALL = targets()
 

@@ -14,7 +14,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import AxisMap, FigureTable, Quantity
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.numbers import fill
+from dpb_gym.papers.results import fill
 from dpb_gym.papers.verdicts import judge
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 

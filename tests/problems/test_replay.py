@@ -233,12 +233,12 @@ def test_private_features_approach_the_clipped_svd(table):
 
 def test_noise_of_features_is_keyed_by_split_and_budget():
     """Two budgets must not share their normals: one release could be subtracted from the other."""
-    from dpb_gym.problems.item_features import private_svd_features
+    from dpb_gym.problems.item_features import private_svd_factors
 
     def released(epsilon, seed):
         """Without ratings there is nothing but noise; its scale is divided out."""
         nothing = np.zeros((50, 30))
-        found = private_svd_features(nothing, 8, (epsilon, 1e-5), seed)
+        found = private_svd_factors(nothing, 8, (epsilon, 1e-5), seed)
         return (found.factors @ found.factors.T).ravel()
 
     own = released(1.0, 0)
@@ -321,7 +321,7 @@ def test_the_environment_takes_exactly_the_problems_parameters():
     import inspect
 
     from dpb_gym.envs.catalogue import environment
-    from dpb_gym.envs.data import replay_problem
+    from dpb_gym.envs.logged import replay_problem
     from dpb_gym.problems.conditions import applicable
 
     own = dict(inspect.signature(ReplayProblem).parameters)

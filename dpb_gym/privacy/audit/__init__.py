@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpb_gym.privacy.audit.catalogue import mechanism_audits
+from dpb_gym.privacy.audit.catalogue import audit_sum, mechanism_audits
 from dpb_gym.privacy.audit.engine import audit_outputs, audit_scores
 from dpb_gym.privacy.audit.objective import (
     ChoiceData,
@@ -11,7 +11,6 @@ from dpb_gym.privacy.audit.objective import (
     hostile_demand,
 )
 from dpb_gym.privacy.audit.report import AuditReport, Comparison
-from dpb_gym.privacy.audit.sums import audit_sum
 
 __all__ = [
     "AuditReport",

@@ -1,29 +1,123 @@
-"""One audit per releaser and calibration, each on the records that attain its sensitivity."""
+"""One audit per releaser and calibration, each on the records that attain its sensitivity.
+
+Of sums, one record differs between the two worlds, the first one; the records of all other rounds
+are frozen, and since they only shift what is released, they are zero. The score is the exact
+log-likelihood ratio of all releases, see `Tap`.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.audit.engine import audit_scores
 from dpb_gym.privacy.audit.objective import audit_objective, hostile_choices, hostile_demand
 from dpb_gym.privacy.audit.report import AuditReport
-from dpb_gym.privacy.audit.sums import MakeSum, audit_sum
+from dpb_gym.privacy.audit.tap import Tap
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.curator import Curator
+from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective import objective_plan
 from dpb_gym.privacy.papers import objective_cs, objective_csw
 from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.records import PSDBall
+from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 
 Audit = Callable[..., AuditReport]
 ROUNDS = 16
 CAPACITY = 4
 RECORDS = 200_001
 _E1, _E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+
+
+MakeSum = Callable[[Curator], Sum]
+
+
+def audit_sum(
+    make: MakeSum,
+    first: ArrayLike,
+    second: ArrayLike,
+    budget: Budget | str = "rho=0.5",
+    *,
+    protects: tuple[str, str] = ("joint", "user-round"),
+    direction: ArrayLike | None = None,
+    rounds: int = 1,
+    noise: str = "seeded",
+    claimed: Guarantee | None = None,
+    runs: int = 2000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    subject: str = "sum",
+) -> AuditReport:
+    """Audits a releaser of sums on a pair of records, with 2 x `runs` replicates of it.
+
+    Args:
+        make: Makes the releaser with a curator, all runs of one world at once.
+        first: Record of the first round in the first world: vector, matrix, or a number with
+            `direction`.
+        second: The same in the second world.
+        budget: Of the curator.
+        protects: The same.
+        direction: Public vector that the number multiplies (see `Segment`).
+        rounds: Rounds; the sum is released after each of them.
+        noise: ``"seeded"`` or ``"system"``.
+        claimed: What is claimed; by default what the releaser charged to its curator.
+        runs: Runs in each world.
+        seed: Seed of the noise.
+        confidence: Joint confidence of all bounds.
+        subject: What is audited, in words.
+
+    Example:
+        >>> report = audit_sum(lambda c: c.batch_sum(2, clip=1.0), [1.0, 0.0], [-1.0, 0.0])
+        >>> report.verdict
+        'PASS'
+    """
+    runs, rounds = validation.integer("runs", runs, 1), validation.integer("rounds", rounds, 1)
+    zero, one = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if zero.shape != one.shape:
+        raise ParameterError(f"records have shapes {zero.shape} and {one.shape}")
+    axis = one - zero
+    if direction is not None:
+        axis = float(axis) * np.asarray(direction, dtype=np.float64)
+    length = float(np.sqrt((axis**2).sum()))
+    if not length > 0:
+        raise ParameterError("the two records are equal: nothing to tell apart")
+    if noise == "system":
+        source: NoiseSource | str = noise
+    else:
+        halves = (NoiseSource.from_seed([seed, world], runs).generators for world in (0, 1))
+        source = NoiseSource([*itertools.chain(*halves)])
+    curator = Curator(budget, protects, noise=source, replicates=2 * runs, horizon=rounds)
+    releaser = make(curator)
+    tap = Tap(releaser, np.repeat([1.0, -1.0], runs))
+    for t in range(rounds):
+        for tap.capturing, worlds in ((True, (one, zero)), (False, (zero, one))):
+            rows = np.repeat(np.stack(worlds), runs, axis=0)
+            if direction is None:
+                releaser.add(rows * (t == 0))
+            else:
+                along = np.asarray(direction, dtype=np.float64) * (t == 0)
+                releaser.add(rows, np.broadcast_to(along, (2 * runs, along.size)))
+        if isinstance(releaser, BatchSum):
+            releaser.release()
+    scores, _ = tap.law()
+    return audit_scores(
+        scores[:runs],
+        scores[runs:],
+        curator.guarantee if claimed is None else claimed,
+        subject=subject,
+        confidence=confidence,
+        details={"sensitivity": f"{length:.6g} between the two records"},
+    )
 
 
 def grams(capacity: int) -> tuple[Any, Any]:

@@ -20,6 +20,8 @@ class Condition:
         name: The keyword argument.
         stretch: Factor by which features may grow.
         excludes: Conditions that make no sense beside it, and why.
+        senseless: Why it makes no sense for problems of a kind, ``""`` where it does, under ``""``
+            for all other kinds.
 
     Raises:
         ParameterError: If the value is none of those allowed, or the problem has no use for it.
@@ -27,6 +29,7 @@ class Condition:
 
     name: ClassVar[str]
     excludes: ClassVar[dict[str, str]] = {}
+    senseless: ClassVar[dict[str, str]] = {}
     stretch: float = 1.0
 
     def __init__(self, problem: Problem, value: Any) -> None:
@@ -35,7 +38,7 @@ class Condition:
     @classmethod
     def refused(cls, kind: str) -> str:
         """Why it makes no sense for problems of the kind, empty if it does."""
-        return ""
+        return cls.senseless.get(kind, cls.senseless.get("", ""))
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
         """What agents may know, the condition included."""

@@ -31,11 +31,10 @@ class Availability(Condition):
 
     name = "available"
 
-    @classmethod
-    def refused(cls, kind: str) -> str:
-        if kind in ("assortment", "recommendation"):
-            return ""
-        return "a price can always be asked" if kind == "pricing" else "it has no list of items"
+    senseless: ClassVar[dict[str, str]] = {
+        **{"assortment": "", "recommendation": "", "pricing": "a price can always be asked"},
+        "": "it has no list of items",
+    }
 
     def __init__(self, problem: Problem, value: Any) -> None:
         info = problem.info
@@ -90,12 +89,10 @@ class Stock(Condition):
         "delay": "what is sold out would tell of responses before they arrive",
         "contamination": "tossed coins would use up stock that the optimum keeps",
     }
-
-    @classmethod
-    def refused(cls, kind: str) -> str:
-        if kind == "recommendation":
-            return "a recommendation uses nothing up"
-        return "" if kind in ("assortment", "pricing") else "it sells no items"
+    senseless: ClassVar[dict[str, str]] = {
+        **{"assortment": "", "pricing": "", "recommendation": "a recommendation uses nothing up"},
+        "": "it sells no items",
+    }
 
     def __init__(self, problem: Problem, value: Any) -> None:
         info = problem.info
