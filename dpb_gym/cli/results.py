@@ -13,40 +13,22 @@ import typer
 from rich.filesize import decimal
 from typer import Argument, Option
 
+from dpb_gym.cli import options
 from dpb_gym.cli.catalogue import complete
-from dpb_gym.cli.options import (
-    BUDGET,
-    DIRECTORY,
-    HTML,
-    JSON,
-    PLOT,
-    WORKERS,
-    budgets,
-    console,
-    log,
-    new_folder,
-    note,
-    print_json,
-    print_table,
-    print_text,
-    read_budgets,
-    read_settings,
-    settings,
-)
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.costs import Forecast
 
 
 def leaderboard(
-    directory: str = DIRECTORY,
-    html: str | None = HTML,
-    plot: str | None = PLOT,
+    directory: str = options.DIRECTORY,
+    html: str | None = options.HTML,
+    plot: str | None = options.PLOT,
     audit: bool = Option(
         False, "--audit", help="Audit every private agent first; reports are kept."
     ),
     runs: int = Option(2000, help="Runs in each world of an audit."),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Print the table of a result directory; write the page and the regret curves.
 
@@ -57,19 +39,19 @@ def leaderboard(
     from dpb_gym.evaluation.result import Result
 
     for path in (html, plot):
-        new_folder(path)
+        options.new_folder(path)
     result = Result.load(directory)
     if audit:
         rows = [(series, result.kinds[series.task]) for series in result.series]
-        result.audits = audit_series(directory, rows, runs, log)
+        result.audits = audit_series(directory, rows, runs, options.log)
         for kept in result.audits.values():
             if "error" in kept:
-                log(f"not audited: {kept['error']}")
+                options.log(f"not audited: {kept['error']}")
     data = result.to_leaderboard()
     if json:
         print(report.to_json(data))
     else:
-        report.table(data, console=console())
+        report.table(data, console=options.console())
     messages = sys.stderr if json else sys.stdout
     if html is not None:
         print(f"page written to {report.html(data, html)}", file=messages)
@@ -79,11 +61,11 @@ def leaderboard(
 
 
 def verify(
-    directory: str = DIRECTORY,
+    directory: str = options.DIRECTORY,
     sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
     seed: int | None = Option(None, help="Chooses the sample; random by default."),
     agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Check all digests, and compute cells again, bit for bit.
 
@@ -93,9 +75,9 @@ def verify(
     """
     from dpb_gym.evaluation import verify as checking
 
-    found = checking.verify(directory, sample, seed, log, agent)
+    found = checking.verify(directory, sample, seed, options.log, agent)
     if json:
-        print_json({**dataclasses.asdict(found), "ok": found.ok})
+        options.print_json({**dataclasses.asdict(found), "ok": found.ok})
     else:
         said = {
             "damaged": found.damaged,
@@ -118,11 +100,11 @@ def verify(
 
 
 def submit(
-    directory: str = DIRECTORY,
+    directory: str = options.DIRECTORY,
     agent: str = Option(help="Registered name, or label, of the agent."),
     out: str | None = Option(None, help="Archive, .zip; AGENT.zip by default."),
     by: str | None = Option(None, help="Who states the results; the agent's package by default."),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Pack an agent's results, guarantee and source reference into one archive.
 
@@ -133,7 +115,7 @@ def submit(
     target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
     info = submission.submit(directory, agent, target, by)
     if json:
-        print_json({"path": str(target), **info})
+        options.print_json({"path": str(target), **info})
         return
     source, rows = info["agent"], info["summary"]
     package = f"{source['package']} {source['package_version']}" if source["package"] else "-"
@@ -143,22 +125,22 @@ def submit(
         f"{source['sha256'][:12]}), {target.stat().st_size / 1024:,.0f} KiB"
     )
     if source["revision"] is None or source["revision"].endswith("-dirty"):
-        note("the agent's file is not committed to git; others see its hash alone")
+        options.note("the agent's file is not committed to git; others see its hash alone")
     partial = [row for row in rows if row["replicates"] < row["of"]]
     for row in partial[:5]:
-        note(
+        options.note(
             f"{row['agent']} ({row['budget']}) on {row['task']} has {row['replicates']} of "
             f"{row['of']} replicates; the leaderboard marks it incomplete"
         )
     if len(partial) > 5:
-        note(f"so have {len(partial) - 5} rows more")
+        options.note(f"so have {len(partial) - 5} rows more")
     print(f"Add it to a leaderboard: dpb import {target} --into DIR")
 
 
 def import_(
     archive: str = Argument(metavar="FILE", help="What dpb submit wrote."),
     into: str = Option(metavar="DIR", help="Result directory to add it to."),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Add a submission to a result directory: all of it or nothing.
 
@@ -168,7 +150,7 @@ def import_(
 
     merge = merging.import_submission(archive, into)
     if json:
-        print_json(vars(merge))
+        options.print_json(vars(merge))
         return
     before = f", {merge.present} were there already" if merge.present else ""
     print(
@@ -176,15 +158,15 @@ def import_(
         f"stated by {merge.sender}"
     )
     for difference in merge.differences:
-        note(f"{difference}: numbers may differ in the last bits")
+        options.note(f"{difference}: numbers may differ in the last bits")
     check = f"dpb verify {merge.path} --agent {merge.agent}"
     print(f"They get no rank before they are computed again here: {check}")
 
 
 def remove(
-    directory: str = DIRECTORY,
+    directory: str = options.DIRECTORY,
     agent: str = Option(help="Label, or name, of an imported agent."),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Take an imported agent out of a result directory; what was computed here stays.
 
@@ -194,19 +176,19 @@ def remove(
 
     count = merging.remove_submission(directory, agent)
     if json:
-        print_json({"path": directory, "agent": agent, "removed": count})
+        options.print_json({"path": directory, "agent": agent, "removed": count})
     else:
         print(f"{directory}: {count} imported cells of {agent} removed")
 
 
 def audit(
     agent: str = Argument(help="A registered agent.", autocompletion=complete("agents")),
-    budget: str | None = Option(None, metavar=BUDGET, help="Budget; rho=0.5 by default."),
+    budget: str | None = Option(None, metavar=options.BUDGET, help="Budget; rho=0.5 by default."),
     runs: int = Option(2000, help="Runs in each of the two worlds."),
     seed: int = Option(0, help="Seed of customers and agents."),
     env: str | None = Option(None, help="Environment id; a small one of its kind by default."),
-    set_: list[str] = settings("Parameter of the agent"),
-    json: bool = JSON,
+    set_: list[str] = options.settings("Parameter of the agent"),
+    json: bool = options.JSON,
 ) -> None:
     """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
@@ -220,22 +202,24 @@ def audit(
 
     asked: Any = AUDIT_BUDGET if agent_spec(agent).budget != "never" else None
     if budget is not None:
-        (asked,) = read_budgets([budget])
-    log(f"auditing {agent}: 2 x {runs} runs ...")
-    report = audits.audit(agent, asked, runs, params=read_settings(set_), env_id=env, seed=seed)
+        (asked,) = options.read_budgets([budget])
+    options.log(f"auditing {agent}: 2 x {runs} runs ...")
+    report = audits.audit(
+        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed
+    )
     if json:
-        print_json(report.to_dict())
+        options.print_json(report.to_dict())
     else:
-        print_text(str(report))
+        options.print_text(str(report))
     if report.verdict == "FAIL":
         raise typer.Exit(1)
 
 
 def cost(
-    directory: str = DIRECTORY,
+    directory: str = options.DIRECTORY,
     rounds: float | None = Option(None, help="Agent rounds to extrapolate to, e.g. 1e9."),
     cores: int = Option(1, help="Cores to spread them over."),
-    json: bool = JSON,
+    json: bool = options.JSON,
 ) -> None:
     """Print what a result directory cost per agent, and what a larger run would.
 
@@ -254,9 +238,9 @@ def cost(
             for row in found.agents
         ]
         total = {"rounds": rounds, "cores": cores, "seconds": seconds, "bytes": table}
-        print_json({"agents": agents, "total": total})
+        options.print_json({"agents": agents, "total": total})
         return
-    print_table(
+    options.print_table(
         ("task", "agent", "rounds", "rounds/s/core", "seconds", "cells", "bytes/cell"),
         [
             (
@@ -284,9 +268,9 @@ def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -
     seconds, most = total["seconds"], max(row.memory for row in found)
     if json:
         tasks = [dataclasses.asdict(row) for row in found]
-        print_json({"tasks": tasks, "total": {**total, "memory": most}})
+        options.print_json({"tasks": tasks, "total": {**total, "memory": most}})
         return
-    print_table(
+    options.print_table(
         ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
         [
             (
@@ -308,16 +292,16 @@ def cost_of_privacy(
     problem: str | None = Option(
         None, metavar="pricing|assortment|recommendation", help="What the log is of."
     ),
-    budget: list[str] = budgets(),
-    set_: list[str] = settings(
+    budget: list[str] = options.budgets(),
+    set_: list[str] = options.settings(
         "A column of the log (price=rate, features=[term,score]), or a parameter of the environment"
     ),
     horizon: int | None = Option(None, help="Customers T."),
     replicates: int = Option(20, help="Replicates."),
-    workers: int | None = WORKERS,
-    html: str | None = HTML,
-    plot: str | None = PLOT,
-    json: bool = JSON,
+    workers: int | None = options.WORKERS,
+    html: str | None = options.HTML,
+    plot: str | None = options.PLOT,
+    json: bool = options.JSON,
 ) -> None:
     """Say what privacy would cost on a log or an environment, in percent of what is earned.
 
@@ -326,14 +310,16 @@ def cost_of_privacy(
     from dpb_gym.evaluation import privacy_cost
 
     found = privacy_cost.cost_of_privacy(
-        source, read_budgets(budget) or privacy_cost.BUDGETS, problem,
-        **read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
+        source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
+        **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
     )  # fmt: skip
     if html is not None:
         found.to_html(html)
     if plot is not None:
         found.plot(plot)
     if json:
-        print_json({"sentences": found.sentences, "losses": found.records(), "notes": found.notes})
+        options.print_json(
+            {"sentences": found.sentences, "losses": found.records(), "notes": found.notes}
+        )
     else:
-        print_text(str(found))
+        options.print_text(str(found))

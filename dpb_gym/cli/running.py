@@ -9,26 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
+from dpb_gym.cli import options
 from dpb_gym.cli.catalogue import complete
-from dpb_gym.cli.options import (
-    HORIZON,
-    HTML,
-    JSON,
-    QUIET,
-    WORKERS,
-    budgets,
-    console,
-    end,
-    log,
-    names,
-    new_folder,
-    print_json,
-    print_table,
-    read_budgets,
-    read_settings,
-    settings,
-    settings_of,
-)
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
@@ -61,25 +43,25 @@ def run(
     agents: str | None = Option(None, help="Only these agents: labels or names, comma-separated."),
     tasks: str | None = Option(None, help="Only these tasks, comma-separated."),
     replicates: int | None = Option(None, help="Replicates per task."),
-    workers: int | None = WORKERS,
+    workers: int | None = options.WORKERS,
     backend: str = Option("loky", metavar="loky|dask", help="Where to run."),
     scheduler: str | None = Option(None, help="Address of the dask scheduler."),
     out: str | None = Option(
         None, help="Result directory, or s3://BUCKET/PREFIX; results/SUITE by default."
     ),
-    html: str | None = HTML,
-    quiet: bool = QUIET,
-    json: bool = JSON,
+    html: str | None = options.HTML,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
     dry_run: bool = Option(
         False, "--dry-run", help="Only say what it would take, after a few seconds a task."
     ),
     env: str | None = ENV,
     agent: list[str] = AGENT,
-    budget: list[str] = budgets("With --env: budget of the agents that take one"),
+    budget: list[str] = options.budgets("With --env: budget of the agents that take one"),
     horizon: int | None = Option(None, help="Rounds T, with --env."),
     seed: int | None = Option(None, help="Seed of replicate 0, with --env."),
     log: list[str] = LOG,
-    set_: list[str] = settings(
+    set_: list[str] = options.settings(
         "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
     ),
 ) -> None:
@@ -105,7 +87,7 @@ def run(
     elif tasks is not None:
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
-        chosen = [*agent, *(names(agents) or ())]
+        chosen = [*agent, *(options.names(agents) or ())]
         found, plan = ad_hoc(str(env), chosen, set_, budget, horizon, replicates, seed or 0)
         plans, text = [plan], None
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
@@ -116,14 +98,14 @@ def run(
         print_forecast(forecast(found, plans, replicates), workers, json)
         return
     for path in (html, None if "://" in (out or "") else out):
-        new_folder(path)
+        options.new_folder(path)
     done = run_plan(
         found, plans, out or f"results/{place}", suite_text=text, replicates=replicates,
         workers=workers, backend=backend, scheduler=scheduler, show=not quiet,
         delay=PROGRESS_DELAY, callbacks=[logger(word) for word in log],
     )  # fmt: skip
     _print_run(found, done, html, json)
-    end(done.failures)
+    options.end(done.failures)
 
 
 def _of_suite(
@@ -140,7 +122,7 @@ def _of_suite(
         )
     text, source = suite_text(name)
     suite = parse_suite(text, source)
-    return suite, plan_suite(suite, names(agents), names(tasks)), text
+    return suite, plan_suite(suite, options.names(agents), options.names(tasks)), text
 
 
 def ad_hoc(
@@ -158,7 +140,7 @@ def ad_hoc(
 
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
-    env_kwargs, params = settings_of(given, agents)
+    env_kwargs, params = options.settings_of(given, agents)
     named = env_kwargs.pop("horizon", None)
     suite = one_task_suite(
         env,
@@ -167,7 +149,7 @@ def ad_hoc(
         DEFAULT_REPLICATES if replicates is None else replicates,
         seed,
     )
-    (task,), grid = suite.tasks, read_budgets(asked) or None
+    (task,), grid = suite.tasks, options.read_budgets(asked) or None
     runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, grid)
     if any(grid or ()) and all(one.budget is None for one in runs):
         raise BudgetError(
@@ -183,7 +165,7 @@ def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) ->
 
     data = None
     if run.failures:
-        log(f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept")
+        options.log(f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept")
     if len(run.failures) < run.cells:
         data = Result.load(run.path).to_leaderboard()
         if html is not None:
@@ -193,10 +175,10 @@ def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) ->
         fields = {key: getattr(run, key) for key in ("cells", "computed", "rounds", "seconds")}
         failures = [str(failure) for failure in run.failures]
         rows = report.records(data) if data is not None else []
-        print_json({"path": str(run.path), **fields, "failures": failures, "rows": rows})
+        options.print_json({"path": str(run.path), **fields, "failures": failures, "rows": rows})
         return
     if data is not None:
-        report.table(data, console=console())
+        report.table(data, console=options.console())
     done = f"{run.computed} cells computed"
     if run.computed:
         speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
@@ -212,9 +194,9 @@ def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) ->
 def tune(
     agents: list[str] = Argument(metavar="AGENT...", help="Registered agents."),
     env: str = Option(help="Environment id."),
-    budget: list[str] = budgets("Budget to tune at"),
-    horizon: int | None = HORIZON,
-    set_: list[str] = settings(
+    budget: list[str] = options.budgets("Budget to tune at"),
+    horizon: int | None = options.HORIZON,
+    set_: list[str] = options.settings(
         "A parameter of the environment, or a fixed one of an agent as AGENT.KEY=VALUE"
     ),
     grid: list[str] = Option(
@@ -227,9 +209,9 @@ def tune(
     seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
     out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
     recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
-    workers: int | None = WORKERS,
-    quiet: bool = QUIET,
-    json: bool = JSON,
+    workers: int | None = options.WORKERS,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
 ) -> None:
     """Tune agents with the same effort each, on tuning seeds only, and write recipes.
 
@@ -237,8 +219,8 @@ def tune(
     """
     from dpb_gym.evaluation import tuning
 
-    env_kwargs, fixed = settings_of(set_, agents)
-    alone, owned = settings_of(grid, agents, "--grid")
+    env_kwargs, fixed = options.settings_of(set_, agents)
+    alone, owned = options.settings_of(grid, agents, "--grid")
     if alone:
         if len(agents) != 1:
             raise ParameterError(
@@ -246,15 +228,15 @@ def tune(
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
     done = tuning.tune(
-        env, agents, read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
+        env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
         horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,
         recipes=recipes, workers=workers, progress=False if quiet else None,
     )  # fmt: skip
     if json:
-        print_json(done.to_dict())
+        options.print_json(done.to_dict())
     else:
         _print_tuning(done)
-    end(done.failures)
+    options.end(done.failures)
 
 
 def _print_tuning(done: Tuning) -> None:
@@ -275,7 +257,7 @@ def _print_tuning(done: Tuning) -> None:
          regret(choice.default), f"{len(choice.points)} of {recipe.points}")
         for recipe in done.recipes for choice in recipe.choices
     ]  # fmt: skip
-    print_table(("agent", "budget", "best", "regret", "with defaults", "points"), rows)
+    options.print_table(("agent", "budget", "best", "regret", "with defaults", "points"), rows)
     print(
         f"{done.env_id}, T={done.options['horizon']}, tuning seeds {done.seeds[0]} to "
         f"{done.seeds[1]}; the best of many points looks better here than it is: evaluate it on "
@@ -296,12 +278,12 @@ def reproduce(
     out: str | None = Option(None, help="Folder; reproductions/PAPER by default. Resumes."),
     replicates: int | None = Option(None, help="Instead of the figures' own."),
     quick: bool = Option(False, "--quick", help="A small version: checks that everything runs."),
-    workers: int | None = WORKERS,
-    set_: list[str] = settings(
+    workers: int | None = options.WORKERS,
+    set_: list[str] = options.settings(
         "Parameter of the environments, or of one task's (data=FILE)", "[TASK.]KEY=VALUE"
     ),
-    quiet: bool = QUIET,
-    json: bool = JSON,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
 ) -> None:
     """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
 
@@ -309,29 +291,31 @@ def reproduce(
     """
     from dpb_gym import papers
 
-    new_folder(out)
+    options.new_folder(out)
     done = papers.reproduce(
         target, out, replicates=replicates, quick=quick, workers=workers,
-        progress=False if quiet else None, env_kwargs=read_settings(set_),
+        progress=False if quiet else None, env_kwargs=options.read_settings(set_),
     )  # fmt: skip
     if json:
         figures = [
             {**one.to_dict(), "skipped": one.skipped, "folder": str(one.folder)}
             for one in done.figures
         ]
-        print_json({"figures": figures, "failures": list(done.failures), "page": str(done.page)})
+        options.print_json(
+            {"figures": figures, "failures": list(done.failures), "page": str(done.page)}
+        )
     else:
         _print_reproduction(done)
-    end(done.failures)
+    options.end(done.failures)
 
 
 def _print_reproduction(done: Reproduction) -> None:
     from dpb_gym.evaluation.progress import duration
 
-    done.table(console())
+    done.table(options.console())
     for one in done.figures:
         if one.skipped:
-            log(f"{one.figure.target}: skipped: {one.skipped}")
+            options.log(f"{one.figure.target}: skipped: {one.skipped}")
             continue
         speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
         print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.folder}")

@@ -27,16 +27,8 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import BudgetError
 from dpb_gym.portable import erfcx, exp, expm1, log, log1p, log_normal_cdf, log_sum
+from dpb_gym.privacy import events
 from dpb_gym.privacy.composition import Composition
-from dpb_gym.privacy.events import (
-    ApproxEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    PoissonGaussianEvent,
-    PureEvent,
-    RandomizedResponseEvent,
-)
 from dpb_gym.validation import FloatArray
 
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
@@ -44,12 +36,12 @@ PLD_INTERVAL = 1e-4
 _SPLITS = (0.01, 0.1, 0.5, 0.9, 0.99)
 # What `_event_pld` knows.
 WITH_PAIR = (
-    GaussianEvent,
-    LaplaceEvent,
-    RandomizedResponseEvent,
-    PureEvent,
-    ApproxEvent,
-    PoissonGaussianEvent,
+    events.GaussianEvent,
+    events.LaplaceEvent,
+    events.RandomizedResponseEvent,
+    events.PureEvent,
+    events.ApproxEvent,
+    events.PoissonGaussianEvent,
 )
 
 
@@ -133,13 +125,13 @@ def bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[flo
 # ---------------------------------------------------------------- any events
 
 
-def total_mu(events: Sequence[Event]) -> float | None:
+def total_mu(events: Sequence[events.Event]) -> float | None:
     """mu of the composition if every event is Gaussian, else None."""
     mus = [event.gaussian_mu for event in events if event.gaussian_mu is not None]
     return math.hypot(*mus) if len(mus) == len(events) else None
 
 
-def _epsilon(events: Sequence[Event], delta_: float) -> float:
+def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
     if not events:
         return 0.0
     mu = total_mu(events)
@@ -163,7 +155,7 @@ def _epsilon(events: Sequence[Event], delta_: float) -> float:
     return max(0.0, min(candidates))
 
 
-def _delta_of(events: Sequence[Event], epsilon_: float) -> float:
+def _delta_of(events: Sequence[events.Event], epsilon_: float) -> float:
     mu = total_mu(events)
     if mu is not None:
         return gaussian_delta(mu, epsilon_)
@@ -172,11 +164,11 @@ def _delta_of(events: Sequence[Event], epsilon_: float) -> float:
     return exp(bisect(lambda s: _epsilon(events, exp(s)) > epsilon_, -690.0, -1e-12)[1])
 
 
-def _has_renyi(event: Event) -> bool:
+def _has_renyi(event: events.Event) -> bool:
     return bool(np.isfinite(event.rdp(np.array([1.0 + 1e-2]))).all())
 
 
-def _renyi_epsilon(events: Sequence[Event], delta_: float) -> float:
+def _renyi_epsilon(events: Sequence[events.Event], delta_: float) -> float:
     divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
     finite = np.isfinite(divergence)
     if not finite.any():
@@ -187,18 +179,18 @@ def _renyi_epsilon(events: Sequence[Event], delta_: float) -> float:
     return float(value)
 
 
-def _single_sampled(event: Event) -> bool:
-    return isinstance(event, PoissonGaussianEvent) and event.count == 1
+def _single_sampled(event: events.Event) -> bool:
+    return isinstance(event, events.PoissonGaussianEvent) and event.count == 1
 
 
-def _sampled_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
+def _sampled_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:
     if event.pair == "zero-out":
         return _zero_out_epsilon(event, delta_)
     high = gaussian_epsilon(event.sensitivity / event.sigma, delta_)
     return bisect(lambda e: _symmetric_delta(event, e) > delta_, 0.0, high)[1]
 
 
-def _symmetric_delta(event: PoissonGaussianEvent, epsilon_: float) -> float:
+def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> float:
     """Exact: hockey-stick divergence of (1-q) N(0) + q N(u) from (1-q) N(0) + q N(-u).
 
     u is half the sensitivity over sigma. The likelihood ratio increases in x, so the worst set
@@ -223,7 +215,7 @@ def _symmetric_delta(event: PoissonGaussianEvent, epsilon_: float) -> float:
     return max(0.0, above - below) + 1e-13 * above
 
 
-def _zero_out_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
+def _zero_out_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:
     """Exact: advanced joint convexity (Balle, Barthe & Gaboardi 2018, Theorem 2).
 
     With P = (1-q) N(0) + q N(a) and P' = (1-q) N(0) + q N(a'), the hockey-stick divergence at
@@ -240,7 +232,7 @@ def _zero_out_epsilon(event: PoissonGaussianEvent, delta_: float) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _pld(events: tuple[Event, ...]) -> Any:
+def _pld(events: tuple[events.Event, ...]) -> Any:
     """Privacy loss distribution of the composition of `events`, pessimistic."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -250,24 +242,24 @@ def _pld(events: tuple[Event, ...]) -> Any:
     return total
 
 
-def _event_pld(event: Event) -> Any:
+def _event_pld(event: events.Event) -> Any:
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     interval: dict[str, Any] = {"value_discretization_interval": PLD_INTERVAL}
-    if isinstance(event, GaussianEvent):  # the count is inside mu
+    if isinstance(event, events.GaussianEvent):  # the count is inside mu
         return pld.from_gaussian_mechanism(1.0 / event.gaussian_mu, **interval)
-    if isinstance(event, LaplaceEvent):
+    if isinstance(event, events.LaplaceEvent):
         one = pld.from_laplace_mechanism(event.scale, sensitivity=event.sensitivity, **interval)
-    elif isinstance(event, RandomizedResponseEvent):
+    elif isinstance(event, events.RandomizedResponseEvent):
         uniform = event.categories / (exp(event.epsilon) + event.categories - 1)
         one = pld.from_randomized_response(uniform, event.categories, **interval)
-    elif isinstance(event, (PureEvent, ApproxEvent)):
+    elif isinstance(event, (events.PureEvent, events.ApproxEvent)):
         losses = (event.epsilon, getattr(event, "delta", 0.0))
         one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(*losses), **interval)
     else:
-        assert isinstance(event, PoissonGaussianEvent)
+        assert isinstance(event, events.PoissonGaussianEvent)
         # the pair of a zero-out event has a direction, which may change from one release to
         # the next; the symmetric pair with records of norm `sensitivity` covers both
         radius = event.sensitivity if event.pair == "zero-out" else event.sensitivity / 2

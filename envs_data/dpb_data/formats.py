@@ -44,6 +44,8 @@ class RatingFormat:
         titles: Member with the titles: ``.csv`` (movieId,title,genres with quoting), ``.dat``
             (id::title::genres) or ``.item`` (24 fields between bars); empty for none.
         encoding: Encoding of the titles.
+        first: Pattern at the beginning of the first line.
+        beside: Member that tells it from another one with the same pattern.
         names: Columns of user, item, rating and, where there is one, timestamp.
         cut: Whether higher ratings than the highest are cut at it.
     """
@@ -57,6 +59,8 @@ class RatingFormat:
     step: float | None = None
     titles: str = ""
     encoding: str = "utf-8"
+    first: str = "(?!)"
+    beside: str = ""
     names: tuple[str, ...] = ("userId", "movieId", "rating", "timestamp")
     cut: bool = False
 
@@ -150,45 +154,28 @@ def holds_ratings(place: str | os.PathLike[str]) -> bool:
 
 
 def _sniff(source: Source, member: str) -> RatingFormat:
-    """Tells the format of a ratings member from its name and first line."""
+    """Tells the format of a ratings member from its first line, or else its name."""
     first = source.read(member, 1 << 16)
     if member.lower().endswith(".xls") or first.startswith(b"\xd0\xcf\x11\xe0"):
         return FORMATS["jester-xls"]
     line = first_line(first, source.where(member))
-    fields = [name.strip().strip('"') for name in line.split(",")]
-    if fields[:2] == ["user_id", "video_id"]:
-        return FORMATS["kuairec-csv"]
-    if "::" in line or (member == "ratings.dat" and line.count("\t") != 3):
-        return _whole_or_half_stars(source)
-    if line.count("\t") == 3 or member == "u.data":
-        return FORMATS["ml-100k"]
-    if fields[0] == "userId" or member == "ratings.csv":
-        return FORMATS["ml-csv"]
-    if _matrix_row(fields):
-        return FORMATS["jester-csv"]
-    raise DataError(
-        f"{source.where(member)}: line 1: expected the first line of one of the formats "
-        f"{', '.join(FORMATS)}; found {shorten(line)}. If it is one of them, name it (format=); a "
-        "table of your own loads with dpb_data.ratings(file, user=, item=, rating=, rating_range=)"
-    )
-
-
-def _matrix_row(fields: list[str]) -> bool:
-    """Whether a line looks like a Jester row: a count and at least ten numbers."""
-    try:
-        return fields[0].isdigit() and len([float(rating) for rating in fields[1:]]) >= 10
-    except ValueError:
-        return False
-
-
-def _whole_or_half_stars(source: Source) -> RatingFormat:
-    """1M and 10M share a layout but not a scale: only their neighbours or names tell."""
+    known = FORMATS.values()
+    fits = [f for f in known if re.match(f.first, line)] or [f for f in known if f.file == member]
+    if not fits:
+        raise DataError(
+            f"{source.where(member)}: line 1: expected the first line of one of the formats "
+            f"{', '.join(FORMATS)}; found {shorten(line)}. If it is one of them, name it "
+            "(format=); a table of your own loads with dpb_data.ratings(file, user=, item=, "
+            "rating=, rating_range=)"
+        )
+    if len(fits) == 1:
+        return fits[0]
+    # 1M and 10M share a layout but not a scale: only their neighbours or names tell.
     names = {PurePosixPath(name).name for name in source.names()}
     hint = source.folder.name.lower()
-    if "users.dat" in names or hint.startswith("ml-1m"):
-        return FORMATS["ml-1m"]
-    if "tags.dat" in names or hint.startswith("ml-10m"):
-        return FORMATS["ml-10m"]
+    for fmt in fits:
+        if fmt.beside in names or hint.startswith(fmt.name):
+            return fmt
     raise DataError(
         f"{source.path}: '::' separates fields in MovieLens 1M (whole stars, 1 to 5) and 10M "
         "(half stars, 0.5 to 5), and nothing here tells which it is: pass format='ml-1m' or "

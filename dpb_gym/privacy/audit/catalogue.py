@@ -55,8 +55,7 @@ def audit_sum(
     claimed: Guarantee | None = None,
     runs: int = 2000,
     seed: int = 0,
-    confidence: float = 0.95,
-    subject: str = "sum",
+    **said: Any,
 ) -> AuditReport:
     """Audits a releaser of sums on a pair of records, with 2 x `runs` replicates of it.
 
@@ -73,8 +72,7 @@ def audit_sum(
         claimed: What is claimed; by default what the releaser charged to its curator.
         runs: Runs in each world.
         seed: Seed of the noise.
-        confidence: Joint confidence of all bounds.
-        subject: What is audited, in words.
+        **said: See `audit_scores`: `subject`, `confidence`.
 
     Example:
         >>> report = audit_sum(lambda c: c.batch_sum(2, clip=1.0), [1.0, 0.0], [-1.0, 0.0])
@@ -110,14 +108,10 @@ def audit_sum(
         if isinstance(releaser, BatchSum):
             releaser.release()
     scores, _ = tap.law()
-    return audit_scores(
-        scores[:runs],
-        scores[runs:],
-        curator.guarantee if claimed is None else claimed,
-        subject=subject,
-        confidence=confidence,
-        details={"sensitivity": f"{length:.6g} between the two records"},
-    )
+    said = {"subject": "sum", **said}
+    said["details"] = {"sensitivity": f"{length:.6g} between the two records"}
+    claim = curator.guarantee if claimed is None else claimed
+    return audit_scores(scores[:runs], scores[runs:], claim, **said)
 
 
 def grams(capacity: int) -> tuple[Any, Any]:

@@ -16,15 +16,7 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import accounting
-from dpb_gym.privacy.audit.bounds import (
-    Samples,
-    clopper_pearson_upper,
-    divergence_bound,
-    epsilon_bound,
-    gaussian_mu_bound,
-    mu_bound,
-    rho_bound,
-)
+from dpb_gym.privacy.audit import bounds
 from dpb_gym.privacy.audit.report import AuditReport, Comparison
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 from dpb_gym.validation import FloatArray
@@ -68,11 +60,11 @@ class Refutable:
     def compare(self, fpr: float, fnr: float) -> tuple[Comparison, ...]:
         """Every bound that two error rates give, next to the claim."""
         found = [
-            Comparison("mu", float(mu_bound(fpr, fnr)), self.mu),
-            Comparison("rho", rho_bound(fpr, fnr), self.rho),
+            Comparison("mu", float(bounds.mu_bound(fpr, fnr)), self.mu),
+            Comparison("rho", bounds.rho_bound(fpr, fnr), self.rho),
         ]
         found += [
-            Comparison("eps", float(epsilon_bound(fpr, fnr, delta)), claim, delta)
+            Comparison("eps", float(bounds.epsilon_bound(fpr, fnr, delta)), claim, delta)
             for delta, claim in self.epsilons.items()
         ]
         return tuple(found)
@@ -80,16 +72,16 @@ class Refutable:
     def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
         """Bounds in units of the claim, the largest of them; without a claim, mu."""
         if self.mu is not None:
-            return mu_bound(fpr, fnr) / max(self.mu, SMALL)
+            return bounds.mu_bound(fpr, fnr) / max(self.mu, SMALL)
         ratios = [
-            epsilon_bound(fpr, fnr, delta) / max(claim, SMALL)
+            bounds.epsilon_bound(fpr, fnr, delta) / max(claim, SMALL)
             for delta, claim in self.epsilons.items()
             if claim is not None
         ]
         if self.rho is not None:
-            rhos = [rho_bound(a, b) for a, b in zip(fpr, fnr)]
+            rhos = [bounds.rho_bound(a, b) for a, b in zip(fpr, fnr)]
             ratios.append(np.array(rhos) / max(self.rho, SMALL))
-        best: FloatArray = np.max(ratios, axis=0) if ratios else mu_bound(fpr, fnr)
+        best: FloatArray = np.max(ratios, axis=0) if ratios else bounds.mu_bound(fpr, fnr)
         return best
 
 
@@ -147,9 +139,8 @@ def audit_outputs(
     second: ArrayLike | Mapping[str, ArrayLike],
     claimed: Guarantee | None,
     *,
-    subject: str = "mechanism",
     confidence: float = 0.95,
-    details: Mapping[str, Any] | None = None,
+    **said: Any,
 ) -> AuditReport:
     """Audits a claim by the outputs themselves: a linear discriminant makes them a score.
 
@@ -160,10 +151,7 @@ def audit_outputs(
     Args:
         first: Outputs ``(runs, numbers)`` in the first world, or a mapping of such views.
         second: The same for the second world.
-        claimed: What is claimed.
-        subject: What is audited, in words.
-        confidence: Joint confidence of all bounds.
-        details: Anything to keep with the report, plain JSON values.
+        claimed: See `audit_scores`, as the others.
 
     Raises:
         ParameterError: If there are too few runs, shapes do not fit, or an output is not finite.
@@ -183,7 +171,7 @@ def audit_outputs(
         one["all"] = np.concatenate(list(one.values()), axis=1)
     claim = Refutable(claimed)
     fit, cut = round(FIT_SHARE * runs), round((FIT_SHARE + THRESHOLD_SHARE) * runs)
-    tried: list[tuple[float, str, Samples, Samples]] = []
+    tried: list[tuple[float, str, bounds.Samples, bounds.Samples]] = []
     for name in zero:
         weights = fit_discriminant(zero[name][:fit], one[name][:fit])
         scores = zero[name] @ weights, one[name] @ weights
@@ -194,7 +182,7 @@ def audit_outputs(
     width = zero[name].shape[1]
     score = f"linear discriminant on {width} number{'s' if width > 1 else ''}"
     score += "" if len(zero) == 1 else f" of {name}"
-    said = {"subject": subject, "score": score, "details": details or {}}
+    said = {"subject": "mechanism", **said, "score": score}
     return _evaluate(chosen, counted, claim, runs, said, confidence)
 
 
@@ -266,7 +254,7 @@ def _views(outputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, FloatArray
     return views
 
 
-def _threshold(scores: Samples, claim: Refutable) -> tuple[float, float]:
+def _threshold(scores: bounds.Samples, claim: Refutable) -> tuple[float, float]:
     """Threshold of largest cautious excess over the claim, and that excess."""
     zero, one = np.sort(scores[0]), np.sort(scores[1])
     values = np.unique(np.concatenate([zero, one]))
@@ -276,11 +264,11 @@ def _threshold(scores: Samples, claim: Refutable) -> tuple[float, float]:
     below = np.searchsorted(one, values[:-1], side="right")
     # Stricter limits than the evaluation's: the maximum over many thresholds would otherwise
     # run after lucky tails.
-    limits = [clopper_pearson_upper(k, zero.size, CAUTION) for k in (above, below)]
+    limits = [bounds.clopper_pearson_upper(k, zero.size, CAUTION) for k in (above, below)]
     merit = claim.excess(limits[0], limits[1])
     k = int(np.argmax(merit))
     if merit[k] < FAR:  # nothing near the claim: show the largest mu instead
-        mu = mu_bound(limits[0], limits[1])
+        mu = bounds.mu_bound(limits[0], limits[1])
         k = int(np.argmax(mu))
         if mu[k] == 0:
             return 0.5 * float(zero.mean() + one.mean()), 0.0
@@ -288,8 +276,8 @@ def _threshold(scores: Samples, claim: Refutable) -> tuple[float, float]:
 
 
 def _evaluate(
-    chosen: Samples,
-    counted: Samples,
+    chosen: bounds.Samples,
+    counted: bounds.Samples,
     claim: Refutable,
     runs: int,
     said: Mapping[str, Any],
@@ -301,10 +289,10 @@ def _evaluate(
     false_negatives = int((counted[1] <= threshold).sum())
     # half of the error for the two rates, half for the divergence
     level = 1.0 - 0.25 * (1.0 - confidence)
-    divergence = divergence_bound(chosen, counted, 1.0 - 0.5 * (1.0 - confidence))
-    fpr = float(clopper_pearson_upper(false_positives, evaluated, level))
-    fnr = float(clopper_pearson_upper(false_negatives, evaluated, level))
-    least = float(clopper_pearson_upper(0, evaluated, level))
+    divergence = bounds.divergence_bound(chosen, counted, 1.0 - 0.5 * (1.0 - confidence))
+    fpr = float(bounds.clopper_pearson_upper(false_positives, evaluated, level))
+    fnr = float(bounds.clopper_pearson_upper(false_negatives, evaluated, level))
+    least = float(bounds.clopper_pearson_upper(0, evaluated, level))
     return AuditReport(
         **said,
         claimed=claim.guarantee,
@@ -315,7 +303,9 @@ def _evaluate(
         fpr_limit=fpr,
         fnr_limit=fnr,
         comparisons=(*claim.compare(fpr, fnr), Comparison("kl", divergence, claim.kl)),
-        parametric_mu=gaussian_mu_bound(*counted, confidence) if claim.mu is not None else None,
-        ceiling=float(mu_bound(least, least)),
+        parametric_mu=bounds.gaussian_mu_bound(*counted, confidence)
+        if claim.mu is not None
+        else None,
+        ceiling=float(bounds.mu_bound(least, least)),
         confidence=confidence,
     )

@@ -123,8 +123,7 @@ def audit_objective(
     claimed: Guarantee | None = None,
     runs: int = 2000,
     seed: int = 0,
-    confidence: float = 0.95,
-    subject: str = "objective perturbation",
+    **said: Any,
 ) -> AuditReport:
     """Audits a plan on two neighbouring data sets, with 2 x `runs` private minimisers.
 
@@ -134,8 +133,7 @@ def audit_objective(
         claimed: What is claimed; by default what the plan charges.
         runs: Runs in each world.
         seed: Seed of the noise.
-        confidence: Joint confidence of all bounds.
-        subject: What is audited, in words.
+        **said: See `audit_scores`: `subject`, `confidence`.
     """
     validation.integer("runs", runs, 1)
     outputs, guarantee = [], claimed
@@ -151,9 +149,9 @@ def audit_objective(
     points = np.concatenate(outputs)
     gap = worlds[0].derivatives(points)[1] - worlds[1].derivatives(points)[1]
     reached = f"gradients differ by {float(np.median(np.sqrt((gap**2).sum(axis=1)))):.4g}"
-    details = {"sensitivity": f"{reached}, of {plan.event.sensitivity:.4g} at most"}
-    named: dict[str, Any] = {"subject": subject, "confidence": confidence, "details": details}
-    return audit_scores(first, second, guarantee, **named)
+    said = {"subject": "objective perturbation", **said}
+    said["details"] = {"sensitivity": f"{reached}, of {plan.event.sensitivity:.4g} at most"}
+    return audit_scores(first, second, guarantee, **said)
 
 
 class _Minimiser(LossMinimiser):
