@@ -71,7 +71,7 @@ def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
         task, budget = suite.tasks[k % TASKS], BUDGETS[k // TASKS % len(BUDGETS)]
         agent = k // TASKS // len(BUDGETS)
         asked = None if budget is None else Budget.zcdp(budget)
-        run = AgentRun.of(spec, f"agent-{agent}").model_copy(update={"budget": asked})
+        run = AgentRun(spec=spec, label=f"agent-{agent}", budget=asked)
         guarantee = None
         if budget is not None:
             curve = Composition.of(GaussianEvent(sigma=(0.5 / budget) ** 0.5, sensitivity=1.0))

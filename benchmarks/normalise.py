@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpb_gym.errors import AgentError, DPBError
-from dpb_gym.evaluation.api import one_task_suite
-from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents
+from dpb_gym.evaluation.api import plan_task
+from dpb_gym.evaluation.plan import make_jobs
 from dpb_gym.evaluation.run import execute
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import load_suite
@@ -38,10 +38,9 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
     Raises:
         AgentError: If one of the two agents fails.
     """
-    suite = one_task_suite(
-        task.env, task.env_kwargs, task.horizon, replicates, first_seed, 1, block
+    suite, plan = plan_task(
+        task.env, REFERENCES, task.horizon, replicates, first_seed, 1, task.env_kwargs, block=block
     )
-    plan = TaskPlan(suite.tasks[0], read_agents(REFERENCES, task.kind))
     outcomes = execute(make_jobs(suite, [plan]), None, workers=1)
     for failure in (failure for outcome in outcomes for failure in outcome.failures):
         raise AgentError(failure.message)

@@ -11,14 +11,14 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from dpb_gym import docstrings
 from dpb_gym.errors import AgentError, ParameterError, unknown_name
 from dpb_gym.lazy import load_plugins
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.problems.kinds import kinds
+from dpb_gym.problems.kinds import KINDS
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, Guarantee
 
 PLUGINS = "dpb_gym.agents"
+FACTORY = "factory:"
 ANY = "any"
 BUDGET_USES = ("never", "optional", "required")
+
+as_key = partial(json.dumps, sort_keys=True, default=repr)
+"""Who acts (name, parameters, budget) as text, which keys the random numbers."""
 
 
 class Policy:
@@ -45,10 +49,6 @@ class Policy:
     retired: ClassVar[Mapping[str, str]] = {}
     curator: Curator
 
-    def batched(self, maker: Callable[..., Any], params: Mapping[str, Any]) -> Agent:
-        """The agent of B replicates that `maker` with `params`, which made this, stands for."""
-        raise AgentError(f"{type(self).__name__} derives neither from Agent nor from SingleAgent")
-
 
 @dataclass(frozen=True)
 class AgentSpec:
@@ -57,9 +57,11 @@ class AgentSpec:
     What is not listed here is as `register_agent` was told.
 
     Attributes:
-        name: Registered name.
-        entry_point: ``"module:Class"``.
+        name: Registered name, or one made up for a class or function.
+        entry_point: ``"module:Class"``; ``"factory:module:function"`` for a function.
         params: Keyword arguments of the class.
+        maker: The class, or a function that makes an agent; None: what the entry point names. No
+            part of the JSON.
     """
 
     name: str
@@ -74,10 +76,12 @@ class AgentSpec:
     needs_horizon: bool = False
     fixed_arms: bool = False
     uses_oracle: bool = False
+    maker: Any = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> str:
         """Returns the spec as a JSON object; see `from_json`."""
-        data = {k: getattr(self, k) for k in self.__dataclass_fields__}
+        data = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
+        del data["maker"]
         return json.dumps(data | {"params": dict(self.params)}, sort_keys=True)
 
     @classmethod
@@ -94,14 +98,15 @@ class AgentSpec:
         except (ValueError, TypeError, KeyError) as error:
             raise AgentError(f"not an agent spec: {error}") from None
 
-    def load(self) -> type[Policy]:
-        """Returns the class, registered in this process or imported.
+    def load(self) -> Any:
+        """Returns the class, registered in this process or imported; or the function.
 
         Raises:
             AgentError: If the entry point does not name an agent class.
         """
-        if self.entry_point in _CLASSES:
-            return _CLASSES[self.entry_point]
+        known = self if self.maker is not None else _REGISTRY.get(self.name)
+        if known is not None and known.entry_point == self.entry_point:
+            return known.maker
         module, _, attribute = self.entry_point.partition(":")
         try:
             loaded = getattr(importlib.import_module(module), attribute)
@@ -113,6 +118,21 @@ class AgentSpec:
             raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
         return loaded
 
+    @cached_property
+    def own(self) -> dict[str, Any]:
+        """The parameters that differ from the class's defaults.
+
+        A parameter at its default is as good as none, so that an agent keeps its random numbers
+        when its class is given another parameter.
+        """
+        usual = docstrings.defaults(self.load()) if self.params else {}
+        params = self.params.items()
+        return {k: v for k, v in params if k not in usual or as_key(v) != as_key(usual[k])}
+
+    def over(self, params: Mapping[str, Any]) -> AgentSpec:
+        """The same agent with `params` over the spec's own."""
+        return replace(self, params={**self.params, **params})
+
     def streams(self, seeds: Sequence[int], budget: Budget | None = None) -> AgentStreams:
         """The random streams that the harness gives this agent.
 
@@ -123,7 +143,7 @@ class AgentSpec:
             seeds: Seeds of the replicates.
             budget: What the agent may spend.
         """
-        return agent_streams(self.name, self.load(), self.params, budget, seeds)
+        return AgentStreams(seeds, as_key([self.name, self.own, str(budget)]))
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -141,62 +161,26 @@ class AgentSpec:
         return agent.curator.guarantee
 
     def make(self, **params: Any) -> Agent:
-        """Makes the agent with `params` over the spec's own.
+        """Makes the agent with `params` over the spec's own, batched if it is written for one
+        stream.
 
         Raises:
             ParameterError: If a parameter is unknown or invalid.
+            AgentError: If the maker does not make an agent.
         """
-        return build_agent(self.name, self.load(), {**self.params, **params}, self.protects)
-
-
-def build_agent(
-    name: str,
-    maker: Callable[..., Any],
-    params: Mapping[str, Any],
-    protects: tuple[str, str] | None = None,
-) -> Agent:
-    """Makes an agent, batched if it is written for one stream.
-
-    Args:
-        name: For messages.
-        maker: A class, or a function that makes an agent.
-        params: Keyword arguments.
-        protects: What it protects if it does not say so itself.
-
-    Raises:
-        ParameterError: If a parameter is unknown or invalid.
-        AgentError: If `maker` does not make an agent.
-    """
-    if params and inspect.isclass(maker):
-        check_parameters(name, maker, params)
-    made = maker(**params)
-    if not isinstance(made, Policy):
-        raise AgentError(
-            f"agent {name!r}: {maker!r} made a {type(made).__name__}, which derives neither from "
-            "Agent nor from SingleAgent"
-        )
-    agent = made.batched(maker, params)
-    if agent.protects is None:
-        agent.protects = protects
-    return agent
-
-
-def agent_streams(
-    name: str,
-    maker: Callable[..., Any],
-    params: Mapping[str, Any],
-    budget: Budget | None,
-    seeds: Sequence[int],
-) -> AgentStreams:
-    """The random streams of an agent: keyed by seed and by name, parameters and budget.
-
-    A parameter at its default is as good as none, so that an agent keeps its streams when it is
-    given another parameter.
-    """
-    text = partial(json.dumps, sort_keys=True, default=repr)
-    usual = docstrings.defaults(maker) if params else {}
-    own = {k: v for k, v in params.items() if k not in usual or text(v) != text(usual[k])}
-    return AgentStreams(seeds, text([name, own, str(budget)]))
+        maker, given = self.maker or self.load(), {**self.params, **params}
+        if given and inspect.isclass(maker):
+            check_parameters(self.name, maker, given)
+        made = maker(**given)
+        if not isinstance(made, Policy):
+            raise AgentError(
+                f"agent {self.name!r}: {maker!r} made a {type(made).__name__}, which derives "
+                "neither from Agent nor from SingleAgent"
+            )
+        agent = made.batched(maker, given) if hasattr(made, "batched") else made
+        if agent.protects is None:
+            agent.protects = self.protects
+        return cast("Agent", agent)
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
@@ -217,8 +201,6 @@ def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
 
 
 _REGISTRY: dict[str, AgentSpec] = {}
-# Classes defined in scripts, notebooks and functions cannot be imported by name.
-_CLASSES: dict[str, type[Policy]] = {}
 Registered = TypeVar("Registered", bound=type)
 
 
@@ -265,7 +247,7 @@ def register_agent(
     if not name or name != name.lower() or any(c.isspace() or c == "_" for c in name):
         raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
     named = (supports,) if isinstance(supports, str) else tuple(supports)
-    known = (*kinds(), ANY)
+    known = (*KINDS, ANY)
     if not named or any(k not in known for k in named):
         raise AgentError(f"supports must name problems among {', '.join(known)}, got {supports!r}")
     use = budget or ("never" if protects is None else "optional")
@@ -297,13 +279,13 @@ def register_agent(
             needs_horizon=needs_horizon,
             fixed_arms=fixed_arms,
             uses_oracle=uses_oracle,
+            maker=cls,
         )
         load_plugins(PLUGINS, own=True)  # whose names are reserved
         taken = _REGISTRY.get(name)
         if taken is not None and taken.entry_point != spec.entry_point:
             raise AgentError(f"agent {name!r} is already registered by {taken.entry_point}")
         _REGISTRY[name] = spec
-        _CLASSES[spec.entry_point] = cls
         return cls
 
     return decorate
@@ -327,8 +309,8 @@ def agent_spec(name: str, **params: Any) -> AgentSpec:
         raise unknown_name("agent", name, _REGISTRY)
     spec = _REGISTRY[name]
     if ANY in spec.supports:
-        spec = replace(spec, supports=kinds())
-    return replace(spec, params={**spec.params, **params}) if params else spec
+        spec = replace(spec, supports=tuple(KINDS))
+    return spec.over(params) if params else spec
 
 
 def list_agents() -> list[dict[str, Any]]:

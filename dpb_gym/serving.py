@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.agent import Agent, SingleAgent, spec_of
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.delay import NOTHING
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.registry import agent_spec, agent_streams, build_agent, check_supported
+from dpb_gym.registry import check_supported
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
@@ -296,18 +296,12 @@ def serve(
     if not isinstance(info, ProblemInfo):
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
     asked = Budget.parse(budget)
-    punctual = False
     start = check_seed(secrets.randbits(63) if seed is None else seed)
-    if isinstance(agent, str):
-        spec = agent_spec(agent, **params)
-        check_supported(spec, info, asked is not None)
-        if spec.uses_oracle:
-            raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
-        punctual = not (spec.partial_feedback and spec.delayed_feedback)
-        made, streams = spec.make(), spec.streams([start], asked)
-    else:
-        name = getattr(agent, "__name__", "agent")
-        made = build_agent(name, agent, params)
-        streams = agent_streams(name, agent, params, asked, [start])
+    spec = spec_of(agent, info.kind).over(params)
+    check_supported(spec, info, asked is not None)
+    if spec.uses_oracle:
+        raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
+    punctual = not (spec.partial_feedback and spec.delayed_feedback)
+    made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
     return Session(made, info, punctual)

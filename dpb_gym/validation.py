@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -82,6 +83,11 @@ def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> 
             f"got {value!r}"
         )
     return value
+
+
+def slug(text: str) -> str:
+    """Lower-case letters, digits and single hyphens, for names of files, tasks and agents."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
 def optional(check: Callable[..., T], name: str, value: Any, *limits: Any, **more: Any) -> T | None:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from dpb_gym.cli import options
 from dpb_gym.cli.catalogue import complete
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.plan import TaskPlan
@@ -74,6 +74,7 @@ def run(
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
     from dpb_gym.cli.results import print_forecast
+    from dpb_gym.evaluation.api import plan_task
     from dpb_gym.evaluation.callbacks import logger
     from dpb_gym.evaluation.costs import forecast
     from dpb_gym.evaluation.run import run_plan
@@ -87,8 +88,12 @@ def run(
     elif tasks is not None:
         raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
-        chosen = [*agent, *(options.names(agents) or ())]
-        found, plan = ad_hoc(str(env), chosen, set_, budget, horizon, replicates, seed or 0)
+        chosen, env_kwargs = _of_env([*agent, *(options.names(agents) or ())], set_)
+        replicates = DEFAULT_REPLICATES if replicates is None else replicates
+        found, plan = plan_task(
+            str(env), chosen, horizon, replicates, seed or 0,
+            env_kwargs=env_kwargs, budgets=options.read_budgets(budget) or None,
+        )  # fmt: skip
         plans, text = [plan], None
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     for plan in plans:
@@ -125,37 +130,14 @@ def _of_suite(
     return suite, plan_suite(suite, options.names(agents), options.names(tasks)), text
 
 
-def ad_hoc(
-    env: str,
-    agents: Sequence[str],
-    given: Sequence[str],
-    asked: Sequence[str],
-    horizon: int | None,
-    replicates: int | None,
-    seed: int,
-) -> tuple[Suite, TaskPlan]:
-    """The suite of ``--env``, and who runs on its task."""
-    from dpb_gym.evaluation.api import one_task_suite
-    from dpb_gym.evaluation.plan import TaskPlan, read_agents
-
+def _of_env(
+    agents: Sequence[str], given: Sequence[str]
+) -> tuple[list[tuple[str, None, Any]], dict[str, Any]]:
+    """Agents with their parameters, and those of the environment."""
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
     env_kwargs, params = options.settings_of(given, agents)
-    named = env_kwargs.pop("horizon", None)
-    suite = one_task_suite(
-        env,
-        env_kwargs,
-        named if horizon is None else horizon,
-        DEFAULT_REPLICATES if replicates is None else replicates,
-        seed,
-    )
-    (task,), grid = suite.tasks, options.read_budgets(asked) or None
-    runs = read_agents([(name, None, params.get(name)) for name in agents], task.kind, grid)
-    if any(grid or ()) and all(one.budget is None for one in runs):
-        raise BudgetError(
-            f"none of {', '.join(agents)} takes a budget, but {', '.join(asked)} was given"
-        )
-    return suite, TaskPlan(task, runs)
+    return [(name, None, params.get(name)) for name in agents], env_kwargs
 
 
 def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:

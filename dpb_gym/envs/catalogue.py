@@ -17,7 +17,7 @@ from dpb_gym import docstrings, validation
 from dpb_gym.errors import DataError, ParameterError, shown, unknown_name
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.conditions import CONDITIONS, applicable, with_conditions
-from dpb_gym.problems.kinds import kind_of, kinds
+from dpb_gym.problems.kinds import KINDS, kind_of
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class Environment:
     def interface(self) -> tuple[str, ...]:
         """Keyword arguments of the Gymnasium shell alone."""
         return ("obs_mode", *kind_of(self.kind).interface)
+
+    @cached_property
+    def short(self) -> str:
+        """The id without ``DPB/`` and version, as tasks and files are named."""
+        return validation.slug(self.id.removeprefix("DPB/").removesuffix("-v0"))
 
     @cached_property
     def factory(self) -> Any:
@@ -87,7 +92,8 @@ class Environment:
                 )
         given = {**self.defaults, **kwargs}
         conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
-        return with_conditions(self.factory(**given), conditions)
+        problem: Problem = self.factory(**given)
+        return with_conditions(problem, conditions) if conditions else problem
 
 
 _SIMULATED = "nothing: customers are simulated, and contexts do not depend on responses"
@@ -224,7 +230,7 @@ def register_environment(
         ParameterError: If the id is taken by another problem, the kind is unknown, or an
             environment of Gymnasium's does not follow the info contract.
     """
-    validation.choice("kind", kind, kinds())
+    validation.choice("kind", kind, KINDS)
     if not (isinstance(env_id, str) and ENV_ID_RE.fullmatch(env_id)):
         raise ParameterError(f"env_id must look like 'MyShop/Name-v0', got {shown(env_id)}")
     adapted = problem is None

@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from dpb_gym import validation
+from dpb_gym.agent import spec_of
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import AgentError, ParameterError, shown
+from dpb_gym.errors import AgentError, BudgetError, ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
-from dpb_gym.evaluation.plan import TaskPlan, make_jobs, read_agents, slug
+from dpb_gym.evaluation.plan import TaskPlan, make_jobs
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, execute, run_plan
 from dpb_gym.evaluation.schema import raised
-from dpb_gym.evaluation.spec import Task
+from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.suite import SEED_SPAN, Checkpoints, Suite, resolve_checkpoints
+from dpb_gym.privacy import Budget
 from dpb_gym.streams import check_seed
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
 
 LARGEST_BLOCK = 64
 AD_HOC = "ad-hoc"
@@ -92,20 +91,12 @@ def evaluate(
         >>> result.final_regret("oracle").tolist()
         [0.0, 0.0]
     """
-    if not isinstance(env_kwargs, (Mapping, type(None))):
-        raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
-    kwargs = dict(env_kwargs or {})
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
     workers = check_backend(workers, backend, scheduler)
-    if "horizon" in kwargs and horizon is not None:
-        raise ParameterError("give the horizon once: as horizon= or in env_kwargs")
-    horizon = kwargs.pop("horizon", horizon)
-    block = min(LARGEST_BLOCK, -(-replicates // workers))
-    suite = one_task_suite(env_id, kwargs, horizon, replicates, seed, checkpoints, block)
-    (task,) = suite.tasks
-    problem = task.problem()
-    runs = read_agents(agents, problem.info.kind, budgets)
-    plans = [TaskPlan(task, runs, problem=problem)]
+    suite, plan = plan_task(
+        env_id, agents, horizon, replicates, seed, checkpoints, env_kwargs, budgets,
+        block=min(LARGEST_BLOCK, -(-replicates // workers)),
+    )  # fmt: skip
     options: dict[str, Any] = {
         "workers": workers,
         "backend": backend,
@@ -114,11 +105,11 @@ def evaluate(
         "callbacks": callbacks,
     }
     if out is None:
-        outcomes = execute(make_jobs(suite, plans, stored=False), None, **options)
+        outcomes = execute(make_jobs(suite, [plan], stored=False), None, **options)
         failures = [failure for outcome in outcomes for failure in outcome.failures]
         found = [result for outcome in outcomes for result in outcome.results]
     else:
-        report = run_plan(suite, plans, out, **options)
+        report = run_plan(suite, [plan], out, **options)
         failures, found = list(report.failures), report.results()
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
@@ -130,32 +121,86 @@ def evaluate(
     return Result(suite, results, failures)
 
 
+def plan_task(
+    env_id: str,
+    agents: Any,
+    horizon: int | None = None,
+    replicates: int = 10,
+    seed: int = 0,
+    checkpoints: Checkpoints = "log",
+    env_kwargs: Mapping[str, Any] | None = None,
+    budgets: Any = None,
+    block: int = 10,
+) -> tuple[Suite, TaskPlan]:
+    """A suite of one task for a comparison that is not kept as a file, and who takes part.
+
+    The arguments are those of `evaluate`, where an agent may be an `AgentSpec` too; `block` is how
+    many replicates run together.
+    """
+    suite = one_task_suite(env_id, env_kwargs, horizon, replicates, seed, checkpoints, block)
+    (task,) = suite.tasks
+    problem = task.problem()
+    if isinstance(agents, Mapping):
+        named = list(agents.items())
+    else:
+        several = isinstance(agents, Sequence) and not isinstance(agents, str)
+        named = [(None, value) for value in (agents if several else [agents])]
+    if not named:
+        raise ParameterError("agents must name at least one agent, got none")
+    listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
+    grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
+    runs: list[AgentRun] = []
+    for label, value in named:
+        if not isinstance(label, (str, type(None))):
+            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
+        given = value if isinstance(value, tuple) and 1 <= len(value) <= 3 else (value,)
+        agent, budget, params = (*given, None, None)[:3]
+        if not isinstance(params, (Mapping, type(None))) or not all(
+            isinstance(key, str) for key in params or ()
+        ):
+            raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
+        spec = spec_of(agent, problem.info.kind, label)
+        spec = spec.over(params) if params else spec
+        each = [Budget.parse(budget)]
+        if budget is None and grid is not None and spec.protects is not None:
+            # A run without a budget is nothing for an agent that needs one.
+            each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
+        shown_as = spec.name if label is None else label
+        try:
+            runs += [AgentRun(spec=spec, label=shown_as, budget=b) for b in each]
+        except ValidationError as error:
+            raise raised(error) from None
+    if any(grid or ()) and all(run.spec.protects is None for run in runs):
+        names, said = (", ".join(map(str, x)) for x in ([run.label for run in runs], grid or ()))
+        raise BudgetError(f"none of {names} takes a budget, but {said} was given")
+    return suite, TaskPlan(task, runs, problem=problem)
+
+
 def one_task_suite(
     env_id: str,
-    env_kwargs: Mapping[str, Any],
+    env_kwargs: Mapping[str, Any] | None,
     horizon: int | None,
     replicates: int,
     seed: int = 0,
     checkpoints: Checkpoints = "log",
     block: int = 10,
 ) -> Suite:
-    """A suite of one task, for comparisons that are not kept as a file.
-
-    The arguments are those of `evaluate`, but the horizon is not among `env_kwargs`; `block` is
-    how many replicates run together.
-    """
-    known = environment(env_id)
-    horizon = known.parameters["horizon"] if horizon is None else horizon
+    """The suite of `plan_task`."""
+    if not isinstance(env_kwargs, (Mapping, type(None))):
+        raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
+    known, kwargs = environment(env_id), dict(env_kwargs or {})
+    if "horizon" in kwargs and horizon is not None:
+        raise ParameterError("give the horizon once: as horizon= or in env_kwargs")
+    horizon = kwargs.pop("horizon", known.parameters["horizon"]) if horizon is None else horizon
     horizon = validation.integer("horizon", horizon, 2)
-    seed = check_seed(seed)
-    stored = checkpoints
     if not isinstance(checkpoints, (str, int)):
-        stored = resolve_checkpoints(checkpoints, horizon)
+        checkpoints = resolve_checkpoints(checkpoints, horizon)
+    seed = check_seed(seed)
     try:
         task = Task(
-            name=slug(known.id.removeprefix("DPB/").removesuffix("-v0")),
+            name=known.short,
             env=known.id,
-            env_kwargs=dict(env_kwargs),
+            env_kwargs=kwargs,
             horizon=horizon,
             description=known.summary,
         )
@@ -167,7 +212,7 @@ def one_task_suite(
             normalisation_seed=seed + 2 * SEED_SPAN,
             replicates=replicates,
             block=block,
-            checkpoints=stored,  # type: ignore[arg-type]
+            checkpoints=checkpoints,
             tasks=(task,),
         )
     except ValidationError as error:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import (
-    AgentError,
-    DataError,
-    DPBError,
-    ParameterError,
-    SuiteError,
-    shown,
-    unknown_name,
-)
-from dpb_gym.evaluation.spec import FACTORY, AgentRun, Cell, Task
+from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import (
     DEFAULT_GRID,
     SEED_SPAN,
@@ -30,15 +19,9 @@ from dpb_gym.evaluation.suite import (
     Suite,
     resolve_checkpoints,
 )
-from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.delay import Delay
 from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported, shortcoming
-
-_ALLOWED = (
-    "a registered name, (name, budget), (name, budget, parameters), an agent class, or a "
-    "function that makes an agent"
-)
 
 
 @dataclass(frozen=True)
@@ -109,88 +92,6 @@ class Job:
         """Task and replicates, for progress bars."""
         cell = self.cells[0]
         return f"{cell.task.name} {cell.start}-{cell.stop - 1}"
-
-
-def read_agents(agents: Any, kind: str, budgets: Any = None) -> list[AgentRun]:
-    """Reads the arguments `agents` and `budgets` of `dpb_gym.evaluate`.
-
-    Args:
-        agents: As there; a value may be an `AgentSpec` too, and the name in a tuple a class.
-        kind: Problem kind, for classes that are not registered.
-        budgets: As there.
-
-    Raises:
-        ParameterError: If the argument is none of these.
-        UnknownNameError: If an agent is not registered.
-        BudgetError: If a budget is not one.
-    """
-    if isinstance(agents, Mapping):
-        named = list(agents.items())
-    else:
-        several = isinstance(agents, Sequence) and not isinstance(agents, str)
-        named = [(None, value) for value in (agents if several else [agents])]
-    if not named:
-        raise ParameterError("agents must name at least one agent, got none")
-    listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
-    grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
-    runs: list[AgentRun] = []
-    for label, value in named:
-        if not isinstance(label, (str, type(None))):
-            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
-        spec, maker, budget, params = _read_agent(label, value, kind)
-        private = spec.protects is not None or getattr(maker, "protects", None) is not None
-        each = [Budget.parse(budget)]
-        if budget is None and grid is not None and private:
-            # A run without a budget is nothing for an agent that needs one.
-            each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
-        run = AgentRun.of(spec, label, params, maker)
-        runs += [run.model_copy(update={"budget": b}) for b in each]
-    return runs
-
-
-def _read_agent(label: str | None, value: Any, kind: str) -> tuple[AgentSpec, Any, Any, Any]:
-    """What is known of an agent, what makes it (None: the spec's class), budget and parameters."""
-    agent, budget, params = value, None, None
-    if isinstance(value, tuple) and 1 <= len(value) <= 3:
-        agent, budget, params = (*value, None, None)[:3]
-    named = isinstance(params, Mapping) and all(isinstance(key, str) for key in params)
-    if params is not None and not named:
-        raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
-    if isinstance(agent, str):
-        return agent_spec(agent), None, budget, params
-    if isinstance(agent, AgentSpec):
-        return agent, None, budget, params
-    if inspect.isclass(agent) and issubclass(agent, (Agent, SingleAgent)):
-        return _spec_of(agent, kind), agent, budget, params
-    if callable(agent) and not inspect.isclass(agent):
-        origin = f"{getattr(agent, '__module__', '?')}:{getattr(agent, '__qualname__', '?')}"
-        name = slug(label or str(getattr(agent, "__name__", "agent")))
-        spec = AgentSpec(name, FACTORY + origin, (kind,), budget="optional")
-        return spec, agent, budget, params
-    if isinstance(agent, (Agent, SingleAgent)):
-        raise ParameterError(
-            f"give the class {type(agent).__name__} or a function that makes the agent, "
-            "not an agent that exists already: every block of replicates needs a fresh one"
-        )
-    raise ParameterError(f"an agent must be {_ALLOWED}, got {shown(agent)}")
-
-
-def _spec_of(cls: type, kind: str) -> AgentSpec:
-    """The registered spec of a class, or an ad hoc one."""
-    entry_point = f"{cls.__module__}:{cls.__qualname__}"
-    known = [spec for spec in agent_specs().values() if spec.entry_point == entry_point]
-    if len(known) > 1:
-        names = ", ".join(spec.name for spec in known)
-        raise AgentError(f"{cls.__name__} is registered under several names ({names}): give one")
-    if known:
-        return known[0]
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__)
-    return AgentSpec(slug(words), entry_point, (kind,), budget="optional")
-
-
-def slug(text: str) -> str:
-    """Lower-case letters, digits and single hyphens, for file and task names."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
 def plan_suite(
@@ -286,12 +187,9 @@ def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -
     if grid == TRACK_GRID or (grid is None and spec.budget == "required"):
         own = suite.tracks[task.track].budgets if task.track is not None else None
         grid = DEFAULT_GRID if own is None else own
-    try:
-        run = AgentRun.of(spec, agent.label, agent.params)
-    except DPBError as error:
-        raise SuiteError(f"suite {suite.name!r}, agent {agent.label!r}: {error}") from error
+    spec = spec.over(agent.params)
     budgets = [None] if grid is None else suite.grid(grid)
-    return [run.model_copy(update={"budget": budget}) for budget in budgets]
+    return [AgentRun(spec=spec, label=agent.label, budget=budget) for budget in budgets]
 
 
 def task_info(task: Task) -> ProblemInfo:

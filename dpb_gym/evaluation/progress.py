@@ -100,8 +100,10 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(jobs: Sequence[Job], show: Show, *, remote: bool, delay: float = 2.0) -> Iterator[Watch]:
-    """Shows progress while its block runs.
+def board(
+    jobs: Sequence[Job], show: Show, *, remote: bool, delay: float = 2.0
+) -> Iterator[Watch | None]:
+    """Shows progress while its block runs; gives None if nobody looks.
 
     Args:
         jobs: The jobs.
@@ -111,23 +113,29 @@ def board(jobs: Sequence[Job], show: Show, *, remote: bool, delay: float = 2.0) 
         remote: Whether jobs run in other processes.
         delay: Seconds before anything is shown: short runs stay silent.
     """
-    draw = _told(show) if callable(show) else None
-    if draw is None and show is not False:
-        draw = drawer() or (_log if show else None)
-    folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote and draw else None
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if callable(show):
+        draw: Callable[..., None] = _told(show)
+    elif show is not False and hasattr(shell, "kernel"):
+        draw = _notebook
+    elif show is not False and sys.stderr.isatty():
+        draw = _bars
+    elif show:
+        draw = _log
+    else:
+        yield None
+        return
+    folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote else None
     watched = Watch([job.rounds for job in jobs], folder)
     stop = threading.Event()
-    thread = None
-    if draw is not None:
-        words = watched, [job.title for job in jobs], _polls(stop, 0.0 if callable(show) else delay)
-        thread = threading.Thread(target=draw, args=words, daemon=True)
-        thread.start()
+    words = watched, [job.title for job in jobs], _polls(stop, 0.0 if callable(show) else delay)
+    thread = threading.Thread(target=draw, args=words, daemon=True)
+    thread.start()
     try:
         yield watched
     finally:
         stop.set()
-        if thread is not None:
-            thread.join(timeout=5.0)
+        thread.join(timeout=5.0)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -146,14 +154,6 @@ def _told(callback: Callable[[int, int], Any]) -> Callable[..., None]:
             callback(board.poll(), sum(board.sizes))
 
     return call
-
-
-def drawer() -> Callable[..., None] | None:
-    """What draws bars here: in the output of a notebook, or on a terminal; None elsewhere."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if hasattr(shell, "kernel"):
-        return _notebook
-    return _bars if sys.stderr.isatty() else None
 
 
 class _Bars:

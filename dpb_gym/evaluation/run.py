@@ -22,7 +22,7 @@ from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
-from dpb_gym.evaluation.progress import Report, Show, board, drawer
+from dpb_gym.evaluation.progress import Report, Show, board
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Sink, Store
 from dpb_gym.evaluation.suite import Suite
@@ -133,10 +133,10 @@ def run_plan(
     """
     workers = check_backend(workers, backend, scheduler)
     for plan in plans:  # mistakes show before a long run starts
-        if plan.runs:
+        if plan.runs and plan.problem is None:
             plan.task.problem()
         for one in plan.runs:
-            one.make()
+            one.spec.make()
     jobs = make_jobs(suite, plans, replicates)
     if not jobs:
         raise ParameterError(f"no agent takes part in suite {suite.name!r}: nothing to run")
@@ -205,13 +205,12 @@ def execute(
     if elsewhere and sink is not None and not sink.place.shared:
         raise ParameterError(f"workers do not see {sink.place}, this process's memory: workers=1")
     outcomes = []
-    watching = drawer() if show is None else show
     with (
-        board(jobs, show, remote=elsewhere, delay=delay) if watching else nullcontext() as watched,
+        board(jobs, show, remote=elsewhere, delay=delay) as watched,
         listening(callbacks) if callbacks else nullcontext() as tell,
         remembered_interrupt() as check_interrupt,
     ):
-        beats = [None if watched is None else watched.heartbeat(i) for i in range(len(jobs))]
+        beats = [watched.heartbeat(i) if watched is not None else None for i in range(len(jobs))]
         keep = sink is None or (tell is not None and elsewhere)
         calls = [(i, job, sink, beat, keep) for i, (job, beat) in enumerate(zip(jobs, beats))]
         if backend == "dask":

@@ -25,7 +25,7 @@ from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem
 from dpb_gym.problems.delay import Post
-from dpb_gym.registry import agent_streams, check_supported
+from dpb_gym.registry import check_supported
 
 PROGRESS_SECONDS = 0.2
 
@@ -35,7 +35,7 @@ class _Runner:
 
     def __init__(self, cell: Cell, number: int) -> None:
         self.cell, self.number = cell, number
-        self.agent = cell.agent.make()
+        self.agent = cell.agent.spec.make()
         self.instance: Instance
         self.failure: Failure | None = None
         shape = len(cell.checkpoints), len(cell.seeds)
@@ -51,8 +51,7 @@ class _Runner:
         self.instance = instance.fork()
         if run.spec.uses_oracle:
             self.agent.attach(self.instance)
-        streams = agent_streams(run.name, run.maker, run.params, run.budget, instance.seeds)
-        self.agent.set_up(info, streams, run.budget)
+        self.agent.set_up(info, run.streams(instance.seeds), run.budget)
 
     def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
         """Plays the `coming` rounds of the shared instance."""
@@ -244,7 +243,7 @@ def _line(error: BaseException, cell: Cell) -> str:
     """The line of the agent's own code that broke down, empty for errors raised on purpose."""
     while error.__cause__ is not None:
         error = error.__cause__
-    module = getattr(cell.agent.maker, "__module__", None)
+    module = getattr(cell.agent.spec.maker, "__module__", None)
     own = [
         (frame.f_code.co_filename, number)
         for frame, number in traceback.walk_tb(error.__traceback__)

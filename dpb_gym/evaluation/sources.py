@@ -208,7 +208,7 @@ def source_reference(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "entry_point": spec.entry_point,
-        "source": code_hash(cls),  # type: ignore[arg-type]
+        "source": code_hash(cls),
         "package": package,
         "package_version": None if package is None else metadata.version(package),
         "module": module,

@@ -8,38 +8,37 @@ numbers, bit for bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import (
     BeforeValidator,
     Field,
+    InstanceOf,
     PlainSerializer,
-    ValidationError,
     field_serializer,
     field_validator,
     model_validator,
 )
 
-from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import (
     AgentError,
     DataError,
     UnknownNameError,
 )
-from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_memory, plain, raised
+from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
-from dpb_gym.registry import AgentSpec, agent_spec, build_agent
+from dpb_gym.registry import FACTORY, AgentSpec, agent_spec, as_key
+from dpb_gym.streams import AgentStreams
 
 ALGORITHM_VERSION = 3
 """Raised whenever a change of the package changes any stored number."""
-
-FACTORY = "factory:"
 
 AnyBudget = Annotated[
     Budget | None,
@@ -95,17 +94,15 @@ class Task(Spec):
     replicates: int | None = Field(default=None, ge=1)
     block: int | None = Field(default=None, ge=1, le=4096)
 
-    @field_validator("env")
+    @field_validator("env", "env_kwargs")
     @classmethod
-    def _known(cls, value: str) -> str:
-        try:
-            return environment(value).id
-        except UnknownNameError as error:
-            raise ValueError(str(error)) from None
-
-    @field_validator("env_kwargs")
-    @classmethod
-    def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _known(cls, value: Any) -> Any:
+        """The environment's full id, or parameters that can be stored."""
+        if isinstance(value, str):
+            try:
+                return environment(value).id
+            except UnknownNameError as error:
+                raise ValueError(str(error)) from None
         if "horizon" in value:
             raise ValueError("the horizon is given beside env_kwargs, not in it")
         return {k: v if in_memory(v) else plain(v, f"env_kwargs[{k!r}]") for k, v in value.items()}
@@ -172,58 +169,35 @@ class Task(Spec):
 class AgentRun(Spec):
     """An agent with its parameters at one budget, under a label.
 
-    The class travels with it, so that agents of scripts and notebooks run in other processes.
+    What it is made of travels with it, so that agents of scripts and notebooks run in other
+    processes. ``AgentRun(spec=...)`` takes name, entry point and parameters from there.
 
     Attributes:
-        label: Display label, unique within a task.
+        label: Display label, unique within a task; the name by default.
         name: Registered name, or one made up for a class or function.
-        entry_point: ``"module:Class"``; ``"factory:module:function"`` for a function.
+        entry_point: See `AgentSpec`.
         params: Keyword arguments of the class.
         budget: Privacy budget, None for a non-private run.
         source: Hash of the code that it was made from, empty for code that is here: see `code`.
-        spec: What the registry knows of the agent; None if it was read from a file.
-        maker: The class, or a function that makes an agent; None if it was read from a file.
+        spec: The agent as it is here; None if it was read from a file.
     """
 
-    label: Label
-    name: str = Field(min_length=1)
-    entry_point: str = Field(min_length=1)
+    label: Label = Field(default="", validate_default=True)
+    name: str = Field(default="", min_length=1, validate_default=True)
+    entry_point: str = Field(default="", min_length=1, validate_default=True)
     params: dict[str, Any] = Field(default_factory=dict)
     budget: AnyBudget = None
     source: str = ""
-    spec: Any = Field(default=None, exclude=True, repr=False)
-    maker: Any = Field(default=None, exclude=True, repr=False)
+    spec: InstanceOf[AgentSpec] = Field(default=cast(Any, None), exclude=True, repr=False)
 
+    @model_validator(mode="before")
     @classmethod
-    def of(
-        cls,
-        spec: AgentSpec,
-        label: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        maker: Callable[..., Any] | None = None,
-    ) -> AgentRun:
-        """Makes a run of an agent without a budget; a copy with another `budget` is one with it.
-
-        Args:
-            spec: What is known of the agent.
-            label: Display label, the name by default.
-            params: Parameters over the spec's own.
-            maker: Class or function; the spec's class by default.
-
-        Raises:
-            ParameterError: If a value is invalid.
-        """
-        try:
-            return cls(
-                label=spec.name if label is None else label,
-                name=spec.name,
-                entry_point=spec.entry_point,
-                params={**spec.params, **(params or {})},
-                spec=spec,
-                maker=spec.load() if maker is None else maker,
-            )
-        except ValidationError as error:
-            raise raised(error) from None
+    def _of(cls, given: Any) -> Any:
+        spec = given.get("spec") if isinstance(given, dict) else None
+        if not isinstance(spec, AgentSpec):
+            return given
+        told = {k: getattr(spec, k) for k in ("name", "entry_point", "params")}
+        return {"label": spec.name, **told, **given}
 
     @property
     def title(self) -> str:
@@ -233,7 +207,7 @@ class AgentRun(Spec):
     @property
     def code(self) -> str:
         """Hash of the code that it is made from, see `code_hash`."""
-        return self.source or ("" if self.maker is None else code_hash(self.maker))
+        return self.source or ("" if self.spec is None else code_hash(self.spec.load()))
 
     def sealed(self) -> AgentRun:
         """The same run with the hash of its code, as it is stored and sent to other processes."""
@@ -247,6 +221,10 @@ class AgentRun(Spec):
         budget = Budget.text(self.budget)
         return {**fields, "source": self.code, "params": params, "budget": budget}
 
+    def streams(self, seeds: Sequence[int]) -> AgentStreams:
+        """The random streams of the agent at this budget; see `AgentSpec.streams`."""
+        return AgentStreams(seeds, as_key([self.name, self.spec.own, str(self.budget)]))
+
     def here(self) -> AgentRun:
         """The same run with the code that is installed here, for one read from a file.
 
@@ -254,7 +232,7 @@ class AgentRun(Spec):
             UnknownNameError: If the agent is not registered here.
             AgentError: If it was made by a function, or the name is another class here.
         """
-        if self.maker is not None:
+        if self.spec is not None:
             return self
         if self.entry_point.startswith(FACTORY):
             raise AgentError("its agent was made by a function, which is not stored")
@@ -263,17 +241,7 @@ class AgentRun(Spec):
             raise AgentError(
                 f"agent {self.name!r} is {spec.entry_point} here; it was {self.entry_point}"
             )
-        return self.model_copy(update={"spec": spec, "maker": spec.load()})
-
-    def make(self) -> Agent:
-        """Makes a fresh agent.
-
-        Raises:
-            ParameterError: If a parameter is unknown or invalid.
-            AgentError: If the maker does not make an agent.
-        """
-        protects = None if self.spec is None else self.spec.protects
-        return build_agent(self.label, self.maker, self.params, protects)
+        return self.model_copy(update={"spec": replace(spec, params=self.params)})
 
 
 class Cell(Spec):

@@ -21,9 +21,9 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
 from dpb_gym.evaluation.places import DamagedResult
-from dpb_gym.evaluation.plan import slug
 from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
+from dpb_gym.validation import slug
 
 TEXTS = ("cell", "task", "agent", "budget")
 COLUMNS = (

@@ -16,9 +16,9 @@ from dpb_gym.evaluation.manifest import describe_machine
 from dpb_gym.evaluation.outcome import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.sources import code_hash
-from dpb_gym.evaluation.spec import ALGORITHM_VERSION, FACTORY, Cell
+from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.store import Store
-from dpb_gym.registry import agent_specs
+from dpb_gym.registry import FACTORY, agent_specs
 
 OTHER_CODE = " (the agent's code here is not the code that computed it)"
 ROUNDING = 1e-12
@@ -193,7 +193,7 @@ def _again(
         )
         return True
     if difference:
-        other = "" if code_hash(again.cell.agent.maker) == cell.agent.source else OTHER_CODE
+        other = "" if code_hash(again.cell.agent.spec.load()) == cell.agent.source else OTHER_CODE
         found.differing.append(f"{cell}: {difference}{other}")
     return not difference
 

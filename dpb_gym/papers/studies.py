@@ -20,7 +20,7 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
-from dpb_gym.evaluation.progress import Show, board
+from dpb_gym.evaluation.progress import Report, Show, board
 from dpb_gym.evaluation.run import RunReport
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.schema import canonical, plain
@@ -70,7 +70,8 @@ def run_study(
             stored = [_read(paths[cell.text]) for cell in job.cells]
             found += [block for block in stored if block is not None]
             missing = [cell for cell, block in zip(job.cells, stored) if block is None]
-            for outcome in _train(job, missing, options, watched.heartbeat(index)):
+            beat = None if watched is None else watched.heartbeat(index)
+            for outcome in _train(job, missing, options, beat):
                 if isinstance(outcome, Failure):
                     failures.append(outcome)
                 else:
@@ -78,7 +79,8 @@ def run_study(
                     computed += 1
                     _write(paths[outcome[0].cell.text], *outcome)
             rounds += len(missing) * len(job.cells[0].replicates) * job.task.horizon
-            watched.finish(index)
+            if watched is not None:
+                watched.finish(index)
     seconds = time.monotonic() - start
     report = RunReport(folder, tuple(keys.values()), computed, tuple(failures), rounds, seconds)
     return _curves(found, figure), report
@@ -106,18 +108,18 @@ def _read(path: Path) -> Block | None:
 
 
 def _train(
-    job: Job, cells: Sequence[Cell], options: dict[str, Any], progress: Callable[[int], None]
+    job: Job, cells: Sequence[Cell], options: dict[str, Any], progress: Report | None
 ) -> Iterator[Block | Failure]:
     """Trains the cells in lockstep, and measures each."""
     kept: dict[str, Agent] = {}
 
     def keeping(run: AgentRun) -> AgentRun:
-        @functools.wraps(run.maker)  # its parameters key the streams
+        @functools.wraps(run.spec.load())  # its parameters key the streams
         def make(**_: Any) -> Agent:
-            kept[run.title] = run.make()
+            kept[run.title] = run.spec.make()
             return kept[run.title]
 
-        return run.model_copy(update={"maker": make})
+        return run.model_copy(update={"spec": replace(run.spec, maker=make)})
 
     watched = [cell.model_copy(update={"agent": keeping(cell.agent)}) for cell in cells]
     outcomes = run_block(job.task.problem(), watched, progress) if cells else []

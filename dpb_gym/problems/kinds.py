@@ -288,12 +288,8 @@ class Recommendation(Kind):
         return rows
 
 
-_KINDS: dict[str, Kind] = {k.name: k for k in (Assortment(), Pricing(), Recommendation())}
-
-
-def kinds() -> tuple[str, ...]:
-    """Names of all kinds."""
-    return tuple(_KINDS)
+KINDS: dict[str, Kind] = {k.name: k for k in (Assortment(), Pricing(), Recommendation())}
+"""Every kind by its name."""
 
 
 def kind_of(name: str) -> Kind:
@@ -302,9 +298,9 @@ def kind_of(name: str) -> Kind:
     Raises:
         UnknownNameError: If there is none; the message offers close matches.
     """
-    found = _KINDS.get(name) if isinstance(name, str) else None
+    found = KINDS.get(name) if isinstance(name, str) else None
     if found is None:
-        raise unknown_name("kind", name, _KINDS)
+        raise unknown_name("kind", name, KINDS)
     return found
 
 
@@ -316,10 +312,10 @@ def register_kind(kind: Kind) -> None:
     """
     if not isinstance(kind, Kind):
         raise ParameterError(f"kind must be an instance of a Kind, got {shown(kind)}")
-    taken = _KINDS.get(kind.name)
+    taken = KINDS.get(kind.name)
     if taken is not None and type(taken) is not type(kind):
         raise ParameterError(f"the kind {kind.name!r} is taken by {type(taken).__name__}")
-    _KINDS[kind.name] = kind
+    KINDS[kind.name] = kind
 
 
 def action_array(

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.agent import Agent, SingleAgent, spec_of
 from dpb_gym.checkpoint import FORMAT, VERSION
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.registry import agent_specs, build_agent, make_agent
+from dpb_gym.registry import agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
 
 ENVIRONMENTS = {
@@ -148,7 +148,7 @@ class Single(SingleAgent):
 
 def test_single_agents_are_saved_and_handed_over_with_all_copies(tmp_path):
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
-    agent = build_agent("single", Single, {"price": 0.25})
+    agent = spec_of(Single, "pricing").make(price=0.25)
     agent.set_up(problem.info, AgentStreams(SEEDS), Budget.zcdp(1.0))
     instance = problem.instance(SEEDS)
     play(instance, agent, 0, 20)

@@ -18,7 +18,6 @@ def clean_registry(monkeypatch):
 
     agent_specs()
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    monkeypatch.setattr(registry, "_CLASSES", dict(registry._CLASSES))
 
 
 def begin(agent, env_id="DPB/Recommendation-v0", seeds=(0, 1), **kwargs):

@@ -15,12 +15,12 @@ from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear import LinUCB
 from dpb_agents.recommendation.local import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
-from dpb_gym.agent import Agent
+from dpb_gym.agent import Agent, spec_of
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
 from dpb_gym.evaluation.audit.lockstep import play, spread
 from dpb_gym.evaluation.audit.worlds import answer, pairs_for
-from dpb_gym.evaluation.plan import read_agents
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import GaussianEvent
 from dpb_gym.problems.base import Context
 from dpb_gym.registry import agent_specs
@@ -371,7 +371,7 @@ KINDS = {
 def test_everybody_but_the_target_is_frozen(kind, unit):
     env_id, kwargs = KINDS[kind]
     problem = make_problem(env_id, horizon=6, **kwargs)
-    (entry,) = read_agents([Watching], kind)
+    entry = AgentRun(spec=spec_of(Watching, kind))
     for pair in pairs_for(problem.info, unit):
         play(entry, problem, pair, [3], runs=5, customers=4, first_seed=100)
         instance = problem.instance([4])
@@ -382,7 +382,7 @@ def test_everybody_but_the_target_is_frozen(kind, unit):
                 assert (context.features == context.features[0]).all()
                 if not pair.others:
                     assert np.array_equal(context.features[0], instance.context().features[0])
-                    watcher = entry.make()
+                    watcher = entry.spec.make()
                     watcher.set_up(problem.info, AgentStreams(range(10)))
                     played = watcher.act(context)
                     # potential outcomes: equal actions get equal responses, in every run

@@ -100,7 +100,7 @@ def fixed_entry() -> Callable[..., AgentRun]:
 
     def make(label: str = "Fixed", **params: Any) -> AgentRun:
         kinds = ("assortment", "pricing", "recommendation")
-        spec = AgentSpec("fixed", "tests:Fixed", kinds)
-        return AgentRun.of(spec, label, params, Fixed)
+        spec = AgentSpec("fixed", "tests:Fixed", kinds, params=params, maker=Fixed)
+        return AgentRun(spec=spec, label=label)
 
     return make

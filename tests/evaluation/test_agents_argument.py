@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 import dpb_gym
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
-from dpb_gym.evaluation.plan import read_agents, slug
+from dpb_gym.evaluation.api import plan_task
 from dpb_gym.evaluation.sources import code_hash
+from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec
+from dpb_gym.validation import slug
 
 RHO = Budget.zcdp(1.0)
 KIND = "recommendation"
@@ -26,8 +29,12 @@ class Mine(SingleAgent):
         return self.place
 
 
+def runs_of(agents: Any, budgets: Any = None) -> Sequence[AgentRun]:
+    return plan_task("DPB/Recommendation-v0", agents, budgets=budgets)[1].runs
+
+
 def titles(agents: Any, budgets: Any = None) -> list[tuple[str, str, str, dict[str, Any]]]:
-    entries = read_agents(agents, KIND, budgets)
+    entries = runs_of(agents, budgets)
     return [(e.label, e.name, Budget.text(e.budget), dict(e.params)) for e in entries]
 
 
@@ -48,7 +55,7 @@ def test_every_documented_form() -> None:
     assert titles({"A": Mine}) == [("A", "mine", "none", {})]
     assert titles([Mine]) == [("mine", "mine", "none", {})]
     assert titles({"A": (Mine, None, {"place": 2})}) == [("A", "mine", "none", {"place": 2})]
-    (entry,) = read_agents({"A": lambda: Mine(3)}, KIND)
+    (entry,) = runs_of({"A": lambda: Mine(3)})
     assert (entry.label, entry.name) == ("A", "a")
     assert entry.entry_point.startswith("factory:")
 
@@ -78,13 +85,13 @@ def test_a_class_registered_once_is_found_and_twice_is_ambiguous() -> None:
 
     assert titles({"A": Once}) == [("A", "entries-test-once", "none", {"place": 1})]
     with pytest.raises(AgentError, match="entries-test-a, entries-test-b"):
-        read_agents([Twice], KIND)
+        runs_of([Twice])
 
 
 @pytest.mark.parametrize("value", ["random", Mine, lambda: Mine(1), (Mine, None, {"place": 1})])
 def test_each_entry_makes_fresh_agents(value: Any) -> None:
-    (entry,) = read_agents({"A": value}, KIND)
-    first, second = entry.make(), entry.make()
+    (entry,) = runs_of({"A": value})
+    first, second = entry.spec.make(), entry.spec.make()
     assert isinstance(first, Agent) and isinstance(second, Agent) and first is not second
 
 
@@ -120,16 +127,16 @@ def test_everything_else_is_refused(agents: Any, error: type[Exception], words: 
 
 def test_bad_budgets_are_refused() -> None:
     with pytest.raises(BudgetError, match=r"rho=0\.5"):
-        read_agents("adaprivate-ts", KIND, [1.0])  # type: ignore[list-item]
+        runs_of("adaprivate-ts", [1.0])
 
 
 def test_unknown_parameters_and_bad_makers_are_refused_when_made() -> None:
-    (entry,) = read_agents({"A": (Mine, None, {"plaice": 1})}, KIND)
+    (entry,) = runs_of({"A": (Mine, None, {"plaice": 1})})
     with pytest.raises(ParameterError, match="no parameter 'plaice'; it takes place"):
-        entry.make()
-    (entry,) = read_agents({"A": lambda: 3}, KIND)
+        entry.spec.make()
+    (entry,) = runs_of({"A": lambda: 3})
     with pytest.raises(AgentError, match="made a int"):
-        entry.make()
+        entry.spec.make()
 
 
 def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
@@ -143,7 +150,7 @@ def test_edited_code_is_another_source(tmp_path: Any, monkeypatch: Any) -> None:
         (tmp_path / "own_agent.py").write_text(text.format(place))
         sys.modules.pop("own_agent", None)
         importlib.invalidate_caches()
-        (run,) = read_agents(importlib.import_module("own_agent").Own, KIND)
+        (run,) = runs_of(importlib.import_module("own_agent").Own)
         found.append(run.code)
     assert found[0] == found[1] != found[2]
     sys.modules.pop("own_agent")

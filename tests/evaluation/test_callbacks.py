@@ -64,15 +64,13 @@ def test_one_that_raises_is_left_out_and_costs_no_result(workers: int) -> None:
 
 
 def test_a_run_into_a_directory_tells_what_it_computes(tmp_path: Path) -> None:
-    from dpb_gym.evaluation.api import one_task_suite
-    from dpb_gym.evaluation.plan import TaskPlan, read_agents
+    from dpb_gym.evaluation.api import plan_task
     from dpb_gym.evaluation.run import run_plan
 
-    suite = one_task_suite("DPB/Pricing-v0", {}, 30, 4, checkpoints=[10, 30], block=2)
-    plans = [TaskPlan(suite.tasks[0], read_agents(["random"], "pricing", None))]
+    suite, plan = plan_task("DPB/Pricing-v0", "random", 30, 4, checkpoints=[10, 30], block=2)
     for workers, count in ((2, 4), (1, 0)):
         seen: list[Checkpoint] = []
-        run_plan(suite, plans, tmp_path / "out", workers=workers, callbacks=[seen.append])
+        run_plan(suite, [plan], tmp_path / "out", workers=workers, callbacks=[seen.append])
         assert len(seen) == count
     kept = dpb_gym.Result.load(tmp_path / "out").final_regret("random")
     assert kept.shape == (4,)

@@ -14,9 +14,9 @@ import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import costs as costing
 from dpb_gym.evaluation import runner
-from dpb_gym.evaluation.api import one_task_suite
+from dpb_gym.evaluation.api import plan_task
 from dpb_gym.evaluation.costs import costs, forecast
-from dpb_gym.evaluation.plan import TaskPlan, make_jobs, plan_suite, read_agents
+from dpb_gym.evaluation.plan import make_jobs, plan_suite
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.suite import Suite, parse_suite
 
@@ -173,19 +173,12 @@ def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(costing, "_most_memory", lambda: 0)
     monkeypatch.setattr(runner, "PROGRESS_SECONDS", 0.01)
-    one = one_task_suite("DPB/Recommendation-v0", {"dim": 2, "n_arms": 6}, 1_000_000, 1)
-    lean, greedy = (
-        forecast(
-            one,
-            [
-                TaskPlan(
-                    one.tasks[0], read_agents({"h": (Hoarder, None, {"size": n})}, "recommendation")
-                )
-            ],
-            seconds=0.05,
-        )[0].memory
+    asked: dict[str, Any] = {"env_kwargs": {"dim": 2, "n_arms": 6}, "replicates": 1}
+    plans = (
+        plan_task("DPB/Recommendation-v0", {"h": (Hoarder, None, {"size": n})}, 1_000_000, **asked)
         for n in (0, 500)
     )
+    lean, greedy = (forecast(suite, [plan], seconds=0.05)[0].memory for suite, plan in plans)
     assert greedy - lean == pytest.approx(4000 * 1_000_000, rel=0.2)
 
 

@@ -35,7 +35,8 @@ def promise(rho: float) -> dict[str, Any]:
 def cell_of(suite: Suite, task: Task, label: str, name: str, start: int, stop: int) -> Cell:
     return Cell(
         suite=suite.name, protocol=suite.protocol, task=task, seed=suite.seed,
-        agent=AgentRun.of(agent_spec(name), label), checkpoints=ROUNDS, start=start, stop=stop,
+        agent=AgentRun(spec=agent_spec(name), label=label), checkpoints=ROUNDS,
+        start=start, stop=stop,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Context, Feedback, Problem
-from dpb_gym.registry import agent_spec, agent_streams
+from dpb_gym.registry import agent_spec
 
 HORIZON = 45
 SEEDS = range(100, 108)
@@ -48,10 +48,9 @@ def problem(env_id: str, horizon: int = HORIZON) -> Problem:
 
 
 def entries(env_id: str) -> list[AgentRun]:
-    found = [AgentRun.of(agent_spec(name), name.title()) for name in ("random", "oracle")]
+    found = [AgentRun(spec=agent_spec(name), label=name.title()) for name in ("random", "oracle")]
     for name, budget, params in AGENTS[env_id]:
-        run = AgentRun.of(agent_spec(name), name, params)
-        found.append(run.model_copy(update={"budget": budget}))
+        found.append(AgentRun(spec=agent_spec(name).over(params), budget=budget))
     return found
 
 
@@ -108,9 +107,8 @@ def test_a_lane_equals_stepping_the_gymnasium_environment_by_hand(env_id: str) -
         assert isinstance(lane, CellResult)
         env = gym.make(env_id, horizon=HORIZON, obs_mode="dict", **PROBLEMS[env_id])
         shape = env.unwrapped.problem.info  # type: ignore[attr-defined]
-        agent = entry.make()
-        streams = agent_streams(entry.name, entry.maker, entry.params, entry.budget, [seed])
-        agent.set_up(shape, streams, entry.budget)
+        agent = entry.spec.make()
+        agent.set_up(shape, entry.streams([seed]), entry.budget)
         observation, _ = env.reset(seed=seed)
         regret = reward = 0.0
         for t in range(1, HORIZON + 1):
@@ -277,7 +275,7 @@ def test_an_agent_cannot_change_the_customers_of_others(fixed_entry: Make) -> No
 
 
 def test_an_agent_that_does_not_fit_fails_before_the_first_round() -> None:
-    misfit = AgentRun.of(agent_spec("lin-ts"), "Misfit")
+    misfit = AgentRun(spec=agent_spec("lin-ts"), label="Misfit")
     (failure,) = play("DPB/Pricing-v0", [misfit], range(1))
     assert isinstance(failure, Failure) and failure.round == 0
     assert "supports recommendation, not pricing" in failure.message

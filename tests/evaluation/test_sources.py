@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import dpb_gym
+from dpb_gym.agent import spec_of
 from dpb_gym.evaluation import sources
-from dpb_gym.evaluation.plan import read_agents
+from dpb_gym.evaluation.spec import AgentRun
 
 FILES = {
     "__init__.py": "from keyed_shop.unrelated import NOTHING\n",
@@ -78,7 +79,7 @@ def own() -> Any:
 
 
 def key() -> str:
-    return read_agents(own(), "pricing")[0].code
+    return AgentRun(spec=spec_of(own(), "pricing")).code
 
 
 @pytest.mark.parametrize("name", [name.removesuffix(".py") for name in FILES])

@@ -523,7 +523,7 @@ def test_audits_of_others_are_marked_and_never_count_as_done(
     from dpb_gym.evaluation import audit as audit_room
     from dpb_gym.evaluation.audits import audit_key, audit_series
 
-    key = audit_key(AgentRun.of(agent_spec("adaprivate-ts")), "recommendation")
+    key = audit_key(AgentRun(spec=agent_spec("adaprivate-ts")), "recommendation")
     report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60).to_dict()
     forged = {**report, "runs": 10**9}
     fake = altered(archive, tmp_path / "x.zip", lambda r, i: i.update(audits={key: forged}))

@@ -74,7 +74,7 @@ def test_agents_and_quick_versions_can_be_made(target: str) -> None:
         for plan in plan_suite(one.suite):
             assert set(plan.skipped.values()) <= {"not listed for this task"}
             for run in plan.runs:
-                run.make()
+                run.spec.make()
     quick = figure.quickened().suite
     assert quick.protocol != figure.suite.protocol
     for small, full in zip(quick.tasks, figure.suite.tasks):

@@ -23,7 +23,7 @@ from dpb_gym.privacy import (
     ZCDPEvent,
     accounting,
 )
-from dpb_gym.registry import agent_streams
+from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import AgentStreams
 
 BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
@@ -241,7 +241,8 @@ def test_an_agent_keeps_its_noise_when_it_is_given_another_parameter() -> None:
     def after(alpha: float = 1.0, beta: object = None) -> None: ...
 
     def key(maker: Any, **params: Any) -> str:
-        return agent_streams("x", maker, params, None, [0]).configuration
+        spec = AgentSpec("x", "m:x", ("pricing",), params=params, maker=maker)
+        return spec.streams([0]).configuration
 
     assert key(before) == key(after) == key(after, alpha=1.0) == key(after, beta=None)
     assert len({key(before, alpha=2.0), key(before), key(after, beta=1.0)}) == 3

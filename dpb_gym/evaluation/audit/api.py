@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
+from dpb_gym.agent import Agent, BatchedSingle, SingleAgent, spec_of
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.interference import interferes
 from dpb_gym.evaluation.audit.lockstep import Observed, play
 from dpb_gym.evaluation.audit.worlds import Pair, pairs_for
-from dpb_gym.evaluation.plan import read_agents
 from dpb_gym.evaluation.spec import AgentRun
+from dpb_gym.privacy import Budget
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import PASS, AuditReport
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.registry import AgentSpec, agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, check_seed
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "assortment": (
@@ -101,13 +98,13 @@ def audit(
     runs = validation.integer("runs", runs, MIN_RUNS)
     confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
-    (run,) = read_agents([(agent, budget, dict(params or {}))], kind)
-    telling = _own(run.maker, "audit_params")
-    if telling:
-        (run,) = read_agents([(agent, budget, {**telling, **run.params})], kind)
-    if run.spec.uses_oracle:
-        raise AgentError(f"agent {run.spec.name!r} sees the truth: there is nothing to audit")
-    fixed = kwargs.pop("horizon", _own(run.maker, "audit_horizon"))
+    spec = spec_of(agent, kind)
+    telling, most = (_own(spec.maker, name) for name in ("audit_params", "audit_horizon"))
+    spec = spec.over({**(telling or {}), **spec.params, **(params or {})})
+    if spec.uses_oracle:
+        raise AgentError(f"agent {spec.name!r} sees the truth: there is nothing to audit")
+    run = AgentRun(spec=spec, budget=Budget.parse(budget))
+    fixed = kwargs.pop("horizon", most)
     fixed = horizon if horizon is not None else fixed
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
@@ -119,7 +116,7 @@ def audit(
             "what is sold out follows from responses, whatever an agent does with them: audit it "
             "without stock"
         )
-    check_supported(run.spec, info, run.budget is not None)
+    check_supported(spec, info, run.budget is not None)
     known = _pilot(stage, fixed, pair)
     found = stage.report(*known, runs, confidence)
     if found.verdict != PASS:
@@ -245,7 +242,7 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
 
 def _claimed(run: AgentRun, info: ProblemInfo, seed: int) -> tuple[str, bool]:
     """What the agent protects there, and whether it takes rounds without feedback."""
-    agent = run.make()
+    agent = run.spec.make()
     agent.set_up(info, AgentStreams([_seeds(seed, 0)]), run.budget)
     unit = agent.curator.unit if agent.curator.private else "user-round"
     return unit, run.spec.partial_feedback and not isinstance(agent, BatchedSingle)

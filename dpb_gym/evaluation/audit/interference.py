@@ -57,7 +57,7 @@ def _play(
     fixed: _Record | None,
     scramble: np.random.Generator | None,
 ) -> _Record:
-    agent, record = run.make(), _Record()
+    agent, record = run.spec.make(), _Record()
     agent.set_up(problem.info, AgentStreams(seeds, "audit"), run.budget)
     for number, releaser in enumerate(releasers(agent)):
         for method in ("add", "send"):

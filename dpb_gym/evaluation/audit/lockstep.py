@@ -80,7 +80,7 @@ def play(
         factor: Of the standard deviation of all noise; below 1 for a control that must fail.
     """
     problem = pair.of(problem)
-    agent = run.make()
+    agent = run.spec.make()
     streams = AgentStreams(range(first_seed, first_seed + 2 * runs), "audit")
     agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
     taps, messages = _taps(agent, runs, factor)

@@ -19,13 +19,11 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
-from dpb_gym.evaluation.api import LARGEST_BLOCK, one_task_suite
-from dpb_gym.evaluation.plan import TaskPlan
+from dpb_gym.evaluation.api import LARGEST_BLOCK, plan_task
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import canonical, plain
 from dpb_gym.evaluation.series import Series, collect
-from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.evaluation.suite import SEED_SPAN
 from dpb_gym.evaluation.tuning.results import Point, Recipe, Selection, Tuning
 from dpb_gym.privacy import Budget
@@ -107,14 +105,14 @@ def tune(
         _Search.of(specs[n], (grids or {}).get(n), dict((params or {}).get(n, {})), cap, asked)
         for n in names
     ]
-    kwargs = dict(env_kwargs or {})
-    horizon = kwargs.pop("horizon", None) if horizon is None else horizon
+    tried = {label: agent for search in searches for label, agent in search.agents().items()}
     block = min(LARGEST_BLOCK, replicates)
-    suite = one_task_suite(env_id, kwargs, horizon, replicates, seed, 1, block)
-    (task,) = suite.tasks
-    plans = [TaskPlan(task, [run for search in searches for run in search.runs()])]
+    suite, plan = plan_task(
+        env_id, tried, horizon, replicates, seed, 1, env_kwargs, asked, block=block
+    )
+    task = plan.task
     folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
-    report = run_plan(suite, plans, folder, workers=workers, show=progress)
+    report = run_plan(suite, [plan], folder, workers=workers, show=progress)
     series = {(s.agent, s.budget): s for s in collect(report.results())}
     home = folder / "recipes" if recipes is None else Path(recipes)
     options = {"horizon": task.horizon, **task.env_kwargs}
@@ -251,9 +249,8 @@ class _Search:
         said = ", ".join(f"{k}={v}" for k, v in {**self.fixed, **point}.items()) or "defaults"
         return f"{self.spec.name} [{said}]"
 
-    def runs(self) -> list[AgentRun]:
-        points = [AgentRun.of(self.spec, self.label(p), self.full(p)) for p in self.points]
-        return [run.model_copy(update={"budget": b}) for run in points for b in self.budgets]
+    def agents(self) -> dict[str, AgentSpec]:
+        return {self.label(point): self.spec.over(self.full(point)) for point in self.points}
 
     def recipe(
         self, series: Mapping[tuple[str, str], Series], replicates: int, home: Path
