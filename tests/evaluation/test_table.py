@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -221,6 +222,10 @@ def test_the_key_is_the_configuration() -> None:
     keys = {cell(**change).key for change in changes}
     assert len(keys | {base.key}) == len(changes) + 1
     assert Cell.read(base.text).key == base.key
+    for forged in ({"spec": {"name": "random"}}, {"maker": "os:abort"}):
+        told = json.loads(base.text)
+        with pytest.raises(ValueError, match="agent"):
+            Cell.read(json.dumps({**told, "agent": {**told["agent"], **forged}}))
     said = base.model_copy(update={"task": base.task.model_copy(update={"description": "x"})})
     assert said.key == base.key, "words decide no number"
 
