@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -61,3 +65,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if starts_processes(item.path):
             item.add_marker(pytest.mark.process)
+
+
+class Forks:
+    """Runs programs in processes of their own, forked from one that imported the library."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out, self.err = folder / "out", folder / "err"
+        self.server = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forks.py"))],
+            env={**os.environ, "MPLBACKEND": "Agg", "COLUMNS": "120"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(
+        self, program: str | Path, *arguments: str, cwd: Path, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a program, a path or its text, in a folder."""
+        if not isinstance(program, Path):
+            (script := cwd / "program.py").write_text(program)
+            program = script
+        words = [str(program), *arguments]
+        for file in (self.out, self.err):
+            file.write_text("")
+        request = words, str(cwd), environment, str(self.out), str(self.err)
+        assert self.server.stdin and self.server.stdout
+        print(json.dumps(request), file=self.server.stdin, flush=True)
+        status = int(self.server.stdout.readline())
+        return subprocess.CompletedProcess(
+            words, status, self.out.read_text(), self.err.read_text()
+        )
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What runs programs without the cost of starting Python."""
+    forks = Forks(tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.server.communicate()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,48 +24,29 @@ def blocks(page, language):
     return [code for lang, code in FENCE.findall(page.read_text()) if lang == language]
 
 
-def environment(tmp_path):
-    return {**os.environ, "MPLBACKEND": "Agg", "COLUMNS": "120", "DPB_CACHE": str(tmp_path / "c")}
-
-
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_python_snippets_run(page, tmp_path):
+def test_python_snippets_run(page, tmp_path, forks):
     code = "\n".join(b for b in blocks(page, "python") if not b.startswith(">>>"))
     if not code:
         return
-    script = tmp_path / "snippets.py"
     # Snippets that use worker processes need the guard that any script needs.
-    script.write_text("if __name__ == '__main__':\n" + _indent(code))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-    )
+    guarded = "if __name__ == '__main__':\n" + _indent(code)
+    done = forks.run(guarded, cwd=tmp_path, DPB_CACHE=str(tmp_path / "c"))
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+SESSIONS = """
+import doctest, sys
+options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+sys.exit(doctest.testfile(sys.argv[1], module_relative=False, optionflags=options).failed)
+"""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_python_sessions_print_what_they_show(page, tmp_path):
+def test_python_sessions_print_what_they_show(page, tmp_path, forks):
     if not any(b.startswith(">>>") for b in blocks(page, "python")):
         return
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "doctest",
-            "-o",
-            "ELLIPSIS",
-            "-o",
-            "NORMALIZE_WHITESPACE",
-            str(page),
-        ],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-    )
+    done = forks.run(SESSIONS, str(page), cwd=tmp_path, DPB_CACHE=str(tmp_path / "c"))
     assert done.returncode == 0, done.stdout[-3000:]
 
 
@@ -91,7 +69,7 @@ for line, words in json.loads(sys.argv[2]):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_commands_work(page, tmp_path):
+def test_commands_work(page, tmp_path, forks):
     makefile = (ROOT / "Makefile").read_text()
     ours = []
     for block in blocks(page, "bash"):
@@ -112,13 +90,8 @@ def test_commands_work(page, tmp_path):
             elif words:
                 assert words[0] in {"pip", "git", "cd", "python", "python3", "source", "."}, line
     if ours:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN_ALL, page.name, json.dumps(ours)],
-            cwd=tmp_path,
-            env=environment(tmp_path),
-            capture_output=True,
-            text=True,
-        )
+        words = page.name, json.dumps(ours)
+        done = forks.run(RUN_ALL, *words, cwd=tmp_path, DPB_CACHE=str(tmp_path / "c"))
         assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 

@@ -47,16 +47,14 @@ SCRIPT = """
 
 @pytest.mark.parametrize(("company", "workers"), [("alone", 1), ("beside", 1), ("alone", 2)])
 def test_a_crash_shows_the_line_of_the_agents_author(
-    company: str, workers: int, tmp_path: Path
+    company: str, workers: int, tmp_path: Path, forks: Any
 ) -> None:
     script = tmp_path / "mine.py"
     script.write_text(
         textwrap.dedent(SCRIPT).replace("import dpb_gym\n", "import dpb_gym.errors\n")
     )
-    done = subprocess.run(
-        [sys.executable, str(script), company, str(workers)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = forks.run(script, company, str(workers), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     said = done.stdout if company == "alone" else done.stderr
     number = 1 + script.read_text().splitlines().index(
         '        return {}["my own line"] if context.t == 4 else 0'

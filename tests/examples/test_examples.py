@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,23 +19,14 @@ SMALL = {
 
 
 @pytest.mark.parametrize("script", sorted(p.name for p in EXAMPLES.glob("*.py")))
-def test_example_runs(script, tmp_path):
+def test_example_runs(script, tmp_path, forks):
     if script in NEEDS:
         pytest.importorskip(NEEDS[script], reason=f"{script} needs {NEEDS[script]}")
-    done = run(script, tmp_path, *SMALL.get(script, []))
+    done = forks.run(EXAMPLES / script, *SMALL.get(script, []), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip()
     if check := CHECKS.get(script):
         check(done.stdout, tmp_path)
-
-
-def run(script, folder, *arguments):
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / script), *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
 
 
 def the_faulty_agents_are_found(out, folder):
