@@ -56,6 +56,8 @@ class _Runner:
     def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
         """Plays the `coming` rounds of the shared instance."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
+        regrets, rewards = np.empty((2, len(contexts) + 1, len(self.regret)))
+        regrets[0], rewards[0] = self.regret, self.reward
         for at, context in enumerate(contexts):
             self.t, self.stage = context.t, "act"
             if instance is not shared:  # what is left is the agent's own doing
@@ -67,8 +69,7 @@ class _Runner:
             t1 = clock()
             self.stage = "action"
             outcome = instance.respond(action)
-            self.regret += outcome.regret
-            self.reward += outcome.feedback.reward
+            regrets[at + 1], rewards[at + 1] = outcome.regret, outcome.feedback.reward
             self.stage = "observe"
             t2 = clock()
             told = context, action, outcome.feedback
@@ -77,6 +78,8 @@ class _Runner:
             agent.observe(*told)
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
+        self.regret = np.add.accumulate(regrets)[-1]  # one after the other, as rounds come
+        self.reward = np.add.accumulate(rewards)[-1]
 
     def note(self, at: int, t: int, tell: Callback | None) -> None:
         """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""

@@ -79,9 +79,8 @@ class GaussianContexts(LocalMechanism):
         clipped = given.reshape(-1, self.dim)
         kernels.contexts.normalise(clipped, kernels.contexts.CLIP)
         noise = self._noise(numbers, B).reshape(clipped.shape)
-        noisy = (clipped + self.sigma * noise).astype(np.float32)
-        top = np.float32(self.bound)
-        return np.maximum(np.minimum(noisy, top), -top).reshape(given.shape)
+        kernels.contexts.perturb(clipped, self.sigma, noise, np.float32(self.bound))
+        return given
 
 
 def statistics_sensitivity(low: float, high: float) -> float:

@@ -35,6 +35,16 @@ def normalise(rows, mode):
 
 
 @jit
+def perturb(rows, sigma, normals, most):
+    """Float32 rows ``(n, d)`` plus sigma z, z of the same shape; within +-most, in place."""
+    n, d = rows.shape
+    for i in range(n):
+        for k in range(d):
+            noisy = np.float32(rows[i, k] + sigma * normals[i, k])
+            rows[i, k] = max(-most, min(most, noisy))
+
+
+@jit
 def combine(coefficients, basis, out):
     """out[i] = sum_k coefficients[i, k] basis[:, k], for float32 ``(n, r)``, ``(d, r)``."""
     n, r = coefficients.shape

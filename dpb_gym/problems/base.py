@@ -26,6 +26,7 @@ __all__ = [
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
+NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
 Fill = Callable[[np.random.Generator, int, Mapping[str, Array], Array], None]
 
 
@@ -359,7 +360,7 @@ class Instance:
         """
         checked = self.problem.check_action(action, self.replicates)
         feedback, expected = self.problem.respond(self.hidden, self.round(), checked)
-        regret = np.maximum(self.oracle()[1] - expected, 0.0)
+        regret = np.maximum(self.oracle()[1] - expected, NOTHING)
         if feedback.observed is not None:
             regret = np.where(feedback.observed, regret, 0.0)
         return Outcome(feedback, expected, regret)
