@@ -32,7 +32,8 @@ LEAST_EVENNESS = 0.3
 # Largest weight: records without information are not blown up into noise.
 LARGEST_WEIGHT = 4.0
 # A theta that is so many prior sizes long was not foreseen by the first tenth of the records: they
-# were taken where the link is flat, and what they say is left out.
+# were taken where the link is flat, and what they say is left out. Noise alone may lengthen theta:
+# then a larger size must be likelier, too.
 UNFORESEEN, FIRST_PART = 2.5, 0.1
 # Exact sums, of which there are many, are kept where the rounds have grown by so much.
 SPARSE = 1.2
@@ -129,6 +130,8 @@ class OnePassNewton(WarmStart):
         theta: Posterior mean, ``(B, d)``, from releases only.
         covariance: Posterior covariance, ``(B, d, d)``.
         root: theta + root z, z standard normal, explores; see `kernels.posterior.posterior`.
+        weak: Direction along which noisy records count more, ``(B, d)``, from releases; see
+            `kernels.posterior.weak_direction`.
         rows: Buffer of one record per replicate, ``(B, width)``.
         layout: What the rows hold.
         rounds: Records per replicate so far.
@@ -219,7 +222,7 @@ class OnePassNewton(WarmStart):
         if self._known is not None:
             self._known = self._known + np.eye(d) * (d / size**2)
             house.linalg.inverse(np.repeat(self._known[None], B, axis=0), self.covariance)
-        self.root = np.zeros((B, d, d))
+        self.root, self.weak = np.zeros((B, d, d)), np.zeros((B, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
 
@@ -234,8 +237,7 @@ class OnePassNewton(WarmStart):
                 self._history.append(self._releaser.value)
                 self._kept.append(self.rounds)
             old = 0 if self.window is None else self._kept_by(self.rounds - self.window)
-            # a prior that believes in one size only foresees nothing else
-            early = self._kept_by(FIRST_PART * self.rounds) if len(self._sizes) > 1 else 0
+            early = self._kept_by(FIRST_PART * self.rounds)
             late = self._combined(k, early) if early > old else None
             self.learn(self._combined(k, old), late)
             self._releases += 1
@@ -271,19 +273,24 @@ class OnePassNewton(WarmStart):
             for j, centre in enumerate(self._centre):
                 square += (found[0][:, j] - centre) ** 2
             far = square > (UNFORESEEN * self._size) ** 2
+            if self.layout.private:
+                far &= found[3] > self._size
             if far.any():
                 for whole, part in zip(found, self._posterior(late)):
                     whole[far] = part[far]
-        self.theta, self.covariance, self.root = found
+        self.theta, self.covariance, self.root, _, self.weak = found
 
-    def _posterior(self, estimate: Combined) -> tuple[Array, Array, Array]:
-        """Mean, covariance and exploring root of theta."""
+    def _posterior(self, estimate: Combined) -> tuple[Array, ...]:
+        """Mean, covariance and exploring root of theta, its likeliest size and `weak`."""
         B, d = self.theta.shape
         found = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
+        likeliest, weak = np.full(B, np.inf), np.zeros((B, d))
         curvature, response = self.layout.factors
         information, left = np.empty((B, d, d)), np.empty(B)
         kernels.posterior.unpack(estimate.sums, 1.0 / curvature, information)
         kernels.posterior.even_out(information, estimate.std / curvature, LEAST_EVENNESS, left)
+        if self.layout.private and self._exploring[0]:
+            kernels.posterior.weak_direction(information, left, weak)
         said = (information, estimate.sums[:, -d:] / response, self._centre)
         errors = (estimate.uneven, (estimate.std / response) ** 2, left)
         if self._known is not None:
@@ -291,9 +298,9 @@ class OnePassNewton(WarmStart):
             kernels.posterior.informed_posterior(*said, self._known, *errors, calm, *found)
         else:
             kernels.posterior.posterior(
-                *said, self._sizes, self._beliefs, *errors, *self._exploring, *found
+                *said, self._sizes, self._beliefs, *errors, *self._exploring, *found, likeliest
             )
-        return found
+        return *found, likeliest, weak
 
 
 def _plan(

@@ -194,6 +194,7 @@ def demand_rows(
     demand,
     theta,
     covariance,
+    weak,
     model,
     zeta,
     low,
@@ -208,7 +209,8 @@ def demand_rows(
     s = zeta <phi, theta>, c^2 = 1 + (pi / 8) zeta^2 phi' V phi; for Gaussian demand, moved into
     [low, high], a = h = 1 and f = <phi, theta>. With the gap D of phi's last coordinate e to its
     mean over all prices and g the least h of any,
-        H = h phi phi' + BOOST g D^2 e e',    u = H theta + a (y - f) (phi + BOOST g / h D e).
+        H = h phi phi' + BOOST g D^2 e e' + h (<w, phi> / |w|)^2 w w',
+        u = H theta + a (y - f) (phi + BOOST g / h D e + <w, phi> w).
     Both are multiplied by `_weight`, which does not depend on the demand.
 
     Args:
@@ -217,6 +219,7 @@ def demand_rows(
         demand: ``(B,)``.
         theta: ``(B, d)``.
         covariance: V, ``(B, d, d)``.
+        weak: w, ``(B, d)``; see `kernels.posterior.weak_direction`.
         model: 0 logistic, 1 Gaussian.
         zeta: Link scale of the logistic model.
         low: Least demand that counts.
@@ -240,12 +243,20 @@ def demand_rows(
             least = min(least, slope)
             mean += phi[d - 1] / m
         gap = phi[d - 1] - mean
+        along, known, square = 0.0, 0.0, 0.0
         for j in range(d):
-            u[j] = slope * s * phi[j]
+            along += weak[b, j] * phi[j]
+            known += weak[b, j] * theta[b, j]
+            square += weak[b, j] * weak[b, j]
+        more = along * along / square if square > 0.0 else 0.0
+        for j in range(d):
+            u[j] = slope * (s * phi[j] + more * known * weak[b, j])
             for k in range(j, d):
-                h[j, k] = slope * phi[j] * phi[k]
+                h[j, k] = slope * (phi[j] * phi[k] + more * weak[b, j] * weak[b, k])
         h[d - 1, d - 1] += BOOST * least * gap * gap
         u[d - 1] += BOOST * least * gap * gap * theta[b, d - 1]
+        for j in range(d):
+            phi[j] += along * weak[b, j]
         phi[d - 1] += BOOST * (least / slope if slope > 0.0 else 0.0) * gap
         curvature, lowest, highest = 0.0, 0.0, 0.0
         for j in range(d):

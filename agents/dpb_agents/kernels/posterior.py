@@ -85,6 +85,7 @@ def posterior(
     theta,
     covariance,
     root,
+    likeliest,
 ):
     """Posterior mean and covariance of theta, its prior size averaged over candidates.
 
@@ -111,6 +112,7 @@ def posterior(
         theta: Output ``(B, d)``.
         covariance: Output ``(B, d, d)``.
         root: Output ``(B, d, d)``: theta + root z, z standard normal, explores.
+        likeliest: Output ``(B,)``: the candidate that is likeliest now.
     """
     B, d = response.shape
     m = sizes.shape[0]
@@ -147,7 +149,8 @@ def posterior(
                     weights[r] -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
                     means[r, i] = prior * h * rotated[i] / total
                     kept[r, i] = prior * error / total
-            top = max(top, weights[r])
+            if weights[r] > top:
+                top, likeliest[b] = weights[r], sizes[r]
         total = 0.0
         for r in range(m):
             weights[r] = elementary.exp(weights[r] - top)
@@ -183,6 +186,37 @@ def posterior(
                 if few[i]:
                     factor = max(calm, min(1.0, np.sqrt(local[i, i] * d) / sizes[0]))
                 root[b, j, i] = factor * np.sqrt(local[i, i]) * vectors[j, i]
+
+
+@jit
+def weak_direction(information, left, out):
+    """The direction of least information, as long as records shall count more along it.
+
+    With eigenvalues of mean m, the least being h, in direction v: out = k^(1/2) v,
+    k = ((m / h)^(1/2) - 1) (1 - e^2 / h^2)_+, where e^2 = (d - 1) / 2 times the variance `left` of
+    the error in an entry is the mean square of what v shares with the other directions by error. 0
+    where the last coordinate does not take part in v.
+
+    Args:
+        information: ``(B, d, d)``, symmetric.
+        left: ``(B,)``.
+        out: Output ``(B, d)``.
+    """
+    B, d, _ = information.shape
+    values, vectors = np.empty(d), np.empty((d, d))
+    for b in range(B):
+        linalg.eigh_one(information[b], values, vectors)
+        level, least = 0.0, 0
+        for i in range(d):
+            level += max(values[i], 0.0) / d
+            if values[i] < values[least]:
+                least = i
+        h, error = values[least], 0.5 * (d - 1) * left[b]
+        k = 0.0
+        if h > 0.0 and h * h > error and vectors[d - 1, least] ** 2 > LEVER:
+            k = (np.sqrt(level / h) - 1.0) * (1.0 - error / (h * h))
+        for j in range(d):
+            out[b, j] = np.sqrt(max(k, 0.0)) * vectors[j, least]
 
 
 @jit

@@ -32,9 +32,11 @@ RARE = 0.15
 # The prior size there: wide, but nothing where a budget is too small to believe in a theta that
 # moves prices, and not beyond what is foreseen of the largest.
 WIDER, WIDEST = 6.0, 2.5 * LARGEST_NORM
-# The prior size of theta, of which nearly all belief is in the first.
+# The prior size of theta, of which nearly all belief is in the first: all but OTHERS for each of
+# the others, and less by the power RELUCTANCE of how far the first is from its largest: a budget
+# that teaches little needs stronger reasons to leave what is best for small theta.
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])
-BELIEFS = np.array([0.97, 0.0075, 0.0075, 0.0075, 0.0075])
+OTHERS, RELUCTANCE = 0.0075, 20.0
 
 
 @register_agent("one-pass-pricing", supports=["pricing"], protects=("anticipating", "user-round"))
@@ -53,9 +55,10 @@ class OnePassPricing(OnePassNewton):
     directions that have carried next to no information, intercept against slope say, the draw
     is whole and the prior wide, until prices have told them apart. What a price differs by from
     others that might have been drawn for the same customer is independent of the customer: with a
-    budget it counts BOOST times more for the price's coefficient. Until the first release the
-    price is that of the prior mean: 1 for theta = 0 and logistic demand, so that a budget too
-    small to learn from costs no more than price 1 does; random for Gaussian demand.
+    budget it counts BOOST times more for the price's coefficient, and the direction of least
+    information, where the price takes part in it, counts more in every record. Until the first
+    release the price is that of the prior mean: 1 for theta = 0 and logistic demand, so that a
+    budget too small to learn from costs no more than price 1 does; random for Gaussian demand.
 
     The guarantee is anticipating zCDP (or the (epsilon, delta) that was asked for) per
     user-round, replace-one, and all-Gaussian; the argument gives joint privacy as well. It is
@@ -66,8 +69,9 @@ class OnePassPricing(OnePassNewton):
         norm: Prior size of theta - prior mean. By default (T / (t_0 sqrt(d)))^0.4 / 7 kept
             within [0.2, 0.85] for logistic demand, t_0 the round at which the noise in one
             coordinate is as large as a theta of size 1: the less a budget can teach, the more a
-            small theta, which means price 1, is preferred. For Gaussian demand 0.85. From 0.85
-            on, larger sizes are believed in as well if the responses speak for them.
+            small theta, which means price 1, is preferred. For Gaussian demand 0.85. Larger
+            sizes are believed in as well if the responses speak for them, the less the
+            smaller it is.
         clip: Norm U of a response for which the row has its full sensitivity, in units of the
             largest that is possible (zeta, or the range to which Gaussian demand is clipped).
         bound: The same norm B of the curvature, in units of zeta^2 / 4, or 1 for Gaussian
@@ -111,15 +115,15 @@ class OnePassPricing(OnePassNewton):
             even = sigma * (2 * response + widening) / rate
             reachable = portable.power(self.horizon(problem) / (even * math.sqrt(d)), 0.4) / 7
             norm = min(norm, max(LEAST_NORM, reachable))
-        ample = norm >= LARGEST_NORM
+        others = OTHERS * portable.power(min(1.0, norm / LARGEST_NORM), RELUCTANCE)
         # the least noise in u - H theta for a theta of this size
         share = 2 * response / (2 * response + norm * widening)
         self.open(
             problem,
             curator,
             layout=Rows(d, curvature, response, share, curator.private),
-            sizes=norm * (SIZES if ample else SIZES[:1]),
-            beliefs=BELIEFS if ample else np.ones(1),
+            sizes=norm * SIZES,
+            beliefs=np.append(1.0 - 4.0 * others, np.full(4, others)),
             rate=rate,
             signal=rate,
             rare=RARE if logistic and self.disperse else 0.0,
@@ -154,6 +158,13 @@ class OnePassPricing(OnePassNewton):
         prices = np.array([action, *(self._price(context) for _ in range(self._twins))])
         features, prices, demand = recorded(context, prices, feedback)
         zoo.one_pass.demand_rows(
-            features, prices, demand, self.theta, self.covariance, *self._public, self.rows
+            features,
+            prices,
+            demand,
+            self.theta,
+            self.covariance,
+            self.weak,
+            *self._public,
+            self.rows,
         )
         self.take()

@@ -44,7 +44,7 @@ def even_out(H, noise):
 
 
 def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, calm=0.0):
-    """Mean, covariance and exploring root: for each size r, u = H theta + e in H's eigenbasis."""
+    """Mean, covariance, exploring root, likeliest r: u = H theta + e in the eigenbasis of H."""
     d = len(u)
     h, E = np.linalg.eigh(H)
     h, z = np.maximum(h, 0.0), E.T @ u
@@ -63,7 +63,7 @@ def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, 
     local += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
     sd = np.sqrt(np.diag(local))
     draw = np.where(few, np.clip(sd * math.sqrt(d) / sizes[0], calm, 1.0), calm)
-    return E @ mean, E @ local @ E.T, E * draw * sd
+    return E @ mean, E @ local @ E.T, E * draw * sd, sizes[weights.argmax()]
 
 
 class OnePassMNL:
@@ -113,6 +113,7 @@ class OnePassMNL:
         H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
         u = sums[-self.d :] / b
         known = SIZES, BELIEFS, spread, (std / b) ** 2, left
-        self.theta, self.V, self.root = posterior(H, u, *known, calm=1.0)
-        if late and np.linalg.norm(self.theta) > UNFORESEEN * NORM:
+        self.theta, self.V, self.root, size = posterior(H, u, *known, calm=1.0)
+        larger = size > NORM or not self.private
+        if late and larger and np.linalg.norm(self.theta) > UNFORESEEN * NORM:
             self.learn(*late)

@@ -5,16 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from reference_mnl import UNFORESEEN, even_out, full, isometric_half, posterior
+from reference_mnl import LEVER, UNFORESEEN, even_out, full, isometric_half, posterior
 from scipy.optimize import minimize_scalar
 
 CLIP, BOUND, DISPERSE, RARE, LARGEST_WEIGHT = 0.3, 0.2, 0.1, 0.15, 4.0
 TWINS, BOOST = 3, 4.0
-SIZES, BELIEFS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), np.array([0.97] + [0.0075] * 4)
+SIZES, OTHERS, RELUCTANCE, LARGEST = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0075, 20, 0.85
 
 
 def sigmoid(s):
     return 1 / (1 + math.exp(-s))
+
+
+def weak_direction(H, left):
+    """sqrt(k) v: along v, of least information, records count 1 + k times as much."""
+    d = len(H)
+    values, vectors = np.linalg.eigh(H)
+    h, v, error = values[0], vectors[:, 0], left * (d - 1) / 2
+    if h <= 0 or h**2 <= error or v[-1] ** 2 <= LEVER:
+        return np.zeros(d)
+    level = np.maximum(values, 0).mean()
+    return math.sqrt((math.sqrt(level / h) - 1) * (1 - error / h**2)) * v
 
 
 class OnePassPricing:
@@ -26,15 +37,15 @@ class OnePassPricing:
         self.U, self.B = CLIP * zeta, BOUND * zeta**2 / 4
         widening, rate = self.B * math.sqrt(1 + 1 / d), zeta**2 / 4 / (4 * d)
         even = sigma * (2 * self.U + widening) / rate  # t_0 of a theta of size 1
-        r = 0.85
+        r = LARGEST
         if self.private:
-            r = min(0.85, max(0.2, (horizon / (even * math.sqrt(d))) ** 0.4 / 7))
-        self.r, ample = r, r >= 0.85
-        self.sizes = r * SIZES if ample else np.array([r])
-        self.beliefs = BELIEFS if ample else np.ones(1)
+            r = min(r, max(0.2, (horizon / (even * math.sqrt(d))) ** 0.4 / 7))
+        self.r, self.sizes = r, r * SIZES
+        others = OTHERS * (r / LARGEST) ** RELUCTANCE
+        self.beliefs = np.array([1 - 4 * others] + [others] * 4)
         self.q = 2 * self.U / (2 * self.U + r * widening)
         self.theta, self.V = np.zeros(d), np.eye(d) * (self.beliefs @ self.sizes**2) / d
-        self.root = np.zeros((d, d))
+        self.root, self.weak = np.zeros((d, d)), np.zeros(d)
         self.factors = (1.0, 1.0)
         if self.private:
             self.factors = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
@@ -64,8 +75,10 @@ class OnePassPricing:
         gap = np.zeros(self.d)
         gap[-1] = phi[-1] - np.mean([other[-1] for other in features])
         least = BOOST * min(slope for _, slope in links)
-        H = h * np.outer(phi, phi) + least * np.outer(gap, gap)
-        score = zeta * (phi + least / h * gap)
+        more, length = (self.weak @ phi) * self.weak, max(np.linalg.norm(self.weak), 1e-300)
+        H = h * (np.outer(phi, phi) + np.outer(more, more) / length / length)
+        H += least * np.outer(gap, gap)
+        score = zeta * (phi + more + least / h * gap)
         u = [H @ self.theta + (y - f) * score for y in (0.0, 1.0)]
         w = 1.0
         if self.private:
@@ -79,7 +92,9 @@ class OnePassPricing:
         """From combined sums whose every coordinate has noise `std`; `late`: without early ones."""
         a, b = self.factors
         H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
-        self.theta, self.V, self.root = posterior(
+        if self.private:
+            self.weak = weak_direction(H, left)
+        self.theta, self.V, self.root, size = posterior(
             H,
             sums[-self.d :] / b,
             self.sizes,
@@ -88,8 +103,9 @@ class OnePassPricing:
             (std / b) ** 2,
             left,
             rare=RARE,
-            wide=min(6 * self.r, 2.5 * 0.85),
+            wide=min(6 * self.r, 2.5 * LARGEST),
             calm=DISPERSE,
         )
-        if late and np.linalg.norm(self.theta) > UNFORESEEN * self.r:
+        larger = size > self.r or not self.private
+        if late and larger and np.linalg.norm(self.theta) > UNFORESEEN * self.r:
             self.learn(*late)

@@ -35,7 +35,7 @@ def choice_row(x, choice, theta, layout, cut, covariance=None):
     return rows[0]
 
 
-def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=None):
+def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=None, weak=None):
     d = len(theta)
     rows = np.empty((1, layout.width))
     one_pass.demand_rows(
@@ -44,6 +44,7 @@ def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=No
         np.array([demand]),
         theta[None],
         np.zeros((1, d, d)) if covariance is None else covariance[None],
+        np.zeros((1, d)) if weak is None else weak[None],
         model,
         zeta,
         *RANGE[model],
@@ -152,6 +153,58 @@ def test_prices_drawn_alike_count_more_and_bias_nothing(model):
     assert more[2, 2] > 0.02 and np.abs(more).sum() == pytest.approx(more[2, 2])
 
 
+def test_a_weak_direction_counts_more_and_biases_nothing():
+    """u has mean H theta; its derivative is H on average if the direction is an eigenvector."""
+    rng = np.random.default_rng(17)
+    theta, prices = rng.normal(size=3), rng.uniform(size=300)
+    features = rng.uniform(-1, 1, (300, 2))
+
+    def summed(weak):
+        curvature, slope = np.zeros((3, 3)), np.zeros((3, 3))
+        for x, price in zip(features, prices):
+            phi = np.append(x, -price) / math.sqrt(3)
+            (h, u0), (same, u1) = (
+                unpack(demand_row(x, price, y, theta, EXACT, weak=weak), EXACT) for y in (0.0, 1.0)
+            )
+            np.testing.assert_array_equal(h, same)
+            f = 1 / (1 + math.exp(-4.0 * phi @ theta))
+            np.testing.assert_allclose(u0 + f * (u1 - u0), h @ theta, atol=1e-12)
+            curvature += h
+            slope += 4.0 * f * (1 - f) * np.outer(u1 - u0, phi)
+        return curvature, slope
+
+    plain, slope = summed(np.zeros(3))
+    np.testing.assert_allclose(slope, plain, atol=1e-9)
+    values, vectors = np.linalg.eigh(plain)
+    weak = math.sqrt(2.0) * vectors[:, 0]
+    curvature, slope = summed(weak)
+    np.testing.assert_allclose(slope, curvature, atol=1e-9)
+    assert weak @ curvature @ weak > 2.0 * 2.0 * values[0]
+    curvature, slope = summed(math.sqrt(2.0) * np.array([0.6, 0.0, 0.8]))
+    assert np.abs(slope - curvature).max() > 0.1
+
+
+def test_the_weak_direction_is_found_as_far_as_it_is_known():
+    def found(h, left=0.0):
+        out = np.empty((1, 3))
+        posterior.weak_direction(h[None], np.array([left]), out)
+        return out[0]
+
+    v = np.array([0.0, 0.6, 0.8])
+    others = np.outer([1.0, 0.0, 0.0], [1.0, 0.0, 0.0]) + np.outer(
+        [0.0, 0.8, -0.6], [0.0, 0.8, -0.6]
+    )
+    h = 16.0 * others + np.outer(v, v)
+    exact = found(h)
+    np.testing.assert_allclose(abs(exact), math.sqrt(math.sqrt(11.0) - 1.0) * v, atol=1e-9)
+    np.testing.assert_allclose(abs(found(h, 0.36)), 0.8 * abs(exact), atol=1e-9)
+    np.testing.assert_allclose(found(h, 1.01), 0.0)
+    # not for what no price explores, nor where nothing is known
+    np.testing.assert_allclose(found(np.diag([1.0, 16.0, 16.0])), 0.0)
+    np.testing.assert_allclose(found(-np.eye(3)), 0.0)
+    np.testing.assert_allclose(found(np.zeros((3, 3))), 0.0)
+
+
 def test_gaussian_demand_records_are_least_squares():
     x, theta = np.array([0.2, -0.7]), np.ones(3)
     phi = np.append(x, -0.5) / math.sqrt(3)
@@ -224,7 +277,9 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
     d, model = data.draw(st.integers(2, 4)), data.draw(st.integers(0, 1))
     layout, zeta = drawn_layout(data, d), data.draw(st.floats(0.1, 30.0))
     theta = np.array(data.draw(st.lists(st.floats(-30, 30), min_size=d, max_size=d)))
-    root = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=d, max_size=d)))
+    root, weak = np.array(
+        data.draw(st.lists(st.floats(-3, 3), min_size=2 * d, max_size=2 * d))
+    ).reshape(2, d)
     rows = []
     for _ in range(2):
         x = np.array(data.draw(st.lists(wild, min_size=d - 1, max_size=d - 1)))
@@ -232,7 +287,8 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
         demand = data.draw(st.floats(-100, 100))
         if model == 0:
             demand = float(demand > 0)
-        rows.append(demand_row(x, price, demand, theta, layout, model, zeta, np.outer(root, root)))
+        released = np.outer(root, root), weak
+        rows.append(demand_row(x, price, demand, theta, layout, model, zeta, *released))
     check_pair(rows, layout)
 
 
@@ -263,12 +319,14 @@ def test_search_finds_no_larger_distance_and_comes_near():
 
     def demands(z):
         first, second = (
-            demand_row(z[i : i + 1], 1 / (1 + z[i + 1 : i + 3] ** 2), 1.0, z[:2], layout)
+            demand_row(
+                z[i : i + 1], 1 / (1 + z[i + 1 : i + 3] ** 2), 1.0, z[:2], layout, weak=z[8:]
+            )
             for i in (2, 5)
         )
         return np.linalg.norm(first - second)
 
-    assert 0.97 < search(demands, 8) <= 1 + 1e-9
+    assert 0.97 < search(demands, 10) <= 1 + 1e-9
 
 
 def test_the_bound_is_attained():
@@ -330,8 +388,9 @@ def test_the_posterior_is_that_of_the_mixture():
     u, centre, left = rng.normal(size=(B, d)) * 3, rng.normal(size=d), np.array([0.2, 0.4])
     spread, noise = 1.3, 0.8
     theta, covariance, root = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
+    likeliest = np.empty(B)
     args = (h, u, centre, sizes, beliefs, spread, noise, left)
-    posterior.posterior(*args, 0.0, 9.0, 0.5, theta, covariance, root)
+    posterior.posterior(*args, 0.0, 9.0, 0.5, theta, covariance, root, likeliest)
     for b in range(B):
         weights, means, own = [], [], []
         for r, belief in zip(sizes, beliefs):
@@ -349,6 +408,7 @@ def test_the_posterior_is_that_of_the_mixture():
         expected = np.einsum("r,rij->ij", weights, own)
         expected += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
         np.testing.assert_allclose(theta[b], mean, rtol=1e-9)
+        assert likeliest[b] == sizes[weights.argmax()]
         np.testing.assert_allclose(covariance[b], expected, rtol=1e-9)
         vectors = np.linalg.eigh(h[b])[1]
         diagonal = np.diag(np.diag(vectors.T @ expected @ vectors))
@@ -385,6 +445,7 @@ def test_rare_directions_that_a_price_can_explore_have_a_wide_prior_and_whole_dr
             theta,
             covariance,
             root,
+            np.empty(1),
         )
         assert theta[0] @ weak == pytest.approx(prior * 2.0 / (prior * told + 1.0))
         own = prior / (prior * told + 1.0)
