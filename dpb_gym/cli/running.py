@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from dpb_gym.cli import options
 from dpb_gym.cli.catalogue import complete
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
     from dpb_gym.evaluation.plan import TaskPlan
@@ -85,20 +85,14 @@ def run(
     if suite is not None:
         found, plans, text = _of_suite(suite, given, agents, tasks)
         place = found.name
-    elif tasks is not None:
-        raise ParameterError("--tasks restricts a suite; --env is one task")
     else:
-        chosen, env_kwargs = _of_env([*agent, *(options.names(agents) or ())], set_)
+        chosen, env_kwargs = _of_env([*agent, *(options.names(agents) or ())], given, tasks)
         replicates = DEFAULT_REPLICATES if replicates is None else replicates
-        found, plan = plan_task(
+        found, *plans = plan_task(
             str(env), chosen, horizon, replicates, seed or 0,
             env_kwargs=env_kwargs, budgets=options.read_budgets(budget) or None,
         )  # fmt: skip
-        plans, text = [plan], None
-        place = f"{found.tasks[0].name}-{found.protocol[:8]}"
-    for plan in plans:
-        if plan.missing:
-            print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
+        place, text = f"{found.tasks[0].name}-{found.protocol[:8]}", None
     if dry_run:
         print_forecast(forecast(found, plans, replicates), workers, json)
         return
@@ -127,16 +121,29 @@ def _of_suite(
         )
     text, source = suite_text(name)
     suite = parse_suite(text, source)
-    return suite, plan_suite(suite, options.names(agents), options.names(tasks)), text
+    plans = plan_suite(suite, options.names(agents), options.names(tasks))
+    for plan in plans:
+        if plan.missing:
+            print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
+    return suite, plans, text
 
 
 def _of_env(
-    agents: Sequence[str], given: Sequence[str]
+    agents: Sequence[str], given: Mapping[str, Any], tasks: str | None
 ) -> tuple[list[tuple[str, None, Any]], dict[str, Any]]:
     """Agents with their parameters, and those of the environment."""
+    from dpb_gym.registry import agent_spec
+
+    if tasks is not None:
+        raise ParameterError("--tasks restricts a suite; --env is one task")
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
-    env_kwargs, params = options.settings_of(given, agents)
+    asked = [text for text in given["budget"] if text.strip() != "none"]
+    if asked and all(agent_spec(name).budget == "never" for name in agents):
+        raise BudgetError(
+            f"none of {', '.join(agents)} takes a budget, but {', '.join(asked)} was given"
+        )
+    env_kwargs, params = options.settings_of(given["set"], agents)
     return [(name, None, params.get(name)) for name in agents], env_kwargs
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from dpb_gym import validation
 from dpb_gym.agent import spec_of
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import AgentError, BudgetError, ParameterError, shown
+from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs
 from dpb_gym.evaluation.result import Result
@@ -170,9 +170,6 @@ def plan_task(
             runs += [AgentRun(spec=spec, label=shown_as, budget=b) for b in each]
         except ValidationError as error:
             raise raised(error) from None
-    if any(grid or ()) and all(run.spec.protects is None for run in runs):
-        names, said = (", ".join(map(str, x)) for x in ([run.label for run in runs], grid or ()))
-        raise BudgetError(f"none of {names} takes a budget, but {said} was given")
     return suite, TaskPlan(task, runs, problem=problem)
 
 
