@@ -62,7 +62,8 @@ class Agent(Policy, ABC):
         """Makes the curator, begins, and has the curator calibrate and charge every plan.
 
         Args:
-            problem: What is known of the problem.
+            problem: What is known of the problem. A prior from a private release is charged, used
+                or not.
             streams: Random streams of the replicates.
             budget: What may be spent; None: exact releases.
             noise: ``"seeded"``, a simulation whose noise the seed reveals, or ``"system"``; or a
@@ -83,7 +84,6 @@ class Agent(Policy, ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
-        problem = self.informed(problem)
         for refused in ("act", "observe"):  # by a run that was handed over, see `save`
             vars(self).pop(refused, None)
         self.curator = Curator(
@@ -100,13 +100,6 @@ class Agent(Policy, ABC):
         self.curator.seal()
         if budget is not None:
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
-
-    def informed(self, problem: ProblemInfo) -> ProblemInfo:
-        """The problem as the agent is told of it; all that is known, by default.
-
-        What the agent is told counts: a prior from a private release is charged, used or not.
-        """
-        return problem
 
     def attach(self, instance: Instance) -> None:
         """Receives the running environment, hidden state included, before `begin`.

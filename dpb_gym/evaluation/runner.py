@@ -19,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, Checkpoint
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Context, Instance, Problem
 from dpb_gym.problems.delay import Post
+from dpb_gym.problems.season import Season
 from dpb_gym.registry import check_supported
 
 PROGRESS_SECONDS = 0.2
@@ -33,25 +35,23 @@ PROGRESS_SECONDS = 0.2
 class _Runner:
     """One cell in the middle of a run; `failure` says why it is not in it any more."""
 
-    def __init__(self, cell: Cell, number: int) -> None:
-        self.cell, self.number = cell, number
-        self.agent = cell.agent.spec.make()
-        self.instance: Instance
+    def __init__(self, cell: Cell, number: int, agent: Agent, instance: Instance) -> None:
+        self.cell, self.number, self.agent = cell, number, agent
+        self.instance = instance.fork() if isinstance(instance, Season) else instance
         self.failure: Failure | None = None
         shape = len(cell.checkpoints), len(cell.seeds)
         self.regret, self.reward = np.zeros((2, shape[1]))
         self.regrets, self.rewards = np.empty((2, *shape))
         self.agent_seconds = self.response_seconds = 0.0
         self.stage, self.t = "begin", 0
-
-    def begin(self, instance: Instance) -> None:
-        """Makes the agent ready for the instance's replicates."""
-        run, info = self.cell.agent, instance.problem.info
-        check_supported(run.spec, info, run.budget is not None)
-        self.instance = instance.fork()
-        if run.spec.uses_oracle:
-            self.agent.attach(self.instance)
-        self.agent.set_up(info, run.streams(instance.seeds), run.budget)
+        run, info = cell.agent, instance.problem.info
+        try:
+            check_supported(run.spec, info, run.budget is not None)
+            if run.spec.uses_oracle:
+                agent.attach(self.instance)
+            agent.set_up(info, run.streams(instance.seeds), run.budget)
+        except Exception as error:
+            self.failure = _failure(self, error)
 
     def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
         """Plays the `coming` rounds of the shared instance."""
@@ -146,12 +146,8 @@ def run_block(
             f"checkpoints must increase within 1..{problem.horizon} and end there, got {rounds}"
         )
     instance = problem.instance(seeds)
-    runners = [_Runner(cell, number) for number, cell in enumerate(cells)]
-    for runner in runners:
-        try:
-            runner.begin(instance)
-        except Exception as error:
-            runner.failure = _failure(runner, error)
+    agents = [cell.agent.spec.make() for cell in cells]
+    runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
     began = time.thread_time(), time.perf_counter()
     shared = _rounds(instance, runners, rounds, progress, tell)
     # To ask for processor time in every round would cost 1 to 3% of a round.

@@ -278,10 +278,6 @@ class Instance:
         same = (self._cursor == self._cursor[0]) & (self.t == self.t[0])
         return bool(same.all())
 
-    def fork(self) -> Instance:
-        """The same customers for one more agent; another one only where items run out."""
-        return self
-
     def round(self) -> Round:
         """Returns the current round."""
         if self._round is None:

@@ -232,6 +232,7 @@ class Season(Instance):
         self._renewed = np.zeros(self.replicates, np.int64)
 
     def fork(self) -> Season:
+        """The same customers for one more agent."""
         return Season(self.customers, self._worth)
 
     def restart(self, i: int, seed: int, episode: int) -> None:

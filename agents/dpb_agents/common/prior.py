@@ -35,11 +35,12 @@ class WarmStart(Configured):
         if self.prior_mean is not None:
             self.prior_mean = validation.array("prior_mean", self.prior_mean, (None,))
 
-    def informed(self, problem: ProblemInfo) -> ProblemInfo:
-        if self.prior_mean is None:
-            return problem
-        mean = validation.array("prior_mean", self.prior_mean, (problem.dim,))
-        return replace(problem, prior=Prior(tuple(mean.tolist())))
+    def set_up(self, problem: ProblemInfo, *streams: Any, **options: Any) -> None:
+        """As if the problem told the prior mean; see `Agent.set_up`."""
+        if self.prior_mean is not None:
+            mean = validation.array("prior_mean", self.prior_mean, (problem.dim,))
+            problem = replace(problem, prior=Prior(tuple(mean.tolist())))
+        super().set_up(problem, *streams, **options)
 
     def prior(self, problem: ProblemInfo) -> Prior:
         """What is known of theta; a mean of 0 where that is nothing."""

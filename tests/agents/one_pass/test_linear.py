@@ -573,7 +573,7 @@ def test_what_the_candidates_of_a_round_share_is_not_theirs():
             action = agent.act(context)
             chosen = context.features[np.arange(6), action]
             paid = coins < 0.5 + chosen @ theta + u[:, 0] @ (taste - theta)
-            feedback = instance.fork().respond(action).feedback
+            feedback = instance.respond(action).feedback
             agent.observe(context, action, feedback._replace(reward=paid.astype(float)))
     found, missed = (agent.theta[:, :2].sum(axis=1) for agent in agents)
     assert (found > 0.6).all() and found.mean() > 2 * missed.mean()
