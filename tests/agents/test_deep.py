@@ -123,13 +123,16 @@ def test_networks_and_their_slopes(widths, relu):
         out = np.empty((1, m, widths[-1]), np.float32)
         zoo.networks.run(weights, wide, relu, x, out)
         np.testing.assert_allclose(out[0], outputs(weights[0], widths, x[0], relu), atol=3e-5)
-        tape = np.zeros((wide.sum(), m), np.float32)
-        tape[: widths[0]] = x[0].T
-        zoo.networks.forward(weights[0], wide, relu, tape, m)
+        tape, gradient = zoo.networks.new_tape(wide, m), np.zeros(count, np.float32)
+        packed = np.zeros((2, zoo.networks.count(wide)[1]), np.float32)
+        zoo.networks.pack(weights[0], wide, packed[0])
+        tape.reshape(len(tape), -1, 32)[0, :m, : widths[0]] = x[0]
+        zoo.networks.forward(packed[0], wide, relu, tape, m)
         slopes, pull = np.zeros_like(tape), rng.normal(size=(m, widths[-1]))
-        slopes[-widths[-1] :] = pull.T
-        gradient = np.zeros(count, np.float32)
-        zoo.networks.backward(weights[0], wide, relu, tape, slopes, m, gradient, True)
+        blocks = slopes.reshape(len(tape), -1, 32)
+        blocks[-1, :m, : widths[-1]] = pull
+        zoo.networks.backward(packed[0], wide, relu, tape, slopes, m, packed[1], True)
+        zoo.networks.unpack(packed[1], wide, gradient)
         direction, step = rng.normal(size=count), 1e-7
         ends = [outputs(weights[0] + s * step * direction, widths, x[0], relu) for s in (1, -1)]
         wanted = (pull * (ends[0] - ends[1])).sum() / (2 * step)
@@ -137,7 +140,9 @@ def test_networks_and_their_slopes(widths, relu):
         nudge = rng.normal(size=x[0].shape)
         ends = [outputs(weights[0], widths, x[0] + s * step * nudge, relu) for s in (1, -1)]
         wanted = (pull * (ends[0] - ends[1])).sum() / (2 * step)
-        assert (slopes[: widths[0]].T * nudge).sum() == pytest.approx(wanted, rel=1e-4, abs=1e-3)
+        assert (blocks[0, :m, : widths[0]] * nudge).sum() == pytest.approx(
+            wanted, rel=1e-4, abs=1e-3
+        )
 
 
 def probability(scores, offered, slate):
@@ -158,10 +163,10 @@ def test_slates_follow_plackett_luce(offered):
     slopes = np.empty(4)
     for slate, chance in zip(slates, wanted):
         log = zoo.ppo.slate_log_probability(scores, offered, np.array(slate), slopes)
-        assert log == pytest.approx(np.log(chance), rel=1e-12)
+        assert log == pytest.approx(np.log(chance), abs=1e-6)
         ends = [scores + s * 1e-6 * np.eye(4)[j] for j in range(4) for s in (1, -1)]
         logs = [np.log(probability(end, offered, slate)) for end in ends]
-        np.testing.assert_allclose(slopes, np.diff(logs)[::2] / -2e-6, atol=1e-7)
+        np.testing.assert_allclose(slopes, np.diff(logs)[::2] / -2e-6, atol=1e-6)
     many = 20_000
     drawn = np.empty((many, 2), np.int64)
     uniforms = generator(3, Stream.AGENT).random((many, 4))
@@ -197,7 +202,7 @@ def test_rounds_are_remembered_in_order_and_the_oldest_forgotten(name):
     agent = quick(name, **({"n_steps": 20} if name == "ppo" else {"buffer_size": 10}))
     contexts, actions, rewards = play(agent, "DPB/Pricing-v0", 13)
     if name == "ppo":
-        np.testing.assert_array_equal(agent._contexts[0, :13, :, 0], contexts[:, 0])
+        np.testing.assert_array_equal(agent._contexts[0, :13, 0], contexts[:, 0])
         np.testing.assert_array_equal(agent._rewards[0, :13], rewards[:, 0])
         prices = 0.5 * (np.clip(agent._bids[0, :13], -1, 1) + 1)
         np.testing.assert_array_equal(prices, actions[:, 0])

@@ -127,8 +127,7 @@ def test_ppo(items: int, places: int, epochs: int) -> None:
     orders = [[np.random.permutation(ROUNDS) for _ in range(epochs)]]  # noqa: NPY002
     np.random.seed(1)  # noqa: NPY002
     model.train()
-    seen = np.ascontiguousarray(contexts.swapaxes(1, 2))
-    rounds = seen, np.ones((ROUNDS, items), bool), slates.reshape(ROUNDS, places), bids, rewards
+    rounds = contexts, np.ones((ROUNDS, items), bool), slates.reshape(ROUNDS, places), bids, rewards
     widths = np.array([DIM, *HIDDEN, 1])
     zoo.ppo.train(
         weights,

@@ -1,175 +1,275 @@
 """Small fully connected networks in single precision, a flat vector of weights for each.
 
 A network of widths ``(w[0], ..., w[L])`` holds, layer by layer, a matrix ``(w[l], w[l + 1])`` and a
-bias. A tape ``(sum w, n)`` has a column for each of n inputs and below each other what the layers
-make of them: w[0] rows of inputs, then every layer's outputs. Loops run along the tape, which
-vector registers hold side by side, and every sum has one order, without fast-math: bits depend on
-neither processor nor batch.
+bias. Kernels work on a packed copy and on tapes, whose columns are cut in blocks of `WIDE` and
+padded with zeros, as rows are to multiples of 4: a tape holds the inputs, a row for each, and what
+the layers make of them. Inner loops run along the columns of a block, side by side in vector
+registers, and every sum has one order, without fast-math: bits depend on neither processor nor
+batch.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from dpb_gym.kernels._jit import inline, vectorised
 from dpb_gym.kernels.elementary import power
 
-ZERO, HALF, ONE, TWO = (np.float32(x) for x in (0.0, 0.5, 1.0, 2.0))
-LOG2_E, LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
-TERMS = tuple(np.float32(1.0 / math.factorial(k)) for k in range(8))
-FLAT = np.float32(10.0)  # beyond it tanh rounds to 1
+ZERO, ONE, FLAT = np.float32(0.0), np.float32(1.0), np.float32(7.9)
+# tanh(x) / x by x^2 to |x| = 7.9, where it rounds to 1: benchmarks/fit_elementary.py.
+TANH_TOP = tuple(np.float32(x) for x in (
+    0.9999999999389004, 0.13513215132946377, 0.0036546989177805318, 2.334457962587079e-05,
+    1.7464192718864605e-08,
+))  # fmt: skip
+TANH_BOTTOM = tuple(np.float32(x) for x in (
+    1.0, 0.46846548331017546, 0.026476530848326824, 0.0003550397396980005, 9.38463500534329e-07,
+))  # fmt: skip
 WIDE = 32
+NARROW = 4  # so few outputs are scalar products
 BETA1, BETA2 = np.float32(0.9), np.float32(0.999)
 
 
 @inline
 def _tanh(x):
-    """1 - 2 / (1 + e^2x), to 1e-7; without branches, so that a loop of it runs in registers."""
-    y = TWO * min(max(x, -FLAT), FLAT)
-    n = np.floor(y * LOG2_E + HALF)
-    r = y - n * LN2
-    p = TERMS[-1]
-    for k in range(len(TERMS) - 2, -1, -1):
-        p = p * r + TERMS[k]
-    power_of_two = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
-    return ONE - TWO / (ONE + p * power_of_two)
+    """To 4e-7; without branches, so that a loop of it runs in registers."""
+    y = min(max(x, -FLAT), FLAT)
+    square = y * y
+    top, bottom = TANH_TOP[4], TANH_BOTTOM[4]
+    for k in range(3, -1, -1):
+        top, bottom = top * square + TANH_TOP[k], bottom * square + TANH_BOTTOM[k]
+    return y * top / bottom
+
+
+@inline
+def _up(n):
+    return (n + 3) // 4 * 4
+
+
+@inline
+def _blocks(width):
+    return (width + WIDE - 1) // WIDE
 
 
 @vectorised
-def _turn(source, top, count, n, turned):
-    """turned[i // WIDE, r, i % WIDE] = source[top + i, r] for n columns r of `count` rows i."""
-    for c in range((count + WIDE - 1) // WIDE):
-        first, full = top + c * WIDE, count - c * WIDE
-        for r in range(n):
-            if full >= WIDE:
-                for o in range(WIDE):
-                    turned[c, r, o] = source[first + o, r]
-            else:
-                for o in range(full):
-                    turned[c, r, o] = source[first + o, r]
+def count(widths):
+    """Weights of a network, numbers of its packed copy, blocks of its tape."""
+    flat, packed, blocks = 0, 0, _blocks(widths[0])
+    for layer in range(widths.shape[0] - 1):
+        fan, out = widths[layer], widths[layer + 1]
+        flat += (fan + 1) * out
+        packed += (_blocks(out) * (_up(fan) + 1) + _blocks(fan) * _up(out)) * WIDE
+        blocks += _blocks(out)
+    return flat, packed, blocks
 
 
 @vectorised
-def _outer(left, top, count, turned, width, n, gradient, at):
-    """gradient[at + i width + o] += sum over n columns r of left[top + i, r] times entry o of r.
+def new_tape(widths, n):
+    """A tape of zeros for up to n inputs, ``(blocks, rows WIDE)``."""
+    return np.zeros((count(widths)[2], _up(n) * WIDE), np.float32)
 
-    Entry o is turned[o // WIDE, r, o % WIDE]. The inner loop's length is known when it is compiled.
+
+@inline
+def load(rows, tape, first):
+    """Writes rows ``(m, d)`` into the inputs of a tape, from row `first` on."""
+    for c in range(_blocks(rows.shape[1])):
+        for r in range(rows.shape[0]):
+            for j in range(min(WIDE, rows.shape[1] - c * WIDE)):
+                tape[c, (first + r) * WIDE + j] = rows[r, c * WIDE + j]
+
+
+@vectorised
+def pack(weights, widths, packed):
+    """Packs a network: by layers the matrix and the bias, in blocks of outputs, and the matrix
+    transposed, in blocks of inputs. Numbers that are no weights are left alone, as zeros."""
+    at, to = 0, 0
+    for layer in range(widths.shape[0] - 1):
+        fan, out = widths[layer], widths[layer + 1]
+        bias = to + _blocks(out) * _up(fan) * WIDE
+        turned = bias + _blocks(out) * WIDE
+        for i in range(fan + 1):
+            row = weights[at + i * out : at + (i + 1) * out]
+            for c in range(_blocks(out)):
+                k = bias + c * WIDE if i == fan else to + (c * _up(fan) + i) * WIDE
+                block = packed[k : k + WIDE]
+                for o in range(min(WIDE, out - c * WIDE)):
+                    block[o] = row[c * WIDE + o]
+        for o in range(out):
+            for i in range(fan):
+                k = turned + (i // WIDE * _up(out) + o) * WIDE + i % WIDE
+                packed[k] = weights[at + i * out + o]
+        at, to = at + (fan + 1) * out, turned + _blocks(fan) * _up(out) * WIDE
+
+
+@vectorised
+def unpack(packed, widths, gradient):
+    """Writes a packed gradient (see `backward`) into a flat one; leaves zeros behind."""
+    at, to = 0, 0
+    for layer in range(widths.shape[0] - 1):
+        fan, out = widths[layer], widths[layer + 1]
+        bias = to + _blocks(out) * _up(fan) * WIDE
+        turned = bias + _blocks(out) * WIDE
+        for i in range(fan + 1):
+            for o in range(out):
+                k = bias + o if i == fan else to + (o // WIDE * _up(fan) + i) * WIDE + o % WIDE
+                if i < fan and out <= NARROW:
+                    k = turned + (i // WIDE * _up(out) + o) * WIDE + i % WIDE
+                gradient[at + i * out + o] = packed[k]
+        at, to = at + (fan + 1) * out, turned + _blocks(fan) * _up(out) * WIDE
+    packed[:] = ZERO
+
+
+@vectorised
+def _multiply(left, across, along, rows, terms, right, out):
+    """out[i WIDE + o] += sum over k < terms of left[i across + k along] right[k WIDE + o].
+
+    For i < rows and o < WIDE; rows and terms are multiples of 4.
     """
-    sums, q = np.empty((count, WIDE), np.float32), n - n % 4
-    for c in range((width + WIDE - 1) // WIDE):
-        sums[:] = ZERO
-        for r in range(0, q, 4):
-            for i in range(count):
-                row = top + i
-                x0, x1, x2, x3 = left[row, r], left[row, r + 1], left[row, r + 2], left[row, r + 3]
-                for o in range(WIDE):
-                    sums[i, o] += (x0 * turned[c, r, o] + x1 * turned[c, r + 1, o]) + (
-                        x2 * turned[c, r + 2, o] + x3 * turned[c, r + 3, o]
-                    )
-        for r in range(q, n):
-            for i in range(count):
-                for o in range(WIDE):
-                    sums[i, o] += left[top + i, r] * turned[c, r, o]
-        for i in range(count):
-            for o in range(min(WIDE, width - c * WIDE)):
-                gradient[at + i * width + c * WIDE + o] += sums[i, o]
+    one, two = np.uint64(along), np.uint64(2 * along)
+    three, four = np.uint64(3 * along), np.uint64(4 * along)
+    for i in range(0, rows, 4):
+        a, b = np.uint64(i * across), np.uint64((i + 1) * across)
+        c, d = np.uint64((i + 2) * across), np.uint64((i + 3) * across)
+        y = out[i * WIDE : (i + 4) * WIDE]
+        for k in range(0, terms, 4):
+            a0, a1, a2, a3 = left[a], left[a + one], left[a + two], left[a + three]
+            b0, b1, b2, b3 = left[b], left[b + one], left[b + two], left[b + three]
+            c0, c1, c2, c3 = left[c], left[c + one], left[c + two], left[c + three]
+            d0, d1, d2, d3 = left[d], left[d + one], left[d + two], left[d + three]
+            a, b, c, d = a + four, b + four, c + four, d + four
+            x = right[k * WIDE : (k + 4) * WIDE]
+            for o in range(WIDE):
+                x0, x1, x2, x3 = x[o], x[WIDE + o], x[2 * WIDE + o], x[3 * WIDE + o]
+                y[o] += (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
+                y[WIDE + o] += (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
+                y[2 * WIDE + o] += (c0 * x0 + c1 * x1) + (c2 * x2 + c3 * x3)
+                y[3 * WIDE + o] += (d0 * x0 + d1 * x1) + (d2 * x2 + d3 * x3)
 
 
 @vectorised
-def _combine(weights, first, stride, source, top, count, out, row, n):
-    """out[row] += sum of weights[first + k stride] source[top + k] over k < count."""
-    q = count - count % 4
-    for k in range(0, q, 4):
-        at = first + k * stride
-        w0, w1 = weights[at], weights[at + stride]
-        w2, w3 = weights[at + 2 * stride], weights[at + 3 * stride]
-        for r in range(n):
-            out[row, r] += (w0 * source[top + k, r] + w1 * source[top + k + 1, r]) + (
-                w2 * source[top + k + 2, r] + w3 * source[top + k + 3, r]
-            )
-    for k in range(q, count):
-        w = weights[first + k * stride]
-        for r in range(n):
-            out[row, r] += w * source[top + k, r]
+def _project(left, rows, right, out):
+    """out[r WIDE] += left[r WIDE + k] right[k] summed over k < WIDE, for r < rows."""
+    half = WIDE // 2
+    part = np.empty(4 * half, np.float32)
+    for r in range(0, rows, 4):
+        x = left[r * WIDE : (r + 4) * WIDE]
+        for k in range(half):
+            a, b = right[k], right[half + k]
+            part[k] = x[k] * a + x[half + k] * b
+            part[half + k] = x[2 * half + k] * a + x[3 * half + k] * b
+            part[2 * half + k] = x[4 * half + k] * a + x[5 * half + k] * b
+            part[3 * half + k] = x[6 * half + k] * a + x[7 * half + k] * b
+        for i in range(4):
+            y = part[i * half : (i + 1) * half]
+            even = ((y[0] + y[4]) + (y[8] + y[12])) + ((y[2] + y[6]) + (y[10] + y[14]))
+            odd = ((y[1] + y[5]) + (y[9] + y[13])) + ((y[3] + y[7]) + (y[11] + y[15]))
+            out[(r + i) * WIDE] += even + odd
+
+
+@inline
+def _add_to_all(rows, out, shift):
+    """out[r WIDE + o] += shift[o], for r < rows and o < WIDE."""
+    for r in range(0, rows, 4):
+        y = out[r * WIDE : (r + 4) * WIDE]
+        for o in range(WIDE):
+            b = shift[o]
+            y[o] += b
+            y[WIDE + o] += b
+            y[2 * WIDE + o] += b
+            y[3 * WIDE + o] += b
+
+
+@inline
+def _add_all(rows, left, sums):
+    """sums[o] += left[r WIDE + o] over all r < rows, for o < WIDE."""
+    for r in range(0, rows, 4):
+        x = left[r * WIDE : (r + 4) * WIDE]
+        for o in range(WIDE):
+            sums[o] += (x[o] + x[WIDE + o]) + (x[2 * WIDE + o] + x[3 * WIDE + o])
 
 
 @vectorised
-def forward(weights, widths, relu, tape, n):
-    """Runs a network on the inputs of the tape's first n columns.
+def forward(packed, widths, relu, tape, n):
+    """Runs a network on the inputs of the tape's first n rows.
 
     Args:
-        weights: ``(P,)`` float32.
+        packed: See `pack`.
         widths: ``(L + 1,)``.
         relu: Whether hidden layers end in max(0, x); else in tanh. The last is linear.
-        tape: ``(sum widths, >= n)`` float32, in place.
-        n: Columns.
+        tape: See `new_tape`; in place.
+        n: Inputs.
     """
-    at, left, last = 0, 0, widths.shape[0] - 2
+    at, left, last, rows = 0, 0, widths.shape[0] - 2, _up(n)
     for layer in range(last + 1):
         fan, out = widths[layer], widths[layer + 1]
-        right, bias = left + fan, at + fan * out
-        for o in range(out):
-            row = right + o
-            for r in range(n):
-                tape[row, r] = weights[bias + o]
-            _combine(weights, at + o, out, tape, left, fan, tape, row, n)
-            if layer == last:
-                continue
-            if relu:
-                for r in range(n):
-                    tape[row, r] = max(tape[row, r], ZERO)
-            else:
-                for r in range(n):
-                    tape[row, r] = _tanh(tape[row, r])
-        at, left = bias + out, right
+        right, bias = left + _blocks(fan), at + _blocks(out) * _up(fan) * WIDE
+        turned = bias + _blocks(out) * WIDE
+        for c in range(_blocks(out)):
+            made = tape[right + c, : rows * WIDE]
+            made[:] = ZERO
+            _add_to_all(rows, made, packed[bias + c * WIDE : bias + (c + 1) * WIDE])
+            for k in range(_blocks(fan)):
+                seen, terms = tape[left + k], min(WIDE, _up(fan) - k * WIDE)
+                if out > NARROW:
+                    matrix = packed[at + (c * _up(fan) + k * WIDE) * WIDE :]
+                    _multiply(seen, WIDE, 1, rows, terms, matrix, made)
+                for o in range(out if out <= NARROW else 0):
+                    row = turned + (k * _up(out) + o) * WIDE
+                    _project(seen, rows, packed[row : row + WIDE], made[o:])
+            if layer < last and relu:
+                for i in range(made.shape[0]):
+                    made[i] = max(made[i], ZERO)
+            elif layer < last:
+                for i in range(made.shape[0]):
+                    made[i] = _tanh(made[i])
+        at, left = turned + _blocks(fan) * _up(out) * WIDE, right
 
 
 @vectorised
-def backward(weights, widths, relu, tape, slopes, n, gradient, through):
-    """Adds a loss's slopes by the weights to `gradient`.
+def backward(packed, widths, relu, tape, slopes, n, gradient, through):
+    """Adds a loss's slopes by the weights to a packed gradient.
 
     Args:
-        weights: As for `forward`, which filled the tape.
+        packed: As for `forward`, which filled the tape.
         widths: See `forward`.
         relu: See `forward`.
         tape: See `forward`.
-        slopes: Like the tape; the rows of the outputs hold the loss's slopes, those of hidden
-            layers are overwritten with theirs.
-        n: Columns.
-        gradient: ``(P,)`` float32, in place; ``(0,)``: not wanted.
+        slopes: Like the tape; the outputs' hold the loss's slopes, those of hidden layers are
+            overwritten with theirs.
+        n: Inputs.
+        gradient: Packed (a narrow layer's transposed), in place; ``(0,)``: not wanted.
         through: Whether the inputs' slopes are wanted as well.
     """
-    turned = np.zeros(((widths.max() + WIDE - 1) // WIDE, n, WIDE), np.float32)
-    ones = np.ones((1, n), np.float32)
-    at, right = weights.shape[0], tape.shape[0] - widths[-1]
+    at, right, rows = packed.shape[0], tape.shape[0] - _blocks(widths[-1]), _up(n)
+    slopes[right:, n * WIDE : rows * WIDE] = ZERO
     for layer in range(widths.shape[0] - 2, -1, -1):
         fan, out = widths[layer], widths[layer + 1]
-        left, bias = right - fan, at - out
-        at = bias - fan * out
-        if not gradient.shape[0]:
-            pass
-        elif out == 1:
-            _turn(tape, left, fan, n, turned)
-            _outer(slopes, right, 1, turned, fan, n, gradient, at)
-            for r in range(n):
-                gradient[bias] += slopes[right, r]
-        else:
-            _turn(slopes, right, out, n, turned)
-            _outer(tape, left, fan, turned, out, n, gradient, at)
-            _outer(ones, 0, 1, turned, out, n, gradient, bias)
-        for i in range(fan if layer or through else 0):
-            row = left + i
-            for r in range(n):
-                slopes[row, r] = ZERO
-            _combine(weights, at + i * out, 1, slopes, right, out, slopes, row, n)
+        left, turned = right - _blocks(fan), at - _blocks(fan) * _up(out) * WIDE
+        bias = turned - _blocks(out) * WIDE
+        at = bias - _blocks(out) * _up(fan) * WIDE
+        for c in range(_blocks(out) if gradient.shape[0] else 0):
+            pull = slopes[right + c]
+            for k in range(_blocks(fan)):
+                if out <= NARROW:
+                    sums = gradient[turned + k * _up(out) * WIDE :]
+                    _multiply(pull, 1, WIDE, _up(out), rows, tape[left + k], sums)
+                else:
+                    sums, terms = gradient[at + (c * _up(fan) + k * WIDE) * WIDE :], _up(fan)
+                    terms = min(WIDE, terms - k * WIDE)
+                    _multiply(tape[left + k], 1, WIDE, terms, rows, pull, sums)
+            _add_all(rows, pull, gradient[bias + c * WIDE : bias + (c + 1) * WIDE])
+        for k in range(_blocks(fan) if layer or through else 0):
+            seen, pulled = tape[left + k, : rows * WIDE], slopes[left + k, : rows * WIDE]
+            pulled[:] = ZERO
+            for c in range(_blocks(out)):
+                matrix = packed[turned + (k * _up(out) + c * WIDE) * WIDE :]
+                terms = min(WIDE, _up(out) - c * WIDE)
+                _multiply(slopes[right + c], WIDE, 1, rows, terms, matrix, pulled)
             if layer and relu:
-                for r in range(n):
-                    slopes[row, r] = slopes[row, r] if tape[row, r] > ZERO else ZERO
+                for i in range(pulled.shape[0]):
+                    pulled[i] = pulled[i] if seen[i] > ZERO else ZERO
             elif layer:
-                for r in range(n):
-                    slopes[row, r] *= ONE - tape[row, r] * tape[row, r]
+                for i in range(pulled.shape[0]):
+                    pulled[i] *= ONE - seen[i] * seen[i]
         right = left
 
 
@@ -185,30 +285,30 @@ def run(weights, widths, relu, inputs, out):
         out: Output ``(B, m, widths[-1])`` float32.
     """
     B, m, _ = inputs.shape
-    tape = np.empty((widths.sum(), m), np.float32)
-    last = tape.shape[0] - widths[-1]
+    tape, packed = new_tape(widths, m), np.zeros(count(widths)[1], np.float32)
+    last = tape.shape[0] - _blocks(widths[-1])
     for b in range(B):
         load(inputs[b], tape, 0)
-        forward(weights[b], widths, relu, tape, m)
+        pack(weights[b], widths, packed)
+        forward(packed, widths, relu, tape, m)
         for r in range(m):
             for o in range(out.shape[2]):
-                out[b, r, o] = tape[last + o, r]
-
-
-@inline
-def load(rows, tape, first):
-    """Writes rows ``(m, d)`` into the inputs of a tape, from column `first` on."""
-    for r in range(rows.shape[0]):
-        for j in range(rows.shape[1]):
-            tape[j, first + r] = rows[r, j]
+                out[b, r, o] = tape[last + o // WIDE, r * WIDE + o % WIDE]
 
 
 @vectorised
 def shorten(gradient, longest):
     """Scales a gradient to the length `longest` if it is longer."""
-    total = 0.0
-    for k in range(gradient.shape[0]):
-        total += np.float64(gradient[k]) * np.float64(gradient[k])
+    sums, full = np.zeros(8), gradient.shape[0] // 8 * 8
+    for first in range(0, full, 8):
+        part = gradient[first : first + 8]
+        for k in range(8):
+            sums[k] += np.float64(part[k]) * np.float64(part[k])
+    for k in range(full, gradient.shape[0]):
+        sums[k - full] += np.float64(gradient[k]) * np.float64(gradient[k])
+    total = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + (
+        (sums[1] + sums[5]) + (sums[3] + sums[7])
+    )
     scale = np.float32(min(1.0, longest / (np.sqrt(total) + 1e-6)))
     for k in range(gradient.shape[0]):
         gradient[k] *= scale

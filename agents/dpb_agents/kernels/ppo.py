@@ -7,14 +7,42 @@ price; the critic values a round by the mean of its items' features.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from dpb_agents.kernels.networks import adam, backward, forward, shorten
-from dpb_gym.kernels._jit import jit, vectorised
+from dpb_agents.kernels.networks import (
+    WIDE,
+    adam,
+    backward,
+    count,
+    forward,
+    load,
+    new_tape,
+    pack,
+    shorten,
+    unpack,
+)
+from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.elementary import exp, log
 
 CLIP, LONGEST, EPS, WORTH = 0.2, 0.5, 1e-5, 0.5
 SMALLEST = 1e-300
+TOGETHER = 64  # inputs of the actor at a time, so that their tape stays near the processor
+LOG2_E, LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
+TERMS = tuple(np.float32(1.0 / math.factorial(k)) for k in range(8))
+LEAST, HALF = np.float32(-87.0), np.float32(0.5)
+
+
+@inline
+def _exponential(x):
+    """e^x to 1e-7 for -87 <= x <= 0; without branches, so that a loop of it runs in registers."""
+    n = np.floor(x * LOG2_E + HALF)
+    r = x - n * LN2
+    p = TERMS[-1]
+    for k in range(len(TERMS) - 2, -1, -1):
+        p = p * r + TERMS[k]
+    return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
 @jit
@@ -39,7 +67,7 @@ def draw(scores, offered, uniforms, slates):
             keys[best] = -np.inf
 
 
-@jit
+@vectorised
 def slate_log_probability(scores, offered, slate, slopes):
     """Log-probability of a slate, and its slopes by the scores.
 
@@ -56,7 +84,8 @@ def slate_log_probability(scores, offered, slate, slopes):
         if offered[j]:
             top = max(top, np.float64(scores[j]))
     for j in range(N):
-        slopes[j] = exp(scores[j] - top) if offered[j] else 0.0
+        power = _exponential(max(scores[j] - top, LEAST))
+        slopes[j] = power if offered[j] else 0.0
     for place in range(K):
         if slate[place] >= 0:
             held[place] = slopes[slate[place]]
@@ -83,82 +112,106 @@ def slate_log_probability(scores, offered, slate, slopes):
 @vectorised
 def _mean(contexts, means):
     """What the critic sees of every round: the mean of its items' features."""
-    n, d, N = contexts.shape
+    n, N, d = contexts.shape
     for t in range(n):
         for j in range(d):
             total = 0.0
             for i in range(N):
-                total += contexts[t, j, i]
+                total += contexts[t, i, j]
             means[t, j] = total / N
 
 
 @vectorised
-def _evaluate(weights, widths, rounds, means, order, start, m, tapes, found):
-    """Values, log-probabilities and their slopes of m rounds, ``order[start:start + m]``."""
+def _value(packed, widths, means, order, tape, values):
+    """The critic's values of rounds."""
+    m = order.shape[0]
+    for s in range(m):
+        load(means[order[s] : order[s] + 1], tape, s)
+    forward(packed, widths, False, tape, m)
+    for s in range(m):
+        values[s] = tape[-1, s * WIDE]
+
+
+@vectorised
+def _evaluate(packed, widths, spread, rounds, order, tape, found):
+    """Log-probabilities of rounds and their slopes by scores and logarithm of the spread."""
     contexts, offered, slates, bids, _ = rounds
-    _, d, N = contexts.shape
-    values, logs, slopes, deviations = found
-    acting, judging = tapes
-    P, last = (weights.shape[0] - 1) // 2, acting.shape[0] - 1
-    for s in range(m):
-        t, at = order[start + s], s * N
-        for j in range(d):
-            for i in range(N):
-                acting[j, at + i] = contexts[t, j, i]
-            judging[j, s] = means[t, j]
-    forward(weights[:P], widths, False, acting, m * N)
-    forward(weights[P : 2 * P], widths, False, judging, m)
-    spread = exp(np.float64(weights[2 * P]))
-    for s in range(m):
-        t, at = order[start + s], s * N
-        values[s] = judging[last, s]
+    N = contexts.shape[1]
+    logs, slopes, deviations, scores = found
+    for s in range(order.shape[0]):
+        load(contexts[order[s]], tape, s * N)
+    forward(packed, widths, False, tape, order.shape[0] * N)
+    for s in range(order.shape[0]):
+        t = order[s]
+        for j in range(N):
+            scores[j] = tape[-1, (s * N + j) * WIDE]
         if slates.shape[1]:
-            scores = acting[last, at : at + N]
             logs[s] = slate_log_probability(scores, offered[t], slates[t], slopes[s])
         else:
-            z = (bids[t] - acting[last, at]) / spread
-            logs[s] = -0.5 * z * z - weights[2 * P]
+            z = (bids[t] - scores[0]) / spread
+            logs[s] = -0.5 * z * z - log(spread)
             slopes[s, 0] = z / spread
             deviations[s] = z * z - 1.0
 
 
 @vectorised
-def _step(weights, widths, rounds, order, start, m, made, gradient):
-    """Adds the slopes of the loss of a mini-batch to `gradient`.
+def _advantages(rewards, values, order, advantages):
+    """Rewards less values, normalised over a mini-batch."""
+    m, mean, square = order.shape[0], 0.0, 0.0
+    for s in range(m):
+        advantages[s] = rewards[order[s]] - values[order[s]]
+        mean += advantages[s] / m
+    for s in range(m):
+        square += (advantages[s] - mean) * (advantages[s] - mean)
+    for s in range(m if m > 1 else 0):
+        advantages[s] = (advantages[s] - mean) / (np.sqrt(square / (m - 1)) + 1e-8)
 
-    Rounds whose ratio is clipped move the actor nowhere: the others' columns close up.
+
+@vectorised
+def _criticise(packed, widths, means, rewards, order, tape, room):
+    """Adds the slopes of the critic's loss of a mini-batch to its packed gradient."""
+    m, (slopes, values, gradient) = order.shape[0], room
+    _value(packed, widths, means, order, tape, values)
+    for s in range(m):
+        slopes[-1, s * WIDE] = WORTH * 2.0 * (values[s] - rewards[order[s]]) / m
+    backward(packed, widths, False, tape, slopes, m, gradient, False)
+
+
+@vectorised
+def _act(packed, widths, spread, rounds, before, order, room):
+    """Adds the slopes of the actor's loss of a mini-batch; returns that by log(spread).
+
+    Nothing moves where all ratios are clipped.
     """
-    N = rounds[0].shape[2]
-    before, tapes, slants, (values, logs, slopes, deviations) = made
-    P, last = (weights.shape[0] - 1) // 2, tapes[0].shape[0] - 1
-    rewards = rounds[4]
-    mean, square, moving = 0.0, 0.0, 0
-    for s in range(m):
-        mean += (rewards[order[start + s]] - before[1, order[start + s]]) / m
-    for s in range(m):
-        off = rewards[order[start + s]] - before[1, order[start + s]] - mean
-        square += off * off
-    for s in range(m):
-        t = order[start + s]
-        advantage = rewards[t] - before[1, t]
-        if m > 1:
-            advantage = (advantage - mean) / (np.sqrt(square / (m - 1)) + 1e-8)
-        ratio = exp(logs[s] - before[0, t])
-        bounded = min(max(ratio, 1.0 - CLIP), 1.0 + CLIP)
-        push = -advantage * ratio / m if advantage * ratio <= advantage * bounded else 0.0
-        slants[1][last, s] = WORTH * 2.0 * (values[s] - rewards[t]) / m
-        if push == 0.0:
-            continue
-        gradient[2 * P] += push * deviations[s]
-        for row in range(tapes[0].shape[0] if moving < s * N else 0):
+    tape, pulls, advantages, found, gradient = room
+    logs, slopes, deviations, _ = found
+    m, N = order.shape[0], rounds[0].shape[1]
+    share, moved = max(1, TOGETHER // N), 0.0
+    _advantages(rounds[4], before[1], order, advantages)
+    for start in range(0, m, share):
+        part = order[start : start + share]
+        _evaluate(packed, widths, spread, rounds, part, tape, found)
+        moving = False
+        for s in range(part.shape[0]):
+            advantage, ratio = advantages[start + s], exp(logs[s] - before[0, part[s]])
+            bounded = min(max(ratio, 1.0 - CLIP), 1.0 + CLIP)
+            push = -advantage * ratio / m if advantage * ratio <= advantage * bounded else 0.0
+            moving = moving or push != 0.0
+            moved += push * deviations[s]
             for j in range(N):
-                tapes[0][row, moving + j] = tapes[0][row, s * N + j]
-        for j in range(N):
-            slants[0][last, moving + j] = push * slopes[s, j]
-        moving += N
-    actor, critic = slice(0, P), slice(P, 2 * P)
-    backward(weights[actor], widths, False, tapes[0], slants[0], moving, gradient[actor], False)
-    backward(weights[critic], widths, False, tapes[1], slants[1], m, gradient[critic], False)
+                pulls[-1, (s * N + j) * WIDE] = push * slopes[s, j]
+        if moving:
+            backward(packed, widths, False, tape, pulls, part.shape[0] * N, gradient, False)
+    return moved
+
+
+@inline
+def _unfold(weights, widths, packed):
+    """Packs actor and critic; returns the standard deviation of prices."""
+    P = (weights.shape[0] - 1) // 2
+    pack(weights[:P], widths, packed[0])
+    pack(weights[P : 2 * P], widths, packed[1])
+    return exp(np.float64(weights[2 * P]))
 
 
 @vectorised
@@ -170,36 +223,45 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
         moments: ``(B, 2, 2 P + 1)`` float32, in place: see `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: Of actor and critic, see `networks.forward`.
-        rounds: Contexts ``(B, n, d, N)`` float32, what was offered ``(B, n, N)`` bool, slates
+        rounds: Contexts ``(B, n, N, d)`` float32, what was offered ``(B, n, N)`` bool, slates
             ``(B, n, K)`` (K = 0: prices), prices as drawn ``(B, n)`` and rewards ``(B, n)``.
         due: ``(B,)`` bool.
         orders: Orders of the rounds, one for every pass, ``(B, passes, n)``.
         batch: Rounds of a mini-batch.
         rate: Learning rate.
     """
-    B, n, d, N = rounds[0].shape
-    gradient = np.zeros(weights.shape[1], np.float32)
-    tall = widths.sum()
-    tapes = np.empty((tall, batch * N), np.float32), np.empty((tall, batch), np.float32)
-    slants = np.empty_like(tapes[0]), np.empty_like(tapes[1])
+    n, N, d = rounds[0].shape[1:]
+    P, size, _ = count(widths)
+    share = max(1, TOGETHER // N)
+    gradient, packed = np.zeros(2 * P + 1, np.float32), np.zeros((2, size), np.float32)
+    sums, tapes = np.zeros_like(packed), (new_tape(widths, share * N), new_tape(widths, batch))
+    pulls = np.zeros_like(tapes[0]), np.zeros_like(tapes[1])
+    found = np.empty(share), np.empty((share, N)), np.zeros(share), np.empty(N, np.float32)
     before, own, means = np.empty((2, n)), np.arange(n), np.empty((n, d), np.float32)
-    found = np.empty(batch), np.empty(batch), np.empty((batch, N)), np.zeros(batch)
-    for b in range(B):
+    values, advantages = np.empty(batch), np.empty(batch)
+    for b in range(weights.shape[0]):
         if not due[b]:
             continue
         mine = rounds[0][b], rounds[1][b], rounds[2][b], rounds[3][b], rounds[4][b]
         _mean(mine[0], means)
+        spread = _unfold(weights[b], widths, packed)
+        for start in range(0, n, share):
+            part = own[start : start + share]
+            _evaluate(packed[0], widths, spread, mine, part, tapes[0], found)
+            before[0, start : start + share] = found[0][: part.shape[0]]
         for start in range(0, n, batch):
-            m = min(batch, n - start)
-            _evaluate(weights[b], widths, mine, means, own, start, m, tapes, found)
-            before[0, start : start + m] = found[1][:m]
-            before[1, start : start + m] = found[0][:m]
+            part = own[start : start + batch]
+            _value(packed[1], widths, means, part, tapes[1], before[1, start:])
         for order in orders[b]:
             for start in range(0, n, batch):
-                m = min(batch, n - start)
-                _evaluate(weights[b], widths, mine, means, order, start, m, tapes, found)
-                made = before, tapes, slants, found
-                _step(weights[b], widths, mine, order, start, m, made, gradient)
+                part = order[start : start + batch]
+                spread = _unfold(weights[b], widths, packed)
+                slants = pulls[1], values, sums[1]
+                _criticise(packed[1], widths, means, mine[4], part, tapes[1], slants)
+                room = tapes[0], pulls[0], advantages, found, sums[0]
+                gradient[2 * P] = _act(packed[0], widths, spread, mine, before, part, room)
+                unpack(sums[0], widths, gradient[:P])
+                unpack(sums[1], widths, gradient[P : 2 * P])
                 shorten(gradient, LONGEST)
                 steps[b] += 1
                 adam(weights[b], gradient, moments[b], steps[b], rate, EPS)

@@ -7,8 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents.kernels.networks import adam, backward, forward, shorten
-from dpb_gym.kernels._jit import jit, vectorised
+from dpb_agents.kernels.networks import (
+    WIDE,
+    adam,
+    backward,
+    count,
+    forward,
+    load,
+    new_tape,
+    pack,
+    shorten,
+    unpack,
+)
+from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.elementary import exp, expm1, log
 
 EPS, LONGEST = 1e-8, 10.0
@@ -52,52 +63,58 @@ def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
         rate: Learning rate.
     """
     inputs, played, rewards = rounds
-    m, first = picks.shape[2], widths.sum() - widths[-1]
-    tape = np.empty((widths.sum(), m), np.float32)
-    slopes, gradient = np.empty_like(tape), np.zeros(weights.shape[1], np.float32)
+    m, first = picks.shape[2], count(widths)[2] - count(widths[-1:])[2]
+    tape, slopes = new_tape(widths, m), new_tape(widths, m)
+    packed = np.zeros((2, count(widths)[1]), np.float32)
+    gradient = np.zeros(weights.shape[1], np.float32)
     for b in range(weights.shape[0]):
         if not due[b]:
             continue
         for pick in picks[b]:
-            for s in range(m):
-                for j in range(inputs.shape[2]):
-                    tape[j, s] = inputs[b, pick[s], j]
-            forward(weights[b], widths, True, tape, m)
+            _gather(inputs[b], pick, tape)
+            pack(weights[b], widths, packed[0])
+            forward(packed[0], widths, True, tape, m)
             slopes[first:] = 0.0
             for s in range(m):
-                row = first + int(played[b, pick[s]])
-                error = tape[row, s] - rewards[b, pick[s]]
-                slopes[row, s] = min(max(error, -1.0), 1.0) / m
-            backward(weights[b], widths, True, tape, slopes, m, gradient, False)
+                k = int(played[b, pick[s]])
+                row, at = first + k // WIDE, s * WIDE + k % WIDE
+                error = tape[row, at] - rewards[b, pick[s]]
+                slopes[row, at] = min(max(error, -1.0), 1.0) / m
+            backward(packed[0], widths, True, tape, slopes, m, packed[1], False)
+            unpack(packed[1], widths, gradient)
             shorten(gradient, LONGEST)
             steps[b] += 1
             adam(weights[b], gradient, moments[b], steps[b], rate, EPS)
 
 
+@inline
+def _gather(inputs, pick, tape):
+    """Loads remembered rounds into a tape."""
+    for s in range(pick.shape[0]):
+        load(inputs[pick[s] : pick[s] + 1], tape, s)
+
+
 @jit
-def _criticise(weights, widths, inputs, pick, actions, tapes):
+def _criticise(packed, widths, inputs, pick, actions, tapes):
     """Runs both critics on remembered contexts with actions ``(m,)``."""
-    m, d, P = pick.shape[0], inputs.shape[1], weights.shape[0] // 2
+    m, d = pick.shape[0], inputs.shape[1]
     for k in range(2):
+        _gather(inputs, pick, tapes[k])
         for s in range(m):
-            for j in range(d):
-                tapes[k, j, s] = inputs[pick[s], j]
-            tapes[k, d, s] = actions[s]
-        forward(weights[k * P : (k + 1) * P], widths, True, tapes[k], m)
+            tapes[k, d // WIDE, s * WIDE + d % WIDE] = actions[s]
+        forward(packed[k], widths, True, tapes[k], m)
 
 
 @jit
-def _act(weights, widths, inputs, pick, normals, tape, drawn):
+def _act(packed, widths, inputs, pick, normals, tape, drawn):
     """Fills the actor's tape, and action, deviation and log-probability of every draw."""
-    m, d, last = pick.shape[0], inputs.shape[1], tape.shape[0] - 1
+    m = pick.shape[0]
+    _gather(inputs, pick, tape)
+    forward(packed, widths, True, tape, m)
     for s in range(m):
-        for j in range(d):
-            tape[j, s] = inputs[pick[s], j]
-    forward(weights, widths, True, tape, m)
-    for s in range(m):
-        width = min(max(np.float64(tape[last, s]), LOW), HIGH)
+        mean, width = tape[-1, s * WIDE], min(max(np.float64(tape[-1, s * WIDE + 1]), LOW), HIGH)
         deviation = exp(width) * normals[s]
-        a = tanh(tape[last - 1, s] + deviation)
+        a = tanh(mean + deviation)
         drawn[0, s], drawn[1, s] = a, deviation
         gaussian = -0.5 * normals[s] * normals[s] - width - 0.9189385332046727
         drawn[2, s] = gaussian - log(1.0 - a * a + INSIDE)
@@ -106,14 +123,38 @@ def _act(weights, widths, inputs, pick, normals, tape, drawn):
 @jit
 def _act_slopes(tape, drawn, worth, value_slopes, slopes):
     """Slopes of mean(worth log-probability - value) by mean and log-deviation."""
-    m, last = drawn.shape[1], tape.shape[0] - 1
+    m = drawn.shape[1]
     for s in range(m):
         a = drawn[0, s]
         bend = 1.0 - a * a
         slope = (worth * 2.0 * a / (bend + INSIDE) - value_slopes[s]) * bend / m
-        slopes[last - 1, s] = slope
-        inside = LOW <= tape[last, s] <= HIGH
-        slopes[last, s] = slope * drawn[1, s] - worth / m if inside else 0.0
+        slopes[-1, s * WIDE] = slope
+        inside = LOW <= tape[-1, s * WIDE + 1] <= HIGH
+        slopes[-1, s * WIDE + 1] = slope * drawn[1, s] - worth / m if inside else 0.0
+
+
+@jit
+def _fit_critics(packed, widths, targets, tapes, slants):
+    """Adds the slopes of both critics' mean squared errors to their packed gradients."""
+    m = targets.shape[0]
+    for k in range(2):
+        for s in range(m):
+            slants[k, -1, s * WIDE] = (tapes[k, -1, s * WIDE] - targets[s]) / m
+        backward(packed[0, k], widths, True, tapes[k], slants[k], m, packed[1, k], False)
+
+
+@jit
+def _value_slopes(packed, widths, tapes, slants, value_slopes):
+    """Slopes by the action, the last input, of the lower of both critics' values."""
+    m, last = value_slopes.shape[0], widths[0] - 1
+    value_slopes[:] = 0.0
+    for k in range(2):
+        for s in range(m):
+            lower = tapes[0, -1, s * WIDE] <= tapes[1, -1, s * WIDE]
+            slants[k, -1, s * WIDE] = 1.0 if lower == (k == 0) else 0.0
+        backward(packed[0, k], widths, True, tapes[k], slants[k], m, packed[1, k, :0], True)
+        for s in range(m):
+            value_slopes[s] += slants[k, last // WIDE, s * WIDE + last % WIDE]
 
 
 @vectorised
@@ -137,53 +178,43 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
     m, total = picks.shape[2], weights.shape[1] - 1
     judging = widths.copy()
     judging[0], judging[-1] = widths[0] + 1, 1
-    P = total - 2 * _count(judging)
-    tape, tapes = (
-        np.empty((widths.sum(), m), np.float32),
-        np.empty((2, judging.sum(), m), np.float32),
-    )
-    slopes, slants = np.empty_like(tape), np.empty_like(tapes)
-    gradient, drawn = np.zeros(total + 1, np.float32), np.empty((3, m))
-    judged, last, size = np.empty(m), judging.sum() - 1, _count(judging)
+    P, size = count(widths)[0], count(judging)[0]
+    tape, slopes = new_tape(widths, m), new_tape(widths, m)
+    tapes = np.zeros((2, *new_tape(judging, m).shape), np.float32)
+    slants, gradient = np.zeros_like(tapes), np.zeros(total + 1, np.float32)
+    actor = np.zeros((2, count(widths)[1]), np.float32)
+    critics = np.zeros((2, 2, count(judging)[1]), np.float32)
+    drawn, value_slopes = np.empty((3, m)), np.empty(m)
     for b in range(weights.shape[0]):
         if not due[b]:
             continue
         own, inputs = weights[b], rounds[0][b]
-        critics = own[P:total]
         for g in range(picks.shape[1]):
             pick = picks[b, g]
-            _act(own[:P], widths, inputs, pick, normals[b, g], tape, drawn)
-            worth = exp(np.float64(own[total]))
-            entropy = 0.0
+            pack(own[:P], widths, actor[0])
+            _act(actor[0], widths, inputs, pick, normals[b, g], tape, drawn)
+            worth, entropy = exp(np.float64(own[total])), 0.0
             for s in range(m):
                 entropy -= drawn[2, s] / m
             gradient[total] = entropy - target
-            _criticise(critics, judging, inputs, pick, rounds[1][b][pick], tapes)
-            for k in range(2):
-                part = slice(P + k * size, P + (k + 1) * size)
-                for s in range(m):
-                    slants[k, last, s] = (tapes[k, last, s] - rounds[2][b, pick[s]]) / m
-                backward(own[part], judging, True, tapes[k], slants[k], m, gradient[part], False)
+            _pack_critics(own[P:total], judging, critics[0])
+            _criticise(critics[0], judging, inputs, pick, rounds[1][b][pick], tapes)
+            _fit_critics(critics, judging, rounds[2][b][pick], tapes, slants)
+            unpack(critics[1, 0], judging, gradient[P : P + size])
+            unpack(critics[1, 1], judging, gradient[P + size : total])
             steps[b] += 1
             adam(own[P:], gradient[P:], moments[b, :, P:], steps[b], rate, EPS)
-            _criticise(critics, judging, inputs, pick, drawn[0], tapes)
-            for k in range(2):
-                for s in range(m):
-                    lower = tapes[0, last, s] <= tapes[1, last, s]
-                    slants[k, last, s] = 1.0 if lower == (k == 0) else 0.0
-                part = slice(P + k * size, P + (k + 1) * size)
-                backward(own[part], judging, True, tapes[k], slants[k], m, gradient[:0], True)
-            for s in range(m):
-                judged[s] = slants[0, widths[0], s] + slants[1, widths[0], s]
-            _act_slopes(tape, drawn, worth, judged, slopes)
-            backward(own[:P], widths, True, tape, slopes, m, gradient[:P], False)
+            _pack_critics(own[P:total], judging, critics[0])
+            _criticise(critics[0], judging, inputs, pick, drawn[0], tapes)
+            _value_slopes(critics, judging, tapes, slants, value_slopes)
+            _act_slopes(tape, drawn, worth, value_slopes, slopes)
+            backward(actor[0], widths, True, tape, slopes, m, actor[1], False)
+            unpack(actor[1], widths, gradient[:P])
             adam(own[:P], gradient[:P], moments[b, :, :P], steps[b], rate, EPS)
 
 
-@jit
-def _count(widths):
-    """Weights of a network."""
-    total = 0
-    for layer in range(widths.shape[0] - 1):
-        total += (widths[layer] + 1) * widths[layer + 1]
-    return total
+@inline
+def _pack_critics(weights, widths, packed):
+    size = weights.shape[0] // 2
+    for k in range(2):
+        pack(weights[k * size : (k + 1) * size], widths, packed[k])

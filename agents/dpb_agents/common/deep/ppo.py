@@ -58,7 +58,7 @@ class PPO(DeepAgent):
         super().begin(problem, streams, curator)
         B, N, n = streams.replicates, self._items, self.n_steps
         places = {"assortment": problem.capacity, "recommendation": 1}.get(problem.kind, 0)
-        self._contexts = np.empty((B, n, self._inputs, N), np.float32)
+        self._contexts = np.empty((B, n, N, self._inputs), np.float32)
         self._offers = np.ones((B, n, N), bool)
         self._slates = np.empty((B, n, places), np.int64)
         self._bids, self._rewards = np.empty((B, n)), np.empty((B, n))
@@ -71,7 +71,7 @@ class PPO(DeepAgent):
     def act(self, context: Context) -> Array:
         rows, now = self._rows(context), (self._lanes, self._seen)
         scores = self._run(self._widths(1), False, rows)[..., 0]
-        self._contexts[now] = rows.swapaxes(1, 2)
+        self._contexts[now] = rows
         if not self._slates.shape[2]:
             spread = portable.each(portable.exp, self._weights[:, -1])
             bids = scores[:, 0] + spread * self._draws.next()
