@@ -125,7 +125,7 @@ def test_networks_and_their_slopes(widths, relu):
         np.testing.assert_allclose(out[0], outputs(weights[0], widths, x[0], relu), atol=3e-5)
         tape, gradient = zoo.networks.new_tape(wide, m), np.zeros(count, np.float32)
         packed = np.zeros((2, zoo.networks.count(wide)[1]), np.float32)
-        zoo.networks.pack(weights[0], wide, packed[0])
+        zoo.networks.pack(weights[0], wide, packed[0], True)
         tape.reshape(len(tape), -1, 32)[0, :m, : widths[0]] = x[0]
         zoo.networks.forward(packed[0], wide, relu, tape, m)
         slopes, pull = np.zeros_like(tape), rng.normal(size=(m, widths[-1]))

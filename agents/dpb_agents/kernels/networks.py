@@ -78,25 +78,27 @@ def load(rows, tape, first):
 
 
 @vectorised
-def pack(weights, widths, packed):
+def pack(weights, widths, packed, through):
     """Packs a network: by layers the matrix and the bias, in blocks of outputs, and the matrix
-    transposed, in blocks of inputs. Numbers that are no weights are left alone, as zeros."""
+    transposed, in blocks of inputs; the first layer's only if slopes go `through` it. Numbers
+    that are no weights are left alone, as zeros."""
     at, to = 0, 0
     for layer in range(widths.shape[0] - 1):
         fan, out = widths[layer], widths[layer + 1]
         bias = to + _blocks(out) * _up(fan) * WIDE
         turned = bias + _blocks(out) * WIDE
         for i in range(fan + 1):
-            row = weights[at + i * out : at + (i + 1) * out]
             for c in range(_blocks(out)):
+                wide, first = min(WIDE, out - c * WIDE), at + i * out + c * WIDE
                 k = bias + c * WIDE if i == fan else to + (c * _up(fan) + i) * WIDE
-                block = packed[k : k + WIDE]
-                for o in range(min(WIDE, out - c * WIDE)):
-                    block[o] = row[c * WIDE + o]
-        for o in range(out):
-            for i in range(fan):
-                k = turned + (i // WIDE * _up(out) + o) * WIDE + i % WIDE
-                packed[k] = weights[at + i * out + o]
+                _copy(weights[first : first + wide], packed[k : k + wide])
+        for k in range(_blocks(fan) if layer or through or out <= NARROW else 0):
+            for o in range(out):
+                first = turned + (k * _up(out) + o) * WIDE
+                row = packed[first : first + min(WIDE, fan - k * WIDE)]
+                column = weights[at + k * WIDE * out + o :]
+                for i in range(row.shape[0]):
+                    row[i] = column[i * out]
         at, to = at + (fan + 1) * out, turned + _blocks(fan) * _up(out) * WIDE
 
 
@@ -109,13 +111,22 @@ def unpack(packed, widths, gradient):
         bias = to + _blocks(out) * _up(fan) * WIDE
         turned = bias + _blocks(out) * WIDE
         for i in range(fan + 1):
+            for c in range(_blocks(out) if i == fan or out > NARROW else 0):
+                wide, first = min(WIDE, out - c * WIDE), at + i * out + c * WIDE
+                k = bias + c * WIDE if i == fan else to + (c * _up(fan) + i) * WIDE
+                _copy(packed[k : k + wide], gradient[first : first + wide])
+        for i in range(fan if out <= NARROW else 0):
             for o in range(out):
-                k = bias + o if i == fan else to + (o // WIDE * _up(fan) + i) * WIDE + o % WIDE
-                if i < fan and out <= NARROW:
-                    k = turned + (i // WIDE * _up(out) + o) * WIDE + i % WIDE
+                k = turned + (i // WIDE * _up(out) + o) * WIDE + i % WIDE
                 gradient[at + i * out + o] = packed[k]
         at, to = at + (fan + 1) * out, turned + _blocks(fan) * _up(out) * WIDE
     packed[:] = ZERO
+
+
+@inline
+def _copy(source, target):
+    for k in range(target.shape[0]):
+        target[k] = source[k]
 
 
 @vectorised
@@ -289,7 +300,7 @@ def run(weights, widths, relu, inputs, out):
     last = tape.shape[0] - _blocks(widths[-1])
     for b in range(B):
         load(inputs[b], tape, 0)
-        pack(weights[b], widths, packed)
+        pack(weights[b], widths, packed, False)
         forward(packed, widths, relu, tape, m)
         for r in range(m):
             for o in range(out.shape[2]):

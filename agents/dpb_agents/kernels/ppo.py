@@ -23,8 +23,8 @@ from dpb_agents.kernels.networks import (
     shorten,
     unpack,
 )
-from dpb_gym.kernels._jit import inline, jit, vectorised
-from dpb_gym.kernels.elementary import exp, log
+from dpb_gym.kernels._jit import inline, vectorised
+from dpb_gym.kernels.elementary import _log, exp, log
 
 CLIP, LONGEST, EPS, WORTH = 0.2, 0.5, 1e-5, 0.5
 SMALLEST = 1e-300
@@ -45,7 +45,7 @@ def _exponential(x):
     return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@jit
+@vectorised
 def draw(scores, offered, uniforms, slates):
     """Slates drawn one by one without replacement, by the softmax of what is left.
 
@@ -56,15 +56,20 @@ def draw(scores, offered, uniforms, slates):
         slates: Output ``(B, K)``; -1 where nothing is left.
     """
     B, N = scores.shape
-    keys = np.empty(N)
+    K, keys, held = slates.shape[1], np.empty(N), np.empty(slates.shape[1])
     for b in range(B):
         for j in range(N):  # the largest sums of score and Gumbel variable
-            gumbel = -log(-log(max(uniforms[b, j], SMALLEST)))
-            keys[j] = scores[b, j] + gumbel if offered[b, j] else -np.inf
-        for place in range(slates.shape[1]):
-            best = np.argmax(keys)
-            slates[b, place] = best if keys[best] > -np.inf else -1
-            keys[best] = -np.inf
+            keys[j] = scores[b, j] - _log(-_log(max(uniforms[b, j], SMALLEST), 0.0), 0.0)
+        slates[b] = -1
+        held[:] = -np.inf
+        for j in range(N):
+            if not (offered[b, j] and keys[j] > held[K - 1]):
+                continue
+            place = K - 1
+            while place > 0 and keys[j] > held[place - 1]:
+                held[place], slates[b, place] = held[place - 1], slates[b, place - 1]
+                place -= 1
+            held[place], slates[b, place] = keys[j], j
 
 
 @vectorised
@@ -209,8 +214,8 @@ def _act(packed, widths, spread, rounds, before, order, room):
 def _unfold(weights, widths, packed):
     """Packs actor and critic; returns the standard deviation of prices."""
     P = (weights.shape[0] - 1) // 2
-    pack(weights[:P], widths, packed[0])
-    pack(weights[P : 2 * P], widths, packed[1])
+    pack(weights[:P], widths, packed[0], False)
+    pack(weights[P : 2 * P], widths, packed[1], False)
     return exp(np.float64(weights[2 * P]))
 
 

@@ -47,6 +47,33 @@ def squash(outputs, normals, actions):
         actions[b] = tanh(outputs[b, 0] + spread * normals[b])
 
 
+@jit
+def remember(inputs, played, rewards, seen, now, observed, starts, every, due):
+    """Remembers a round of every replicate, in place of the oldest if there is no room.
+
+    Args:
+        inputs: ``(B, n, d)`` float32, in place.
+        played: ``(B, n)``, in place.
+        rewards: ``(B, n)``, in place.
+        seen: Rounds observed so far, ``(B,)``, in place.
+        now: What the network saw ``(B, d)``, what was played ``(B,)`` and the rewards ``(B,)``.
+        observed: ``(B,)`` bool: who observed the round; the others' will be written over.
+        starts: Observed rounds before the first training.
+        every: Observed rounds between two trainings.
+        due: Output ``(B,)`` bool: who trains.
+    """
+    some = False
+    for b in range(seen.shape[0]):
+        at = seen[b] % played.shape[1]
+        for j in range(inputs.shape[2]):
+            inputs[b, at, j] = now[0][b, j]
+        played[b, at], rewards[b, at] = now[1][b], now[2][b]
+        seen[b] += observed[b]
+        due[b] = observed[b] and seen[b] >= starts and seen[b] % every == 0
+        some = some or due[b]
+    return some
+
+
 @vectorised
 def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
     """Steps of deep Q-learning: Huber's loss of the value of what was played.
@@ -72,7 +99,7 @@ def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
             continue
         for pick in picks[b]:
             _gather(inputs[b], pick, tape)
-            pack(weights[b], widths, packed[0])
+            pack(weights[b], widths, packed[0], False)
             forward(packed[0], widths, True, tape, m)
             slopes[first:] = 0.0
             for s in range(m):
@@ -191,20 +218,20 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
         own, inputs = weights[b], rounds[0][b]
         for g in range(picks.shape[1]):
             pick = picks[b, g]
-            pack(own[:P], widths, actor[0])
+            pack(own[:P], widths, actor[0], False)
             _act(actor[0], widths, inputs, pick, normals[b, g], tape, drawn)
             worth, entropy = exp(np.float64(own[total])), 0.0
             for s in range(m):
                 entropy -= drawn[2, s] / m
             gradient[total] = entropy - target
-            _pack_critics(own[P:total], judging, critics[0])
+            _pack_critics(own[P:total], judging, critics[0], False)
             _criticise(critics[0], judging, inputs, pick, rounds[1][b][pick], tapes)
             _fit_critics(critics, judging, rounds[2][b][pick], tapes, slants)
             unpack(critics[1, 0], judging, gradient[P : P + size])
             unpack(critics[1, 1], judging, gradient[P + size : total])
             steps[b] += 1
             adam(own[P:], gradient[P:], moments[b, :, P:], steps[b], rate, EPS)
-            _pack_critics(own[P:total], judging, critics[0])
+            _pack_critics(own[P:total], judging, critics[0], True)
             _criticise(critics[0], judging, inputs, pick, drawn[0], tapes)
             _value_slopes(critics, judging, tapes, slants, value_slopes)
             _act_slopes(tape, drawn, worth, value_slopes, slopes)
@@ -214,7 +241,7 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
 
 
 @inline
-def _pack_critics(weights, widths, packed):
+def _pack_critics(weights, widths, packed, through):
     size = weights.shape[0] // 2
     for k in range(2):
-        pack(weights[k * size : (k + 1) * size], widths, packed[k])
+        pack(weights[k * size : (k + 1) * size], widths, packed[k], through)

@@ -63,6 +63,7 @@ class DeepAgent(Configured):
         self._steps = np.zeros(streams.replicates, np.int64)
         self._seen = np.zeros(streams.replicates, np.int64)
         self._lanes = np.arange(streams.replicates)
+        self._everywhere = np.ones(streams.replicates, bool)
 
     def _widths(self, outputs: int) -> Array:
         return np.array([self._inputs, *self.net_arch, outputs])
@@ -90,8 +91,7 @@ class DeepAgent(Configured):
         return out
 
     def _observed(self, feedback: Feedback) -> Array:
-        everywhere = np.ones(len(self._lanes), bool)
-        return everywhere if feedback.observed is None else feedback.observed
+        return self._everywhere if feedback.observed is None else feedback.observed
 
 
 def uniform_layers(rng: np.random.Generator, widths: Array) -> Array:

@@ -57,20 +57,15 @@ class OffPolicy(DeepAgent):
 
     def _remember(self, inputs: Array, played: Array, feedback: Feedback) -> None:
         """Takes what the network saw ``(B, d)`` and played ``(B,)``; trains if it is time."""
-        size = self._played.shape[1]
-        now = self._lanes, self._seen % size
-        self._remembered[now], self._played[now] = inputs, played
-        self._rewards[now] = feedback.reward / self._scale
-        observed = self._observed(feedback)
-        self._seen += observed
-        ready = observed & (self._seen >= self.learning_starts)
-        due = ready & (self._seen % self.train_freq == 0)
-        if due.any():
+        size, due = self._played.shape[1], np.empty(len(played), bool)
+        store, now = (self._remembered, self._played, self._rewards), feedback.reward / self._scale
+        observed, times = self._observed(feedback), (self.learning_starts, self.train_freq)
+        if zoo.replay.remember(*store, self._seen, (inputs, played, now), observed, *times, due):
             picks = np.zeros((len(due), self.gradient_steps, self.batch_size), np.int64)
             for b in np.flatnonzero(due):
                 many = min(int(self._seen[b]), size)
                 picks[b] = self._training[b].integers(many, size=picks.shape[1:])
-            self._train((self._remembered, self._played, self._rewards), due, picks)
+            self._train(store, due, picks)
 
 
 @register_agent("dqn", supports=("pricing", "recommendation"), needs_horizon=True)
