@@ -86,7 +86,9 @@ def tables() -> list[tuple[str, list[mpf]]]:
     ):
         top, bottom = rational(f, low, high, 7, anchor)
         found += [(f"{name}_TOP", top), (f"{name}_BOTTOM", bottom)]
-    return found
+    # Of the zoo's networks: tanh(x) / x by the square of x.
+    top, bottom = rational(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), "0", "62.41", 4, "-2")
+    return [*found, ("TANH_TOP", top), ("TANH_BOTTOM", bottom)]
 
 
 if __name__ == "__main__":
