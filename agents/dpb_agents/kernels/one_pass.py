@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels import elementary
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.pricing import LOGISTIC
 
 ROOT2 = np.sqrt(2.0)
@@ -94,25 +94,7 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
     u = np.empty(d)
     h = np.empty((d, d))
     for b in range(B):
-        n = 0
-        chosen = -1
-        for k in range(K):
-            item = slates[b, k]
-            if item < 0:
-                continue
-            if k == choice[b]:
-                chosen = n
-            s = 0.0
-            for j in range(d):
-                x[n, j] = features[b, item, j]
-                s += x[n, j] * theta[b, j]
-            scores[n] = s
-            n += 1
-        x[n] = 0.0
-        scores[n] = 0.0
-        if chosen < 0:
-            chosen = n
-        n += 1
+        n, chosen = _alternatives(features[b], slates[b], choice[b], theta[b], x, scores)
         _softmax(scores[:n], 1.0, p[:n])
         _mean(p[:n], x, centre)
         c = 0.0
@@ -121,21 +103,7 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
         c = np.sqrt(1.0 + 0.25 * np.pi * c)
         _softmax(scores[:n], c, p[:n])
         _mean(p[:n], x, centre)
-        h[:] = 0.0
-        mean[:] = 0.0
-        for i in range(n):
-            s = 0.0
-            for j in range(d):
-                x[i, j] -= centre[j]
-                s += x[i, j] * x[i, j]
-            lengths[i] = np.sqrt(s)
-            cutting = 1.0 if lengths[i] <= cut else cut / lengths[i]
-            for j in range(d):
-                w = cutting * p[i] * x[i, j]
-                mean[j] += w
-                for k in range(j, d):
-                    h[j, k] += w * x[i, k] / c
-            lengths[i] = cutting
+        _spread(n, x, p, centre, cut, c, lengths, mean, h)
         curvature = 0.0
         for j in range(d):
             for k in range(j, d):
@@ -156,6 +124,46 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
             u[j] += lengths[chosen] * x[chosen, j]
         w = _weight(curvature, longest, weighting)
         _fill(h, u, w * factors[0], w * factors[1], rows[b])
+
+
+@inline
+def _alternatives(features, slate, choice, theta, x, scores):
+    """Writes rows and scores of what is offered, outside option last; their number, the chosen."""
+    n, chosen = 0, -1
+    for k in range(slate.shape[0]):
+        if slate[k] < 0:
+            continue
+        if k == choice:
+            chosen = n
+        s = 0.0
+        for j in range(theta.shape[0]):
+            x[n, j] = features[slate[k], j]
+            s += x[n, j] * theta[j]
+        scores[n] = s
+        n += 1
+    x[n] = 0.0
+    scores[n] = 0.0
+    return n + 1, chosen if chosen >= 0 else n
+
+
+@inline
+def _spread(n, x, p, centre, cut, c, cuts, mean, h):
+    """Centres n rows x; writes what cuts its rows, sum p v and the upper triangle of sum p v s' / c."""
+    d = x.shape[1]
+    h[:] = 0.0
+    mean[:] = 0.0
+    for i in range(n):
+        s = 0.0
+        for j in range(d):
+            x[i, j] -= centre[j]
+            s += x[i, j] * x[i, j]
+        length = np.sqrt(s)
+        cuts[i] = 1.0 if length <= cut else cut / length
+        for j in range(d):
+            w = cuts[i] * p[i] * x[i, j]
+            mean[j] += w
+            for k in range(j, d):
+                h[j, k] += w * x[i, k] / c
 
 
 @jit

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents.kernels.one_pass import ROOT2
 from dpb_gym.kernels import elementary, linalg
-from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels._jit import inline, jit
 
 # Least square of the last coordinate in a rare direction: others no price can explore.
 LEVER = 0.1
@@ -135,7 +135,6 @@ def posterior(
         level = min(level, information[b, d - 1, d - 1])
         for i in range(d):
             few[i] = values[i] < rare * level and vectors[d - 1, i] ** 2 > LEVER
-        top = -np.inf
         for r in range(m):
             size = sizes[r] * sizes[r]
             weights[r] = elementary.log(beliefs[r])
@@ -149,43 +148,57 @@ def posterior(
                     weights[r] -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
                     means[r, i] = prior * h * rotated[i] / total
                     kept[r, i] = prior * error / total
-            if weights[r] > top:
-                top, likeliest[b] = weights[r], sizes[r]
-        total = 0.0
-        for r in range(m):
-            weights[r] = elementary.exp(weights[r] - top)
-            total += weights[r]
-        mean[:] = 0.0
-        local[:] = 0.0
-        for r in range(m):
-            weights[r] /= total
-            for i in range(d):
-                mean[i] += weights[r] * means[r, i]
-                local[i, i] += weights[r] * kept[r, i]
-        for r in range(m):
-            for i in range(d):
-                for j in range(d):
-                    apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
-                    local[i, j] += weights[r] * apart
+        likeliest[b] = sizes[np.argmax(weights)]
+        _average(weights, means, kept, mean, local)
+        _turn_back(vectors, mean, local, centre, scaled, theta[b], covariance[b])
         for j in range(d):
-            theta[b, j] = centre[j]
-            for i in range(d):
-                theta[b, j] += vectors[j, i] * mean[i]
-            for o in range(d):
-                scaled[o] = 0.0
-                for i in range(d):
-                    scaled[o] += vectors[j, i] * local[i, o]
-            for k in range(j, d):
-                s = 0.0
-                for o in range(d):
-                    s += scaled[o] * vectors[k, o]
-                covariance[b, j, k] = s
-                covariance[b, k, j] = s
             for i in range(d):
                 factor = calm
                 if few[i]:
                     factor = max(calm, min(1.0, np.sqrt(local[i, i] * d) / sizes[0]))
                 root[b, j, i] = factor * np.sqrt(local[i, i]) * vectors[j, i]
+
+
+@inline
+def _average(weights, means, kept, mean, covariance):
+    """Mean and covariance of a mixture of diagonal Gaussians, of logarithms of weights ``(m,)``."""
+    m, d = means.shape
+    top, total = weights.max(), 0.0
+    for r in range(m):
+        weights[r] = elementary.exp(weights[r] - top)
+        total += weights[r]
+    mean[:] = 0.0
+    covariance[:] = 0.0
+    for r in range(m):
+        weights[r] /= total
+        for i in range(d):
+            mean[i] += weights[r] * means[r, i]
+            covariance[i, i] += weights[r] * kept[r, i]
+    for r in range(m):
+        for i in range(d):
+            for j in range(d):
+                apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
+                covariance[i, j] += weights[r] * apart
+
+
+@inline
+def _turn_back(vectors, mean, local, centre, scaled, theta, covariance):
+    """Writes centre + V mean and V local V', of columns of V and what is told by them."""
+    d = mean.shape[0]
+    for j in range(d):
+        theta[j] = centre[j]
+        for i in range(d):
+            theta[j] += vectors[j, i] * mean[i]
+        for o in range(d):
+            scaled[o] = 0.0
+            for i in range(d):
+                scaled[o] += vectors[j, i] * local[i, o]
+        for k in range(j, d):
+            s = 0.0
+            for o in range(d):
+                s += scaled[o] * vectors[k, o]
+            covariance[j, k] = s
+            covariance[k, j] = s
 
 
 @jit
