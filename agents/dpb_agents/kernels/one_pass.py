@@ -148,7 +148,7 @@ def _alternatives(features, slate, choice, theta, x, scores):
 
 @inline
 def _spread(n, x, p, centre, cut, c, cuts, mean, h):
-    """Centres n rows x; writes what cuts its rows, sum p v and the upper triangle of sum p v s' / c."""
+    """Centres n rows; writes what cuts each, sum p v and the upper triangle of sum p v s' / c."""
     d = x.shape[1]
     h[:] = 0.0
     mean[:] = 0.0
