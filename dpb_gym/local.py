@@ -22,7 +22,7 @@ from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
 if TYPE_CHECKING:
     from dpb_gym.feedback import LocalMechanism, ResponseChannel
-    from dpb_gym.feedback.channel import PrivateFeedback
+    from dpb_gym.feedback.channel import Sent
     from dpb_gym.feedback.mechanisms import ResponseMechanism
     from dpb_gym.privacy import Curator, Event, NoiseSource
 
@@ -72,7 +72,7 @@ class Responses(Messages):
         self.channel = channel
         super().__init__(curator, channel.mechanism, streams)
 
-    def send(self, context: Context, action: Array, feedback: Feedback) -> PrivateFeedback:
+    def send(self, context: Context, action: Array, feedback: Feedback) -> Sent:
         """The messages of one round; see `ResponseChannel.send`."""
         self.ready()
         return self.channel.send(context.revenues, action, feedback, self.numbers.next())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from dpb_gym import validation
@@ -21,16 +19,9 @@ from dpb_gym.problems.kinds import kind_of
 RESPONSE_MECHANISMS = ("randomized-response", "binary", "gaussian", "laplace")
 
 
-class PrivateFeedback(NamedTuple):
-    """What arrives instead of the truth.
-
-    Attributes:
-        feedback: Privatised feedback; its reward follows from the message and public data.
-        estimate: Unbiased estimate of the true reward ``(B,)``.
-    """
-
-    feedback: Feedback
-    estimate: Array
+Sent = tuple[Feedback, Array]
+"""Privatised feedback, whose reward follows from the message and public data; and an unbiased
+estimate of the true reward ``(B,)``."""
 
 
 class ResponseChannel:
@@ -98,7 +89,7 @@ class ResponseChannel:
 
     def send(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
-    ) -> PrivateFeedback:
+    ) -> Sent:
         """Privatises the responses of one round.
 
         Args:
@@ -119,17 +110,17 @@ class ResponseChannel:
             reward, estimate = np.where(seen, reward, 0.0), np.where(seen, estimate, 0.0)
             demand = None if demand is None else np.where(seen, demand, 0.0)
             choice = None if choice is None else np.where(seen, choice, -1)
-        return PrivateFeedback(Feedback(reward, choice, demand, seen), estimate)
+        return Feedback(reward, choice, demand, seen), estimate
 
     def _send(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
-    ) -> PrivateFeedback:
+    ) -> Sent:
         mechanism = self.mechanism
         if self._response == "demand":
             message = mechanism.privatise(feedback.demand, numbers)  # type: ignore[arg-type]
             demand = np.asarray(message, dtype=np.float64)
             estimate = action * mechanism.scalar(message)
-            return PrivateFeedback(Feedback(action * demand, demand=demand), estimate)
+            return Feedback(action * demand, demand=demand), estimate
         if self._choice:
             return self._send_choice(revenues, action, feedback, numbers)
         if self._response == "choice" and isinstance(mechanism, RandomizedResponse):
@@ -137,14 +128,14 @@ class ResponseChannel:
             bought = mechanism.privatise(feedback.choice >= 0, numbers)
             revenue = sum(self.problem.reward_range)  # all are equal, and one end is 0
             estimate = revenue * mechanism.scalar(bought)
-            return PrivateFeedback(Feedback(revenue * bought), estimate)
+            return Feedback(revenue * bought), estimate
         # whatever else came back is withheld
         message = mechanism.privatise(feedback.reward, numbers)
-        return PrivateFeedback(Feedback(np.asarray(message, np.float64)), mechanism.scalar(message))
+        return Feedback(np.asarray(message, np.float64)), mechanism.scalar(message)
 
     def _send_choice(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
-    ) -> PrivateFeedback:
+    ) -> Sent:
         mechanism = self.mechanism
         assert isinstance(mechanism, RandomizedResponse) and feedback.choice is not None
         B, K = action.shape
@@ -164,7 +155,7 @@ class ResponseChannel:
         estimate = np.zeros(B)
         for k in range(K):
             estimate += parts[:, k + 1] * worth[:, k]
-        return PrivateFeedback(Feedback(reward, choice=choice), estimate)
+        return Feedback(reward, choice=choice), estimate
 
 
 def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> ResponseMechanism:

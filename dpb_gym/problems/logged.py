@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,19 +65,9 @@ class Logged:
         return {"data": self.data_name, **self.fit.figures, **own, **rest}
 
 
-class _Sets(NamedTuple):
-    """Choice sets; `kept` masks the rows of the log that they still have."""
-
-    starts: Array
-    items: Array
-    features: Array
-    choice: Array
-    people: Array | None
-    kept: Array
-
-
-def _relative(sets: _Sets, reference: int) -> _Sets:
-    """The sets that hold a reference item and another, in attributes relative to it.
+def _relative(sets: ChoiceTable, reference: int) -> tuple[ChoiceTable, Array]:
+    """The sets that hold a reference item and another, in attributes relative to it; and which rows
+    they still have.
 
     The reference leaves its sets: choosing it is choosing the outside option, whose utility 0
     stands for its own, since only differences of utilities count.
@@ -90,12 +80,16 @@ def _relative(sets: _Sets, reference: int) -> _Sets:
     usable = (row_of >= 0) & (sizes > 1)
     kept = usable[group] & (sets.items != reference)
     features = 0.5 * (sets.features - sets.features[np.maximum(row_of, 0)[group]])
-    taken = sets.starts[:-1] + sets.choice
-    outside = (sets.choice < 0) | (taken == row_of)
-    choice = np.where(outside, -1, sets.choice - (row_of < taken))
+    taken = sets.starts[:-1] + sets.chosen
+    outside = (sets.chosen < 0) | (taken == row_of)
+    chosen = np.where(outside, -1, sets.chosen - (row_of < taken))
     starts = np.append(0, np.cumsum(sizes[usable] - 1)).astype(np.int64)
     people = None if sets.people is None else sets.people[usable]
-    return _Sets(starts, sets.items[kept], features[kept], choice[usable], people, kept)
+    made = replace(
+        sets, starts=starts, items=sets.items[kept], features=features[kept],
+        chosen=chosen[usable], people=people,
+    )  # fmt: skip
+    return made, kept
 
 
 class LoggedPricing(Logged, PricingProblem):
@@ -208,8 +202,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         scaled, self.bounds, notes = scale(
             data.features, data.feature_names, dict(bounds or {}), data.name
         )
-        everything = np.ones(len(data.items), bool)
-        sets = _Sets(data.starts, data.items, scaled, data.chosen, data.people, everything)
+        sets, kept = replace(data, features=scaled), np.ones(len(data.items), bool)
         inside = np.arange(len(data.item_ids))
         if outside is not None:
             found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
@@ -218,8 +211,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
                     f"outside must be one of {data.item_ids.tolist()}, got {outside!r}"
                 )
             inside = np.delete(inside, found[0])
-            sets = _relative(sets, int(found[0]))
-            lost = len(data.chosen) - len(sets.choice)
+            sets, kept = _relative(sets, int(found[0]))
+            lost = data.n_sets - sets.n_sets
             if lost:
                 notes.append(f"left out {lost:,} sets without {outside} or without another")
         elif (data.chosen >= 0).all():
@@ -232,7 +225,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         rows = np.column_stack([sets.features, np.eye(N)[items]]).astype(np.float32)
         names = (*data.feature_names, *(f"is {item}" for item in self.item_ids))
         self.fit = fit_log(
-            rows, sets.starts, sets.choice, sets.people, ridge, names, [*data.notes, *notes],
+            rows, sets.starts, sets.chosen, sets.people, ridge, names, [*data.notes, *notes],
             data.name,
         )  # fmt: skip
         self.elasticities: dict[str, float] = {}
@@ -240,7 +233,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         if revenue is not None:
             # Attributes relative to the outside option are halved.
             unit = 2.0 if outside is None else 1.0
-            earned = self._earned(data, revenue, unit, rows, items, sets)
+            earned = self._earned(data.features[kept], revenue, unit, rows, items, sets)
         super().__init__(
             horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
             revenues=earned, theta=self.fit.coefficients,
@@ -250,12 +243,12 @@ class LoggedAssortment(Logged, AssortmentProblem):
         self.settle(data.name, contexts, sets.people)
 
     def _earned(
-        self, data: ChoiceTable, revenue: str, unit: float, rows: Array, items: Array, sets: _Sets
+        self, raw: Array, revenue: str, unit: float, rows: Array, items: Array, sets: ChoiceTable
     ) -> Array:
-        """What each item earns, at most 1; notes the elasticities to it."""
-        at, N = data.feature_names.index(revenue), len(self.item_ids)
+        """What each item earns, at most 1, by the raw attributes; notes the elasticities to it."""
+        at, N = sets.feature_names.index(revenue), len(self.item_ids)
         counts = np.maximum(np.bincount(items, minlength=N), 1)
-        column = data.features[sets.kept, at]
+        column = raw[:, at]
         earned = np.bincount(items, column, minlength=N) / counts
         per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
         chance = portable.each(
@@ -265,18 +258,18 @@ class LoggedAssortment(Logged, AssortmentProblem):
         means = np.bincount(items, own, minlength=N) / counts
         self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))
         if not (earned >= 0.0).all() or earned.max() <= 0.0:
-            raise DataError(f"{data.name}: {revenue} is negative or 0: no revenue")
+            raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
         return np.asarray(earned / earned.max())
 
-    def _offered(self, rows: Array, items: Array, sets: _Sets) -> Array:
+    def _offered(self, rows: Array, items: Array, sets: ChoiceTable) -> Array:
         """The contexts: mean attributes for what a set lacks; as many sets as fit in memory."""
         (_, width), N = rows.shape, len(self.item_ids)
         mean = np.zeros((N, width))
         np.add.at(mean, items, rows)
         mean /= np.maximum(np.bincount(items, minlength=N), 1)[:, None]
-        n = min(len(sets.choice), _MOST_NUMBERS // (N * width))
+        n = min(sets.n_sets, _MOST_NUMBERS // (N * width))
         contexts = np.broadcast_to(mean.astype(np.float32), (n, N, width)).copy()
-        group = np.repeat(np.arange(len(sets.choice)), np.diff(sets.starts))
+        group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
         here = group < n
         contexts[group[here], items[here]] = rows[here]
         return contexts

@@ -21,7 +21,6 @@ from dpb_gym.problems.logged import (
     LoggedPricing,
     LoggedRecommendation,
     _relative,
-    _Sets,
 )
 
 
@@ -199,12 +198,17 @@ def test_an_outside_option_among_the_items_leaves_the_model_as_it_is() -> None:
     items = np.array([0, 1, 2, 1, 2, 3, 2, 0, 1, 0, 3, 2])
     features = rng.normal(size=(12, 2))
     choice = np.array([2, 0, 2, 1, 0])
-    sets = _relative(_Sets(starts, items, features, choice, np.arange(5), None), 2)
+    sets, _ = _relative(
+        dpb_data.ChoiceTable(
+            "sets", starts, items, np.arange(4), features, ("a", "b"), choice, np.arange(5)
+        ),
+        2,
+    )
     assert sets.starts.tolist() == [0, 2, 3, 6], (
         "without the sets that lack item 2 or have it alone"
     )
     assert sets.items.tolist() == [0, 1, 1, 3, 0, 1]
-    assert sets.choice.tolist() == [-1, 0, 1] and sets.people.tolist() == [0, 1, 2]
+    assert sets.chosen.tolist() == [-1, 0, 1] and sets.people.tolist() == [0, 1, 2]
     theta = np.array([0.4, -1.1])
     inside, outside = map(np.exp, log_chances(2.0 * sets.features, sets.starts, theta))
     for k, s in enumerate((0, 1, 2)):
