@@ -4,32 +4,30 @@ A figure is a YAML file (`Figure` names every key); a quantity that claims compa
 registered with `quantity`; a package adds both (see `figure_files`).
 """
 
-from dpb_gym.papers.claims import Claim, FigureTable, Quantity
-from dpb_gym.papers.curves import Curve
-from dpb_gym.papers.engine import Reproduction, reproduce
-from dpb_gym.papers.figure import Figure, figure_files, load_figures, targets
-from dpb_gym.papers.pairing import Measured
-from dpb_gym.papers.quantities import QUANTITIES, quantity
-from dpb_gym.papers.results import FigureResult
-from dpb_gym.papers.verdicts import Judgement, PairedComparison, judge, verdict
+from __future__ import annotations
 
-__all__ = [
-    "QUANTITIES",
-    "Claim",
-    "Curve",
-    "Figure",
-    "FigureResult",
-    "FigureTable",
-    "Judgement",
-    "Measured",
-    "PairedComparison",
-    "Quantity",
-    "Reproduction",
-    "figure_files",
-    "judge",
-    "load_figures",
-    "quantity",
-    "reproduce",
-    "targets",
-    "verdict",
-]
+from typing import TYPE_CHECKING
+
+from dpb_gym.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from dpb_gym.papers.claims import Claim as Claim
+    from dpb_gym.papers.claims import FigureTable as FigureTable
+    from dpb_gym.papers.claims import Quantity as Quantity
+    from dpb_gym.papers.curves import Curve as Curve
+    from dpb_gym.papers.engine import Reproduction as Reproduction
+    from dpb_gym.papers.engine import reproduce as reproduce
+    from dpb_gym.papers.figure import Figure as Figure
+    from dpb_gym.papers.figure import figure_files as figure_files
+    from dpb_gym.papers.figure import load_figures as load_figures
+    from dpb_gym.papers.figure import targets as targets
+    from dpb_gym.papers.pairing import Measured as Measured
+    from dpb_gym.papers.quantities import QUANTITIES as QUANTITIES
+    from dpb_gym.papers.quantities import quantity as quantity
+    from dpb_gym.papers.results import FigureResult as FigureResult
+    from dpb_gym.papers.verdicts import Judgement as Judgement
+    from dpb_gym.papers.verdicts import PairedComparison as PairedComparison
+    from dpb_gym.papers.verdicts import judge as judge
+    from dpb_gym.papers.verdicts import verdict as verdict
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

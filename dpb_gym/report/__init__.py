@@ -3,52 +3,35 @@
 `dpb_gym.report.model` holds the data, `dpb_gym.report.views` the view.
 """
 
-from dpb_gym.report.exports import records, to_csv, to_frame, to_json, to_latex
-from dpb_gym.report.figures import (
-    Difference,
-    plot,
-    plot_calibration,
-    plot_frontier,
-    plot_kept,
-    plot_paired,
-    plot_profiles,
-)
-from dpb_gym.report.model import (
-    Audit,
-    Interval,
-    LeaderboardData,
-    Normalisation,
-    Row,
-    TaskResult,
-    TrackResult,
-    TrackRow,
-)
-from dpb_gym.report.notebook import html_table
-from dpb_gym.report.page import html
-from dpb_gym.report.terminal import table
+from __future__ import annotations
 
-__all__ = [
-    "Audit",
-    "Difference",
-    "Interval",
-    "LeaderboardData",
-    "Normalisation",
-    "Row",
-    "TaskResult",
-    "TrackResult",
-    "TrackRow",
-    "html",
-    "html_table",
-    "plot",
-    "plot_calibration",
-    "plot_frontier",
-    "plot_kept",
-    "plot_paired",
-    "plot_profiles",
-    "records",
-    "table",
-    "to_csv",
-    "to_frame",
-    "to_json",
-    "to_latex",
-]
+from typing import TYPE_CHECKING
+
+from dpb_gym.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from dpb_gym.report.exports import records as records
+    from dpb_gym.report.exports import to_csv as to_csv
+    from dpb_gym.report.exports import to_frame as to_frame
+    from dpb_gym.report.exports import to_json as to_json
+    from dpb_gym.report.exports import to_latex as to_latex
+    from dpb_gym.report.figures import Difference as Difference
+    from dpb_gym.report.figures import plot as plot
+    from dpb_gym.report.figures import plot_calibration as plot_calibration
+    from dpb_gym.report.figures import plot_frontier as plot_frontier
+    from dpb_gym.report.figures import plot_kept as plot_kept
+    from dpb_gym.report.figures import plot_paired as plot_paired
+    from dpb_gym.report.figures import plot_profiles as plot_profiles
+    from dpb_gym.report.model import Audit as Audit
+    from dpb_gym.report.model import Interval as Interval
+    from dpb_gym.report.model import LeaderboardData as LeaderboardData
+    from dpb_gym.report.model import Normalisation as Normalisation
+    from dpb_gym.report.model import Row as Row
+    from dpb_gym.report.model import TaskResult as TaskResult
+    from dpb_gym.report.model import TrackResult as TrackResult
+    from dpb_gym.report.model import TrackRow as TrackRow
+    from dpb_gym.report.notebook import html_table as html_table
+    from dpb_gym.report.page import html as html
+    from dpb_gym.report.terminal import table as table
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)
