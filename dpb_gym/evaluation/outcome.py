@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Array
 
+NOTHING = np.empty((0, 0))
 COMPUTED = "computed here"
 RECOMPUTED = "recomputed here"
 
@@ -57,18 +58,27 @@ class CellResult:
         guarantee: `Guarantee.to_dict` of the run, None if non-private.
         timing: Where the time went, None if not known; no part of the result.
         provenance: `COMPUTED`, `RECOMPUTED`, or ``"stated by NAME"``.
+        stated: The digest of what a manifest knows of, regret and reward being empty.
     """
 
     cell: Cell
-    regret: Array
-    reward: Array
+    regret: Array = field(default_factory=lambda: NOTHING)
+    reward: Array = field(default_factory=lambda: NOTHING)
     guarantee: dict[str, Any] | None = None
     timing: Timing | None = None
     provenance: str = COMPUTED
+    stated: str = ""
+
+    @property
+    def entry(self) -> CellResult:
+        """The result without its numbers, as a manifest knows it."""
+        return replace(self, regret=NOTHING, reward=NOTHING, stated=self.digest)
 
     @property
     def digest(self) -> str:
         """SHA-256 of cell, numbers and guarantee, as hexadecimal text."""
+        if self.stated:
+            return self.stated
         digest = hashlib.sha256(self.cell.text.encode())
         digest.update(canonical(self.guarantee).encode())
         for values in (self.regret, self.reward):

@@ -38,7 +38,6 @@ from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import (
     MOST_BYTES,
-    Stored,
     cell_file,
     from_rows,
     read_cell,
@@ -77,12 +76,16 @@ class Store:
         place: The directory, and `path`, its path or address.
         suite: The suite it belongs to.
         manifest: Content of its ``manifest.json`` but for the rows.
-        entries: What the manifest says of every cell, by key.
+        entries: What the manifest says of every cell, by key; see `CellResult.entry`.
         record: The entry of the present run, within `writing`.
     """
 
     def __init__(
-        self, place: Place, suite: Suite, manifest: dict[str, Any], entries: Iterable[Stored] = ()
+        self,
+        place: Place,
+        suite: Suite,
+        manifest: dict[str, Any],
+        entries: Iterable[CellResult] = (),
     ) -> None:
         self.place, self.path = place, place.path
         self.suite = suite
@@ -262,7 +265,7 @@ class Store:
         """Writes results as the table, instead of what was there."""
         ordered = sorted(results, key=lambda result: _place(result.cell))
         self.place.write(TABLE, table_bytes(ordered))
-        self.entries = {result.cell.key: Stored.of(result) for result in ordered}
+        self.entries = {result.cell.key: result.entry for result in ordered}
         self.save()
 
     def _cells(self) -> Iterator[tuple[str, CellResult | DamagedResult]]:

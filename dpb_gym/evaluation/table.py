@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.outcome import COMPUTED, CellResult, Timing
+from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.places import DamagedResult
 from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
@@ -46,50 +46,26 @@ DEEPEST = 16
 INTEGERS, DOUBLE, BINARY, LISTS, STRUCT, BYTES = (4, 5, 6), 7, 8, (9, 10), 12, (1, 2, 3)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """What is stored of a cell beside its numbers.
-
-    Attributes:
-        cell: The cell.
-        guarantee: `Guarantee.to_dict`, None if non-private.
-        sha256: `CellResult.digest`.
-        timing: Where its time went, None if not known.
-        provenance: See `CellResult`.
-    """
-
-    cell: Cell
-    guarantee: dict[str, Any] | None
-    sha256: str
-    timing: Timing | None = None
-    provenance: str = COMPUTED
-
-    @classmethod
-    def of(cls, result: CellResult) -> Stored:
-        """The entry of a result."""
-        return cls(result.cell, result.guarantee, result.digest, result.timing, result.provenance)
-
-
-def to_rows(entries: Sequence[Stored]) -> list[dict[str, Any]]:
-    """Entries as JSON values, those of one row of the leaderboard together."""
+def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
+    """Results without numbers as JSON values, those of one row of the leaderboard together."""
     rows: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        row = {"cell": entry.cell.identity, "guarantee": entry.guarantee}
+    for result in results:
+        row = {"cell": result.cell.identity, "guarantee": result.guarantee}
         found = rows.setdefault(canonical(row), {**row, "blocks": []})
         found["blocks"].append(
             {
-                "start": entry.cell.start,
-                "stop": entry.cell.stop,
-                "sha256": entry.sha256,
-                "timing": None if entry.timing is None else asdict(entry.timing),
-                "provenance": entry.provenance,
+                "start": result.cell.start,
+                "stop": result.cell.stop,
+                "sha256": result.digest,
+                "timing": None if result.timing is None else asdict(result.timing),
+                "provenance": result.provenance,
             }
         )
     return list(rows.values())
 
 
-def from_rows(rows: Any) -> list[Stored]:
-    """Inverse of `to_rows`.
+def from_rows(rows: Any) -> list[CellResult]:
+    """Inverse of `to_rows`: every `CellResult.entry`.
 
     Raises:
         ValueError: If they are not what `to_rows` writes.
@@ -100,14 +76,17 @@ def from_rows(rows: Any) -> list[Stored]:
         raise ValueError(f"not a list of rows ({error!r:.300})") from None
 
 
-def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> Stored:
+def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> CellResult:
     text = json.dumps({**row["cell"], "start": block["start"], "stop": block["stop"]})
     guarantee, digest, provenance = row["guarantee"], block["sha256"], block["provenance"]
     if not (guarantee is None or isinstance(guarantee, dict)):
         raise TypeError("a guarantee is an object or null")
     if not (isinstance(digest, str) and isinstance(provenance, str)):
         raise TypeError("digest and provenance are text")
-    return Stored(Cell.read(text), guarantee, digest, _timing(block["timing"]), provenance)
+    cell, timing = Cell.read(text), _timing(block["timing"])
+    return CellResult(
+        cell, guarantee=guarantee, timing=timing, provenance=provenance, stated=digest
+    )
 
 
 def _timing(given: Any) -> Timing | None:
@@ -188,14 +167,14 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
 
 
 def read_table(
-    content: bytes, where: str, entries: Sequence[Stored], spare: int = SPARE_ROWS
+    content: bytes, where: str, entries: Sequence[CellResult], spare: int = SPARE_ROWS
 ) -> tuple[list[CellResult], list[DamagedResult]]:
     """Reads the table of some entries, and checks all of it.
 
     Args:
         content: The whole file.
         where: Its name, for messages.
-        entries: What is wanted of it.
+        entries: What is wanted of it, without numbers; see `CellResult.entry`.
         spare: Rows that it may hold beyond them, as it may after a kill.
 
     Returns:
@@ -222,7 +201,7 @@ def read_table(
 
 
 def _results(
-    where: str, table: Any, wanted: dict[str, Stored]
+    where: str, table: Any, wanted: dict[str, CellResult]
 ) -> Iterator[CellResult | DamagedResult]:
     """The results of one row group; takes them out of `wanted`."""
     if tuple(table.column_names) != COLUMNS:
@@ -240,10 +219,8 @@ def _results(
         problem = "the content does not have the digest that it was written with"
         if all(values.size == shape[0] * shape[1] for values in lists):
             regret, reward = (values.reshape(shape).copy() for values in lists)
-            found = CellResult(
-                entry.cell, regret, reward, entry.guarantee, entry.timing, entry.provenance
-            )
-            if found.digest == entry.sha256:
+            found = replace(entry, regret=regret, reward=reward, stated="")
+            if found.digest == entry.stated:
                 problem = ""
                 if not to_table([found]).equals(table.slice(start, stop - start)):
                     problem = "content and specification disagree"
@@ -253,7 +230,7 @@ def _results(
 
 def write_cell(result: CellResult) -> bytes:
     """The file of a single cell, with its specification."""
-    return table_bytes([result], to_rows([Stored.of(result)]))
+    return table_bytes([result], to_rows([result]))
 
 
 def read_cell(content: bytes, where: str) -> CellResult:
@@ -280,7 +257,7 @@ def read_cell(content: bytes, where: str) -> CellResult:
 
 
 def _open(
-    content: bytes, where: str, entries: Sequence[Stored] = (), spare: int = SPARE_ROWS
+    content: bytes, where: str, entries: Sequence[CellResult] = (), spare: int = SPARE_ROWS
 ) -> Any:
     import pyarrow.parquet as pq
 

@@ -31,7 +31,7 @@ from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite
-from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
+from dpb_gym.evaluation.table import from_rows, read_table, table_bytes, to_rows
 from dpb_gym.evaluation.verify import verify
 from dpb_gym.registry import agent_spec
 
@@ -107,7 +107,7 @@ def altered(archive: Path, target: Path, change: Change, *, rehash: bool = True)
     results = results if kept is None or not isinstance(kept, list) else kept
     table = table_bytes(results)
     if rehash:
-        info["rows"] = to_rows([Stored.of(r) for r in results])
+        info["rows"] = to_rows(results)
         info["table"] = hashlib.sha256(table).hexdigest()
     target.write_bytes(
         pack({"submission.json": json.dumps(info).encode(), "result.parquet": table})

@@ -22,7 +22,6 @@ from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.table import (
     COLUMNS,
     DamagedResult,
-    Stored,
     cell_file,
     from_rows,
     read_cell,
@@ -197,7 +196,7 @@ def test_wrong_shapes_are_refused() -> None:
 
 def test_a_table_of_many_cells_loses_only_what_is_damaged(tmp_path: Path) -> None:
     several = [result(k, start=2 * k, stop=2 * k + 4) for k in range(3)]
-    entries = [Stored.of(one) for one in several]
+    entries = [one.entry for one in several]
     assert from_rows(to_rows(entries)) == entries and len(to_rows(entries)) == 1
     path = tmp_path / "result.parquet"
     path.write_bytes(table_bytes(several))
@@ -207,7 +206,7 @@ def test_a_table_of_many_cells_loses_only_what_is_damaged(tmp_path: Path) -> Non
     back, (lost,) = read_table(path.read_bytes(), "t", entries)
     assert [one.cell for one in back] == [several[0].cell, several[2].cell]
     assert str(several[1].cell) in str(lost)
-    extra = Stored.of(result(9, start=40, stop=44))
+    extra = result(9, start=40, stop=44).entry
     assert "damaged or gone" in str(read_table(path.read_bytes(), "t", [*entries, extra])[1][-1])
 
 

@@ -19,7 +19,7 @@ from hostile_lists import SEED, TRIES, VALUES, chosen, in_time, places, put, ref
 from dpb_gym.evaluation.exchange.merging import import_submission
 from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, unpack
 from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes
+from dpb_gym.evaluation.table import from_rows, read_table, table_bytes
 from dpb_gym.evaluation.verify import verify
 
 
@@ -39,10 +39,9 @@ def honest(info: dict[str, Any], results: list[CellResult], table: bytes) -> byt
             for result, entry in zip(results, entries)
         ]
         table = table_bytes(results)
-        stored = [Stored.of(result) for result in results]
         blocks = [block for row in info["rows"] for block in row["blocks"]]
-        for block, entry in zip(blocks, stored):
-            block["sha256"] = entry.sha256
+        for block, result in zip(blocks, results):
+            block["sha256"] = result.digest
         info["table"] = hashlib.sha256(table).hexdigest()
     return table
 

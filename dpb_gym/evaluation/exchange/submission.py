@@ -35,7 +35,7 @@ from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, parse_suite, resolve_checkpoints
-from dpb_gym.evaluation.table import Stored, from_rows, read_table, table_bytes, to_rows
+from dpb_gym.evaluation.table import from_rows, read_table, table_bytes, to_rows
 from dpb_gym.files import write_file
 
 SUBMISSION_VERSION = 2
@@ -117,7 +117,7 @@ def submit(
             for key, report in store.manifest["audits"].items()
             if json.loads(key)[0] == source["name"]
         },
-        "rows": to_rows([Stored.of(result) for result in chosen]),
+        "rows": to_rows(chosen),
         "table": hashlib.sha256(table).hexdigest(),
     }
     text = json.dumps(info, indent=1, allow_nan=False) + "\n"
