@@ -224,7 +224,10 @@ def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
             own = {agent: why for agent, why in task["skipped"].items() if "supports " not in why}
             others = f"{len(task['skipped']) - len(own)} agents of other problems"
             task["skipped"] = [*(f"{agent} ({why})" for agent, why in own.items()), others]
-            print_fields(f"\n{task.pop('name')}", {k: _cell(v) for k, v in task.items() if v})
+            print_fields(
+                f"\n{task.pop('name')}",
+                {k.replace("_", " "): _cell(v) for k, v in task.items() if v},
+            )
     if "" in about:
         print_text("\n" + about[""])
 

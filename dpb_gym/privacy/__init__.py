@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.papers import objective_cs as objective_cs
     from dpb_gym.privacy.papers import objective_cs_approx as objective_cs_approx
     from dpb_gym.privacy.papers import objective_csw as objective_csw
+    from dpb_gym.privacy.releasers.base import Ball as Ball
+    from dpb_gym.privacy.releasers.base import Bound as Bound
+    from dpb_gym.privacy.releasers.base import PSDBall as PSDBall
+    from dpb_gym.privacy.releasers.base import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.base import Releaser as Releaser
+    from dpb_gym.privacy.releasers.base import Segment as Segment
     from dpb_gym.privacy.releasers.mechanisms import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
-    from dpb_gym.privacy.releasers.records import Ball as Ball
-    from dpb_gym.privacy.releasers.records import Bound as Bound
-    from dpb_gym.privacy.releasers.records import PSDBall as PSDBall
-    from dpb_gym.privacy.releasers.records import RecordShape as RecordShape
-    from dpb_gym.privacy.releasers.records import Segment as Segment
     from dpb_gym.privacy.releasers.shuffled import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum

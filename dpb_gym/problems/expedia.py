@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,31 +97,24 @@ def pair_features(
     validation.choice("feature_set", feature_set, FEATURE_SETS)
     validation.choice("context_norm", context_norm, NORMS)
     hotel_names, user_names = data.hotel_features, data.user_features
-    pairs: list[tuple[int, int]] = []  # -1 stands for the constant 1
+    constant = validation.flag("intercept", intercept)
+    pairs: list[tuple[str, str]] = []  # "" stands for the constant 1
     if feature_set == "outer":
-        pairs += [(i, j) for i in range(len(hotel_names)) for j in range(len(user_names))]
+        pairs += itertools.product(hotel_names, user_names)
     else:
-        pairs += [(i, -1) for i in range(len(hotel_names))]
+        pairs += [(hotel, "") for hotel in hotel_names]
     if feature_set == "hotel+interactions":
-        for hotel, user in INTERACTIONS:
-            pairs += [
-                (i, j)
-                for i, first in enumerate(hotel_names)
-                for j, second in enumerate(user_names)
-                if first.partition("=")[0] == hotel and second.partition("=")[0] == user
-            ]
-    if validation.flag("intercept", intercept):
-        pairs.append((-1, -1))
+        for wanted in INTERACTIONS:
+            every = itertools.product(hotel_names, user_names)
+            pairs += [pair for pair in every if tuple(n.partition("=")[0] for n in pair) == wanted]
+    pairs += [("", "")] * constant
     if not pairs:
         raise DataError(f"{data.name}: feature_set={feature_set!r} leaves no feature")
-    one = (np.ones((len(data.hotels), 1)), np.ones((len(data.users), 1)))
-    hotels = np.hstack([data.hotels, one[0]])[:, [i for i, _ in pairs]].astype(np.float32)
-    searches = np.hstack([data.users, one[1]])[:, [j for _, j in pairs]].astype(np.float32)
-    names = []
-    for i, j in pairs:
-        parts = [hotel_names[i]] if i >= 0 else []
-        parts += [user_names[j]] if j >= 0 else []
-        names.append(" * ".join(parts) or "intercept")
+    of_hotel = {**dict(zip(hotel_names, data.hotels.T)), "": np.ones(len(data.hotels))}
+    of_user = {**dict(zip(user_names, data.users.T)), "": np.ones(len(data.users))}
+    hotels = np.column_stack([of_hotel[hotel] for hotel, _ in pairs]).astype(np.float32)
+    searches = np.column_stack([of_user[user] for _, user in pairs]).astype(np.float32)
+    names = [" * ".join(filter(None, pair)) or "intercept" for pair in pairs]
     if context_norm == "bound":
         hotels *= np.float32((1.0 - 1e-6) / largest_norm(hotels, searches))
     # The largest product of two float32 numbers is that of the largest magnitudes.

@@ -28,8 +28,8 @@ from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective import objective_plan
 from dpb_gym.privacy.papers import objective_cs, objective_csw
+from dpb_gym.privacy.releasers.base import PSDBall
 from dpb_gym.privacy.releasers.mechanisms import RunningSum
-from dpb_gym.privacy.releasers.records import PSDBall
 from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 
 Audit = Callable[..., AuditReport]

@@ -14,8 +14,7 @@ from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, grid_of
-from dpb_gym.privacy.releasers.base import Releaser
-from dpb_gym.privacy.releasers.records import Ball, Bound, PSDBall, RecordShape, Segment
+from dpb_gym.privacy.releasers.base import Ball, Bound, PSDBall, RecordShape, Releaser, Segment
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
