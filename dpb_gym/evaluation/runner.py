@@ -61,7 +61,7 @@ class _Runner:
         for at, context in enumerate(contexts):
             self.t, self.stage = context.t, "act"
             if instance is not shared:  # what is left is the agent's own doing
-                context = _read_only(instance.context())
+                (context,) = instance.coming(1)
             elif len(contexts) > 1:
                 instance.show(at)
             t0 = clock()
@@ -183,8 +183,6 @@ def _rounds(
             instance.advance()
         # the first round is not timed, and a post holds the letters of one round
         contexts = instance.coming(checkpoints[at] - t if t and post is None else 1)
-        for context in contexts:
-            _read_only(context)
         if post is not None:
             post.open(contexts[0])
         shared += clock() - start
@@ -209,13 +207,6 @@ def _rounds(
             last_report = start
             progress(t * instance.replicates * len(runners))
     return shared
-
-
-def _read_only(context: Context) -> Context:
-    for array in context[1:]:
-        if array is not None:
-            array.flags.writeable = False
-    return context
 
 
 def _failure(runner: _Runner, error: Exception) -> Failure:

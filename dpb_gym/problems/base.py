@@ -99,7 +99,10 @@ class Problem(ABC):
 
     @abstractmethod
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
-        """Builds round t ``(B,)`` from the drawn fields, all with leading axis B."""
+        """Builds round t ``(B,)`` from the drawn fields, all with leading axis B.
+
+        Its arrays are its own and are not written to again: those of many rounds are kept.
+        """
 
     @abstractmethod
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
@@ -311,18 +314,23 @@ class Instance:
     def coming(self, most: int) -> list[Context]:
         """Moves on to the last of some rounds, the current one first, and returns their contexts.
 
-        They stand until the instance moves on again; `show` goes back to any of them.
+        They are read-only and stand until the instance moves on; `show` goes back to any of them.
 
         Args:
             most: Rounds at most; fewer if their contexts would not stay in cache.
         """
-        self._coming = [(self.round(), self.oracle())]
-        size = sum(part.nbytes for part in self._coming[0][0].context[1:] if part is not None)
+        self._coming, size = [], 0
         block = self._rounds - int(self._cursor[0])
-        for _ in range(1, min(most, block, MOST_COMING, COMING_BYTES // max(1, size))):
+        while True:
+            made = self.round()
+            for part in made.context[1:]:
+                if part is not None:
+                    part.flags.writeable = False
+                    size += part.nbytes
+            self._coming.append((made, self.oracle()))
+            if len(self._coming) >= min(most, block, MOST_COMING) or size > COMING_BYTES:
+                return [made.context for made, _ in self._coming]
             self.advance()
-            self._coming.append((self.round(), self.oracle()))
-        return [made.context for made, _ in self._coming]
 
     def show(self, at: int) -> None:
         """Goes back to one of the `coming` rounds."""

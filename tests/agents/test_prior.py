@@ -78,7 +78,7 @@ def test_ridge_regression_counts_a_prior_as_records(name, intercept):
     stretch = 1.0 + intercept**2
     gram = np.eye(3 + (intercept > 0.0)) * 2.0
     gram[:3, :3] += PRECISION / 4.0
-    own = np.linalg.inv(agent._inverse[0]) if name != "lin-ts" else agent._factor[0]
+    own = np.linalg.inv(agent._inverse[0]) if name != "lin-ts" else agent._upper[0].T
     own = own @ own.T if name == "lin-ts" else own
     np.testing.assert_allclose(own * stretch, gram, rtol=1e-9, atol=1e-12)
     theta = np.linalg.solve(own, agent._response[0]) / np.sqrt(stretch)
