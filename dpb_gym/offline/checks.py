@@ -45,26 +45,23 @@ def values(
         ParameterError: If they are not; names the first bad round.
     """
     found: Array = validation.array(name, value, shape)
-    outside = ((found < low) | (found > high)).reshape(len(found), -1).any(axis=1)
-    if outside.any():
-        bad = int(outside.argmax())
-        said = f"{found[bad]:g}" if found.ndim == 1 else str(found[bad])
-        raise ParameterError(f"{name} must lie in [{low:g}, {high:g}], got {said} in round {bad}")
-    if positive and not found.all():
-        bad = int(np.argwhere(found == 0.0)[0, 0])
-        raise ParameterError(
-            f"{name} must be positive, got 0 in round {bad}: what was logged cannot have been "
-            "impossible"
-        )
-    if dtype is np.int64 and (found != np.rint(found)).any():
-        raise ParameterError(f"{name} must be integers, got {found[found != np.rint(found)][0]}")
-    total = found.sum(axis=-1) if sums else np.ones(1)
-    wrong = np.abs(total - 1.0) > SUM_TOLERANCE
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ParameterError(
-            f"{name} must sum to 1 in every round, got {total.flat[row]:.12g} in round {row}"
-        )
+
+    def refuse(bad: Array, wanted: str, numbers: Array, why: str = "") -> None:
+        if bad.any():
+            at = np.unravel_index(int(bad.argmax()), bad.shape)
+            raise ParameterError(
+                f"{name} must {wanted}, got {numbers[at]:.12g} in round {at[0]}{why}"
+            )
+
+    refuse((found < low) | (found > high), f"lie in [{low:g}, {high:g}]", found)
+    if positive:
+        why = ": what was logged cannot have been impossible"
+        refuse(found == 0.0, "be positive", found, why)
+    if dtype is np.int64:
+        refuse(found != np.rint(found), "be integers", found)
+    if sums:
+        total = found.sum(axis=-1)
+        refuse(np.abs(total - 1.0) > SUM_TOLERANCE, "sum to 1 in every round", total)
     return found.astype(dtype, copy=False)
 
 
