@@ -17,7 +17,7 @@ from dpb_agents.recommendation.local import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent, spec_of
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
-from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit
+from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit, lockstep
 from dpb_gym.evaluation.audit.lockstep import play, spread
 from dpb_gym.evaluation.audit.worlds import answer, pairs_for
 from dpb_gym.evaluation.spec import AgentRun
@@ -461,3 +461,19 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         audit(**arguments)
+
+
+def test_a_double_decides_with_the_same_numbers_and_takes_none_of_them():
+    problem = make_problem("DPB/Recommendation-v0", horizon=6, dim=2, n_arms=12, n_candidates=3)
+    context, acts = problem.instance(range(4)).context(), []
+    for doubled in (True, False):
+        agent, streams = agent_specs()["adaprivate-ts"].make(), AgentStreams(range(4), "audit")
+        agent.set_up(problem.info, streams, Budget.zcdp(0.5))
+        if doubled:
+            taps = lockstep._taps(agent, 2, 1.0)[0][0]
+            acts.append(lockstep._double(agent, streams, taps).act(context))
+        acts.append(agent.act(context))
+    assert np.array_equal(acts[0], acts[1]) and np.array_equal(acts[1], acts[2])
+    other = agent_specs()["adaprivate-ts"].make()
+    other.set_up(problem.info, AgentStreams(range(8, 12), "audit"), Budget.zcdp(0.5))
+    assert not np.array_equal(other.act(context), acts[2])
