@@ -167,6 +167,8 @@ class LocalLinear(WarmStart):
         self._inverse = np.broadcast_to(np.eye(d), (B, d, d)) / self.ridge
         self._mean = self.prior(problem).centre
         self._trusted = np.tile(self.ridge * self._mean, (B, 1))
+        self._noisy, self._theta = np.zeros((B, d + 1, d + 1)), np.empty((B, d))
+        self._logdet = np.empty(B)
         self._rounds = 0
 
     @among_available
@@ -186,7 +188,11 @@ class LocalLinear(WarmStart):
 
     def _update(self) -> None:
         shift = self.ridge + self.shift * self._noise * math.sqrt(self._rounds)
-        values, vectors = kernels.linalg.eigh(self._gram)
-        weights = 1.0 / np.maximum(values + shift, 0.5 * shift)
-        self._inverse = kernels.linalg.compose(weights, vectors)
+        self._noisy[:, :-1, :-1] = self._gram
+        out = self._inverse, self._theta, self._logdet
+        zoo.linear.shifted_inverse(self._noisy, shift, *out)
+        for b in np.flatnonzero(np.isnan(self._logdet)):
+            values, vectors = kernels.linalg.eigh(self._gram[b : b + 1])
+            weights = 1.0 / np.maximum(values + shift, 0.5 * shift)
+            self._inverse[b] = kernels.linalg.compose(weights, vectors)[0]
         self._trusted = self._response + shift * self._mean
