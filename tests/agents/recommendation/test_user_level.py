@@ -170,7 +170,7 @@ def test_only_the_first_rounds_of_a_user_are_learnt_from(play):
                 expected[b] += np.outer(x, x)
         if t < T - 1:
             instance.advance()
-    factor = run.agent._factor
+    factor = run.agent._upper.transpose(0, 2, 1)
     np.testing.assert_allclose(factor @ factor.swapaxes(1, 2), expected, rtol=1e-5, atol=1e-6)
 
 

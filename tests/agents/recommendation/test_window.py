@@ -21,7 +21,7 @@ def test_a_window_keeps_the_last_half_and_what_came_after_it(play, name):
     if name == "lin-ucb":
         np.testing.assert_allclose(run.agent._inverse, np.linalg.inv(gram), atol=1e-6)
     else:
-        factor = np.tril(run.agent._factor)
+        factor = np.tril(run.agent._upper.transpose(0, 2, 1))
         np.testing.assert_allclose(factor @ factor.transpose(0, 2, 1), gram, atol=1e-6)
     response = np.einsum("tbi,tb->bi", x, run.rewards[-5:] - 0.5)
     np.testing.assert_allclose(run.agent._response, response, atol=1e-6)
