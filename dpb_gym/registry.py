@@ -168,7 +168,7 @@ class AgentSpec:
             ParameterError: If a parameter is unknown or invalid.
             AgentError: If the maker does not make an agent.
         """
-        maker, given = self.maker or self.load(), {**self.params, **params}
+        maker, given = self.load(), {**self.params, **params}
         if given and inspect.isclass(maker):
             check_parameters(self.name, maker, given)
         made = maker(**given)

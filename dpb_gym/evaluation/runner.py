@@ -49,7 +49,7 @@ class _Runner:
             check_supported(run.spec, info, run.budget is not None)
             if run.spec.uses_oracle:
                 agent.attach(self.instance)
-            agent.set_up(info, run.streams(instance.seeds), run.budget)
+            agent.set_up(info, run.spec.streams(instance.seeds, run.budget), run.budget)
         except Exception as error:
             self.failure = _failure(self, error)
 

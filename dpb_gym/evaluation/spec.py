@@ -8,7 +8,7 @@ numbers, bit for bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +34,7 @@ from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_mem
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
-from dpb_gym.registry import FACTORY, AgentSpec, agent_spec, as_key
-from dpb_gym.streams import AgentStreams
+from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
 
 ALGORITHM_VERSION = 3
 """Raised whenever a change of the package changes any stored number."""
@@ -94,15 +93,17 @@ class Task(Spec):
     replicates: int | None = Field(default=None, ge=1)
     block: int | None = Field(default=None, ge=1, le=4096)
 
-    @field_validator("env", "env_kwargs")
+    @field_validator("env")
     @classmethod
-    def _known(cls, value: Any) -> Any:
-        """The environment's full id, or parameters that can be stored."""
-        if isinstance(value, str):
-            try:
-                return environment(value).id
-            except UnknownNameError as error:
-                raise ValueError(str(error)) from None
+    def _known(cls, value: str) -> str:
+        try:
+            return environment(value).id
+        except UnknownNameError as error:
+            raise ValueError(str(error)) from None
+
+    @field_validator("env_kwargs")
+    @classmethod
+    def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
         if "horizon" in value:
             raise ValueError("the horizon is given beside env_kwargs, not in it")
         return {k: v if in_memory(v) else plain(v, f"env_kwargs[{k!r}]") for k, v in value.items()}
@@ -220,10 +221,6 @@ class AgentRun(Spec):
         params = plain(self.params, f"parameters of agent {self.label!r}")
         budget = Budget.text(self.budget)
         return {**fields, "source": self.code, "params": params, "budget": budget}
-
-    def streams(self, seeds: Sequence[int]) -> AgentStreams:
-        """The random streams of the agent at this budget; see `AgentSpec.streams`."""
-        return AgentStreams(seeds, as_key([self.name, self.spec.own, str(self.budget)]))
 
     def here(self) -> AgentRun:
         """The same run with the code that is installed here, for one read from a file.

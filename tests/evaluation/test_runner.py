@@ -108,7 +108,7 @@ def test_a_lane_equals_stepping_the_gymnasium_environment_by_hand(env_id: str) -
         env = gym.make(env_id, horizon=HORIZON, obs_mode="dict", **PROBLEMS[env_id])
         shape = env.unwrapped.problem.info  # type: ignore[attr-defined]
         agent = entry.spec.make()
-        agent.set_up(shape, entry.streams([seed]), entry.budget)
+        agent.set_up(shape, entry.spec.streams([seed], entry.budget), entry.budget)
         observation, _ = env.reset(seed=seed)
         regret = reward = 0.0
         for t in range(1, HORIZON + 1):
