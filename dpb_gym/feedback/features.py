@@ -14,7 +14,6 @@ from dpb_gym.feedback.mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalM
 from dpb_gym.privacy import (
     Budget,
     GaussianEvent,
-    RecordShape,
     equivalent_rho,
     gaussian_sigma,
 )
@@ -126,11 +125,7 @@ class GaussianStatistics(LocalMechanism):
             raise ParameterError(f"low must be below high, got [{low}, {high}]")
         self.sensitivity = statistics_sensitivity(self.low, self.high)
         self.event = GaussianEvent(self.sigma, self.sensitivity)
-        self._shape = RecordShape(symmetric=self.dim)
-        self.width = self._shape.width + self.dim
-        rows, columns = np.triu_indices(self.dim)
-        self._rows, self._columns = rows, columns
-        self._weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
+        self.width = self.dim * (self.dim + 1) // 2 + self.dim
 
     @classmethod
     def for_budget(
@@ -154,14 +149,19 @@ class GaussianStatistics(LocalMechanism):
             ParameterError: On a wrong shape, NaN or infinity.
         """
         given = validation.array("features", features, (None, self.dim))
-        B = len(given)
-        r = np.clip(validation.array("rewards", rewards, (B,)), self.low, self.high)
-        noise = self._noise(numbers, B)
-        x = np.zeros((B, self.dim))
-        kernels.recommendation.take(
-            given[:, None, :], np.zeros(B, np.int64), np.ones(B, np.bool_), x
-        )
-        packed = x[:, self._rows] * x[:, self._columns] * self._weights
-        split = self._shape.width
-        gram = self._shape.emit(packed, np.ascontiguousarray(noise[:, :split]), self.sigma)
-        return gram, r[:, None] * x + self.sigma * noise[:, split:]
+        gram, response = np.empty((len(given), self.dim, self.dim)), np.empty(given.shape)
+        rows = self.rows(given, rewards, self._noise(numbers, len(given)))
+        kernels.recommendation.unfold(rows, gram, response)
+        return gram, response
+
+    def rows(self, features: FloatArray, rewards: ArrayLike, numbers: FloatArray) -> FloatArray:
+        """The same messages as rows that can be added up, ``(B, width)``.
+
+        Of x x' they have the upper triangle, row by row; `dpb_gym.kernels.recommendation.unfold`
+        makes matrices of it. Features and numbers are taken to be finite.
+        """
+        r = np.clip(validation.array("rewards", rewards, (len(features),)), self.low, self.high)
+        out = np.empty((len(features), self.width))
+        vectors = features[:, None, :]
+        kernels.recommendation.statistics(vectors, r, self.sigma, numbers, out)
+        return out

@@ -237,6 +237,13 @@ def _central(q):
     return q * _polynomial(CENTRE_TOP, r) / _polynomial(CENTRE_BOTTOM, r)
 
 
+@inline
+def _beyond(q):
+    r = np.sqrt(-_log(0.5 - abs(q), 0.0))
+    value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
+    return value if q > 0.0 else -value
+
+
 @jit
 def normal_of(uniform):
     """Standard normal from a uniform multiple of 2^-53 in [0, 1), by inversion.
@@ -245,18 +252,21 @@ def normal_of(uniform):
     largest magnitude is 8.3.
     """
     q = (uniform - 0.5) + 2.0**-54
-    if abs(q) <= 0.425:
-        return _central(q)
-    r = np.sqrt(-log(0.5 - abs(q)))
-    value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
-    return value if q > 0.0 else -value
+    return _central(q) if abs(q) <= 0.425 else _beyond(q)
 
 
 @vectorised
 def normals_of(uniforms, out):
     """`normal_of` at every entry of one-dimensional arrays."""
-    for i in range(out.shape[0]):
+    n = out.shape[0]
+    for i in range(n):
         out[i] = _central((uniforms[i] - 0.5) + 2.0**-54)
-    for i in range(out.shape[0]):
-        if abs(uniforms[i] - 0.5) > 0.424:
-            out[i] = normal_of(uniforms[i])
+    # those of the tails side by side, in vector registers too
+    place, tail, found = np.empty(n, np.int64), np.empty(n), 0
+    for i in range(n):
+        place[found], tail[found] = i, (uniforms[i] - 0.5) + 2.0**-54
+        found += abs(tail[found]) > 0.425
+    for k in range(found):
+        tail[k] = _beyond(tail[k])
+    for k in range(found):
+        out[place[k]] = tail[k]

@@ -83,14 +83,29 @@ def solve_cholesky_one(lower, rhs, out):
     solve_upper_one(lower, out, out)
 
 
-@jit
+@vectorised
 def inverse_cholesky_one(lower, out):
     """out = (L L')^-1, exactly symmetric."""
     d = lower.shape[0]
-    for j in range(d):
-        out[j] = 0.0
-        out[j, j] = 1.0
-        solve_cholesky_one(lower, out[j], out[j])
+    # `solve_cholesky_one` of every unit vector, in its order, all of them in step
+    for i in range(d):
+        out[i] = 0.0
+        out[i, i] = 1.0
+        for k in range(i):
+            x = lower[i, k]
+            for j in range(k + 1):
+                out[i, j] -= x * out[k, j]
+        x = lower[i, i]
+        for j in range(i + 1):
+            out[i, j] /= x
+    for i in range(d - 1, -1, -1):
+        x = lower[i, i]
+        for j in range(d):
+            out[i, j] /= x
+        for k in range(i):
+            x = lower[i, k]
+            for j in range(d):
+                out[k, j] -= x * out[i, j]
     for i in range(d):
         for j in range(i):
             out[i, j] = 0.5 * (out[i, j] + out[j, i])

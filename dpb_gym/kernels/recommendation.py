@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import inline, jit
+from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
 
@@ -124,6 +124,49 @@ def take(features, action, observed, out):
             for j in range(d):
                 out[b, j] = 0.0
     return 0
+
+
+@vectorised
+def statistics(vectors, rewards, sigma, normals, out):
+    """Noisy x x' and r x of one candidate per replicate, x moved into the unit ball.
+
+    The matrix carries GOE noise: off its diagonal of standard deviation sigma / sqrt(2).
+
+    Args:
+        vectors: x, ``(B, 1, d)``.
+        rewards: r, ``(B,)``.
+        sigma: Noise scale.
+        normals: Standard normals, as many as `out` has numbers.
+        out: Output ``(B, d (d + 1) / 2 + d)``: upper triangle of x x' row by row, then r x.
+    """
+    B, _, d = vectors.shape
+    x, root2 = np.empty(d), np.sqrt(2.0)
+    for b in range(B):
+        clipped_row(vectors, b, 0, x)
+        first = 0
+        for i in range(d):
+            left, rest = x[i], x[i:]
+            row, noise = out[b, first : first + d - i], normals[b, first : first + d - i]
+            for j in range(d - i):
+                row[j] = (left * rest[j] * root2 + sigma * noise[j]) / root2
+            row[0] = left * left + sigma * noise[0]
+            first += d - i
+        row, noise = out[b, first:], normals[b, first:]
+        for j in range(d):
+            row[j] = rewards[b] * x[j] + sigma * noise[j]
+
+
+@jit
+def unfold(rows, matrices, vectors):
+    """Sums of `statistics` as symmetric matrices ``(B, d, d)`` and vectors ``(B, d)``."""
+    B, d = vectors.shape
+    for b in range(B):
+        at = 0
+        for i in range(d):
+            for j in range(i, d):
+                matrices[b, i, j] = matrices[b, j, i] = rows[b, at]
+                at += 1
+        vectors[b] = rows[b, at:]
 
 
 @jit

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpb_gym import kernels
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback import (
     GaussianContexts,
@@ -310,6 +311,18 @@ def test_statistics_carry_goe_noise_and_no_bias():
     assert np.allclose(np.diag(std), 0.7, rtol=0.03)
     assert np.allclose(std[np.triu_indices(3, 1)], 0.7 / math.sqrt(2), rtol=0.03)
     assert np.allclose(response.std(axis=0), 0.7, rtol=0.03)
+
+
+def test_sums_of_rows_are_sums_of_messages():
+    rng = np.random.default_rng(2)
+    mechanism = GaussianStatistics(0.7, dim=3)
+    x, r = rng.standard_normal((4, 3)), rng.random(4)
+    numbers = rng.standard_normal((4, mechanism.width))
+    rows = mechanism.rows(x, r, numbers)
+    gram, response = np.empty((4, 3, 3)), np.empty((4, 3))
+    kernels.recommendation.unfold(rows + rows, gram, response)
+    found = mechanism.privatise(x, r, numbers)
+    assert np.array_equal(gram, 2 * found[0]) and np.array_equal(response, 2 * found[1])
 
 
 def test_statistics_clip_what_is_too_long():

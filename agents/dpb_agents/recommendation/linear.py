@@ -40,6 +40,19 @@ def take_recommended(features: Array, action: Array, observed: Array, out: Array
         )
 
 
+def shifted_inverse(
+    noisy: Array, shift: float, inverse: Array, theta: Array, logdet: Array
+) -> None:
+    """The kernel of this name; eigenvalues of V below half the shift are raised to that."""
+    zoo.linear.shifted_inverse(noisy, shift, inverse, theta, logdet)
+    for b in np.flatnonzero(np.isnan(logdet)):
+        values, vectors = kernels.linalg.eigh(noisy[None, b, :-1, :-1])
+        values = np.maximum(values + shift, 0.5 * shift)
+        inverse[b] = kernels.linalg.compose(1.0 / values, vectors)[0]
+        kernels.linalg.multiply_one(inverse[b], noisy[b, :-1, -1].copy(), theta[b])
+        logdet[b] = portable.each(portable.log, values).sum()
+
+
 @dataclass(eq=False, kw_only=True)
 class LinearPolicy(WarmStart):
     """Ridge regression on rewards: A = ridge I + sum x x', b = ridge m + sum r x, m the prior mean.

@@ -11,7 +11,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_agents.recommendation.linear import SUPPORTS, take_recommended
+from dpb_agents.recommendation.linear import SUPPORTS, shifted_inverse, take_recommended
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError
 from dpb_gym.local import LocalPrivacy, Messages
@@ -84,9 +84,9 @@ class Statistics(Messages):
         self._chosen = np.empty((streams.replicates, mechanism.dim))
         super().__init__(curator, mechanism, streams)
 
-    def send(self, context: Context, action: Array, feedback: Feedback) -> tuple[Array, Array]:
-        """The messages of one round, ``(B, d, d)`` and ``(B, d)``; of noise alone where nothing
-        was observed: silence would tell that the logged candidate is another one.
+    def send(self, context: Context, action: Array, feedback: Feedback) -> Array:
+        """The messages of one round as rows, see `GaussianStatistics.rows`; of noise alone where
+        nothing was observed: silence would tell that the logged candidate is another one.
 
         Raises:
             ActionError: If a candidate does not exist.
@@ -95,9 +95,7 @@ class Statistics(Messages):
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
         take_recommended(context.features, action, observed, self._chosen)
         self.ready()
-        return self.mechanism.privatise(
-            self._chosen, feedback.reward - self.centre, self.numbers.next()
-        )
+        return self.mechanism.rows(self._chosen, feedback.reward - self.centre, self.numbers.next())
 
 
 @register_agent(
@@ -163,36 +161,30 @@ class LocalLinear(WarmStart):
         mechanism = GaussianStatistics.for_budget(curator.budget, d, -half, half)
         self.statistics = Statistics(curator, mechanism, low + half, streams)
         self._noise = mechanism.sigma * math.sqrt(2 * d)
-        self._gram, self._response = np.zeros((B, d, d)), np.zeros((B, d))
+        self._sums = np.zeros((B, mechanism.width))
+        self._response = np.empty((B, d))
         self._inverse = np.broadcast_to(np.eye(d), (B, d, d)) / self.ridge
         self._mean = self.prior(problem).centre
         self._trusted = np.tile(self.ridge * self._mean, (B, 1))
-        self._noisy, self._theta = np.zeros((B, d + 1, d + 1)), np.empty((B, d))
-        self._logdet = np.empty(B)
+        self._noisy = np.zeros((B, d + 1, d + 1))
+        self._spare = np.empty((B, d)), np.empty(B)
         self._rounds = 0
 
     @among_available
     def act(self, context: Context) -> Array:
-        action = np.empty(len(self._response), np.int64)
+        action = np.empty(len(self._sums), np.int64)
         alpha = self.alpha if self.rule == "ucb" else 0.0
         zoo.linear.choose_optimistic(context.features, self._inverse, self._trusted, alpha, action)
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        gram, response = self.statistics.send(context, action, feedback)
-        self._gram += gram
-        self._response += response
+        self._sums += self.statistics.send(context, action, feedback)
         self._rounds += 1
         if self._rounds % self.refresh == 0:
             self._update()
 
     def _update(self) -> None:
         shift = self.ridge + self.shift * self._noise * math.sqrt(self._rounds)
-        self._noisy[:, :-1, :-1] = self._gram
-        out = self._inverse, self._theta, self._logdet
-        zoo.linear.shifted_inverse(self._noisy, shift, *out)
-        for b in np.flatnonzero(np.isnan(self._logdet)):
-            values, vectors = kernels.linalg.eigh(self._gram[b : b + 1])
-            weights = 1.0 / np.maximum(values + shift, 0.5 * shift)
-            self._inverse[b] = kernels.linalg.compose(weights, vectors)[0]
+        kernels.recommendation.unfold(self._sums, self._noisy[:, :-1, :-1], self._response)
+        shifted_inverse(self._noisy, shift, self._inverse, *self._spare)
         self._trusted = self._response + shift * self._mean

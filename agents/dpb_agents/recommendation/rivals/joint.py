@@ -10,8 +10,9 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer, real
+from dpb_agents.recommendation.linear import shifted_inverse
 from dpb_agents.recommendation.rivals.base import LinearRival
-from dpb_gym import kernels, portable
+from dpb_gym import portable
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, RunningSum, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
@@ -72,18 +73,8 @@ class JointLinUCB(LinearRival):
     def _refresh(self, noisy: Array) -> None:
         shift = self.ridge + self.shift * self._noise_norm()
         self._pull[:] = shift
-        zoo.linear.shifted_inverse(noisy, shift, self._inverse, self._theta, self._logdet)
-        for b in np.flatnonzero(np.isnan(self._logdet)):
-            self._repair(int(b), noisy[b], shift)
+        shifted_inverse(noisy, shift, self._inverse, self._theta, self._logdet)
         self._width = self._widths()
-
-    def _repair(self, b: int, noisy: Array, shift: float) -> None:
-        d = len(noisy) - 1
-        values, vectors = kernels.linalg.eigh(noisy[None, :d, :d])
-        values = np.maximum(values + shift, 0.5 * shift)
-        self._inverse[b] = kernels.linalg.compose(1.0 / values, vectors)[0]
-        kernels.linalg.multiply_one(self._inverse[b], noisy[:d, d].copy(), self._theta[b])
-        self._logdet[b] = portable.each(portable.log, values).sum()
 
 
 def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
