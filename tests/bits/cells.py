@@ -18,6 +18,7 @@ import warnings
 import numpy as np
 
 import dpb_gym
+from dpb_gym.registry import shortcoming
 
 REPLICATES = 3
 BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
@@ -33,14 +34,15 @@ TASKS = {
     "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_candidates": 8}),
     "gaussian-rewards": ("DPB/Recommendation-v0", {"dim": 4, "reward": "gaussian"}),
     "low-rank": ("DPB/RecommendationRankDeficient-v0", {}),
+    "multi-armed": ("DPB/MultiArmed-v0", {}),
 }
 
 
 def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str, str]:
     """First 16 digits of the SHA-256 of the curves, by task, agent and budget."""
     env_id, kwargs = TASKS[task]
-    kind = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info.kind
-    known = [name for name, spec in dpb_gym.agent_specs().items() if kind in spec.supports]
+    info = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info
+    known = [name for name, spec in dpb_gym.agent_specs().items() if not shortcoming(spec, info)]
     agents = [name for name in known if not only or name in only]
     if not agents:
         return {}
