@@ -27,8 +27,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from dpb_gym.evaluation.leaderboard import to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Timing
+from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.spec import AgentRun, Cell
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
@@ -159,7 +159,7 @@ def main() -> None:
         suite, cells = results(asked.rows, asked.blocks)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start, used = time.perf_counter(), time.process_time()
-        data = to_leaderboard(suite, cells, created="2026-01-01", version="0")
+        data = Result(suite, cells, created="2026-01-01").to_leaderboard()
         rows = time.perf_counter()
         report.table(data, console=Console(file=io.StringIO(), width=140))
         table = time.perf_counter()

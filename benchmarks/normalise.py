@@ -15,6 +15,7 @@ import numpy as np
 
 from dpb_gym.errors import AgentError, DPBError
 from dpb_gym.evaluation.api import plan_task
+from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import make_jobs
 from dpb_gym.evaluation.run import execute
 from dpb_gym.evaluation.spec import Task
@@ -42,12 +43,13 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
         task.env, REFERENCES, task.horizon, replicates, first_seed, 1, task.env_kwargs, block=block
     )
     outcomes = execute(make_jobs(suite, [plan]), None, workers=1)
-    for failure in (failure for outcome in outcomes for failure in outcome.failures):
-        raise AgentError(failure.message)
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            raise AgentError(outcome.message)
     found = {}
+    results = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     for name in REFERENCES:
-        values = [r.reward[:, -1] for o in outcomes for r in o.results if r.cell.agent.name == name]
-        rewards = np.concatenate(values)
+        rewards = np.concatenate([r.reward[:, -1] for r in results if r.cell.agent.name == name])
         found[name] = float(np.mean(rewards))
         spread = float(np.std(rewards, ddof=1)) if len(rewards) > 1 else 0.0
         found[f"{name}_se"] = spread / len(rewards) ** 0.5

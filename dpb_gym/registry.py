@@ -10,8 +10,8 @@ import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from dpb_gym import docstrings
@@ -80,9 +80,9 @@ class AgentSpec:
 
     def to_json(self) -> str:
         """Returns the spec as a JSON object; see `from_json`."""
-        data = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
+        data = asdict(replace(self, maker=None))
         del data["maker"]
-        return json.dumps(data | {"params": dict(self.params)}, sort_keys=True)
+        return json.dumps(data, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> AgentSpec:
@@ -118,17 +118,6 @@ class AgentSpec:
             raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
         return loaded
 
-    @cached_property
-    def own(self) -> dict[str, Any]:
-        """The parameters that differ from the class's defaults.
-
-        A parameter at its default is as good as none, so that an agent keeps its random numbers
-        when its class is given another parameter.
-        """
-        usual = docstrings.defaults(self.load()) if self.params else {}
-        params = self.params.items()
-        return {k: v for k, v in params if k not in usual or as_key(v) != as_key(usual[k])}
-
     def over(self, params: Mapping[str, Any]) -> AgentSpec:
         """The same agent with `params` over the spec's own."""
         return replace(self, params={**self.params, **params})
@@ -137,13 +126,17 @@ class AgentSpec:
         """The random streams that the harness gives this agent.
 
         Decisions and noise are keyed by the replicate's seed and by who acts: name, parameters
-        and budget.
+        and budget. A parameter at its default is as good as none, so that an agent keeps its
+        random numbers when its class is given another parameter.
 
         Args:
             seeds: Seeds of the replicates.
             budget: What the agent may spend.
         """
-        return AgentStreams(seeds, as_key([self.name, self.own, str(budget)]))
+        usual = docstrings.defaults(self.load()) if self.params else {}
+        params = self.params.items()
+        own = {k: v for k, v in params if k not in usual or as_key(v) != as_key(usual[k])}
+        return AgentStreams(seeds, as_key([self.name, own, str(budget)]))
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dpb_gym.agent import spec_of
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
+from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.plan import TaskPlan, make_jobs
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.run import check_backend, execute, run_plan
@@ -106,8 +107,8 @@ def evaluate(
     }
     if out is None:
         outcomes = execute(make_jobs(suite, [plan], stored=False), None, **options)
-        failures = [failure for outcome in outcomes for failure in outcome.failures]
-        found = [result for outcome in outcomes for result in outcome.results]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+        found = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     else:
         report = run_plan(suite, [plan], out, **options)
         failures, found = list(report.failures), report.results()

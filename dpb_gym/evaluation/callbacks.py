@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from dpb_gym.errors import DPBError, MissingExtraError, ParameterError, unknown_name
-from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.privacy import Guarantee
 from dpb_gym.problems.base import Array
@@ -205,9 +205,9 @@ def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
             guarded(callback, getattr(callback, "close", lambda: None))
 
 
-def replay(results: Sequence[CellResult], tell: Callback) -> None:
+def replay(outcomes: Sequence[CellResult | Failure], tell: Callback) -> None:
     """Tells the checkpoints of cells that another process has finished."""
-    for found in results:
+    for found in (one for one in outcomes if isinstance(one, CellResult)):
         given = found.guarantee
         guarantee = None if given is None else Guarantee.from_dict(given)
         for c, t in enumerate(found.cell.checkpoints):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpb_gym.errors import DPBError
 from dpb_gym.evaluation import metrics
-from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit
 from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.series import Series, by_row, describe_guarantee, join
 from dpb_gym.evaluation.sources import origin
@@ -32,33 +32,26 @@ from dpb_gym.report.model import (
     TrackRow,
 )
 
+if TYPE_CHECKING:
+    from dpb_gym.evaluation.result import Result
+
 SET_ASIDE = "Set aside: "
 
 
-def to_leaderboard(
-    suite: Suite,
-    results: Iterable[CellResult],
-    *,
-    created: str,
-    version: str,
-    revision: str | None = None,
-    command: str = "",
-    notes: Sequence[str] = (),
-    audit: Callable[[Series], Mapping[str, Any] | None] = lambda series: None,
-) -> LeaderboardData:
-    """Builds the leaderboard of a suite's results; `audit` is what `Row.audit` says of a row.
+def to_leaderboard(result: Result) -> LeaderboardData:
+    """Builds the leaderboard of a suite's results.
 
     Time and memory are linear in the rows, which are joined one after the other: chances of
     improvement are computed against the neighbours of the same notion, unit and budget only. A
-    row that cannot be shown is left out and named in the notes. The other arguments are those of
-    `LeaderboardData`.
+    row that cannot be shown is left out and named in the notes.
     """
-    remarks, rows = list(notes), dict[str, list[Row]]()
+    suite, rows = result.suite, dict[str, list[Row]]()
+    remarks = [*result.notes, *(f"Failed: {failure}" for failure in result.failures)]
+    remarks += [AUDIT_NOTE] if any(map(leaderboard_audit, result.audits.values())) else []
     places = {task.name: task for task in suite.tasks}
-    for key, cells in by_row(results).items():
+    for key, cells in by_row(result.cells).items():
         try:
-            series = join(key, cells)
-            row = _row(places[key[0]], series, audit(series))
+            row = _row(places[key[0]], join(key, cells), result.audits)
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
@@ -75,10 +68,10 @@ def to_leaderboard(
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
-        created=created,
-        version=version,
-        revision=revision,
-        command=command,
+        created=result.created,
+        version=result.versions.get("dpb-gym", "unknown"),
+        revision=result.revision,
+        command=result.command,
         tasks=tuple(tasks),
         notes=tuple(remarks),
         tracks=tuple(_tracks(suite, tasks)),
@@ -109,8 +102,11 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
     )
 
 
-def _row(task: Task, series: Series, audit: Mapping[str, Any] | None) -> Row:
+def _row(task: Task, series: Series, audits: Mapping[str, Mapping[str, Any]]) -> Row:
     text, notion, unit = describe_guarantee(series.guarantee)
+    audit = None
+    if series.guarantee is not None:
+        audit = leaderboard_audit(audits.get(audit_key(series.cell.agent, task.kind)))
     final = series.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(series.regret, floor=0.0)

@@ -67,11 +67,13 @@ class Place:
         path: The folder, or the address.
         shared: Whether other processes see it.
         readers: Reads that are worth doing at once.
+        token: Of the run that holds it through this object, and its jobs.
     """
 
     path: Path | str
     shared = True
     readers = 1
+    token = ""
 
     def __init__(self, path: Path) -> None:
         self.path = self._folder = path
@@ -151,7 +153,7 @@ class Place:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[str]:
-        """Holds the place, which is made if there is none, and gives the holder's token.
+        """Holds the place, which is made if there is none, and gives the holder's `token`.
 
         Raises:
             ResultError: If another process holds it, or it cannot be written.
@@ -171,19 +173,19 @@ class Place:
             for path in self._folder.rglob(f".*{TEMPORARY}"):  # of writers that were killed
                 with contextlib.suppress(OSError):
                     path.unlink()
-            token = uuid.uuid4().hex
-            said = f"{token} {_this_process()}"
+            self.token = uuid.uuid4().hex
+            said = f"{self.token} {_this_process()}"
             write_file(self._folder / OWNER, said.encode(), durable=False)
-            yield token
+            yield self.token
         finally:
             with contextlib.suppress(OSError):
                 (self._folder / OWNER).unlink()
             lock.release()
 
-    def check(self, token: str) -> None:
+    def check(self) -> None:
         """Raises `ResultError` if the place was deleted or taken over by another run."""
         holders = self._holders()
-        if token not in holders:
+        if self.token not in holders:
             what = "belongs to another run now" if holders else "was deleted or moved"
             raise ResultError(f"{self} {what} while this run was writing to it")
 
@@ -297,6 +299,7 @@ class Objects(Place):
     def held(self) -> Iterator[str]:
         self._remove_dead()
         token, stop = uuid.uuid4().hex, threading.Event()
+        self.token = token
         pulse = threading.Thread(target=self._beat, args=(token, stop), daemon=True)
         try:
             self.write(OWNER + token, _this_process().encode())

@@ -15,7 +15,6 @@ from dpb_gym import report
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import metrics, profiles
-from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit
 from dpb_gym.evaluation.leaderboard import SET_ASIDE, to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.series import Series, collect
@@ -133,31 +132,12 @@ class Result:
 
     def to_leaderboard(self) -> LeaderboardData:
         """The rows with intervals and scores, as the report room draws them."""
-        notes = [*self.notes, *(f"Failed: {failure}" for failure in self.failures)]
-        notes += [AUDIT_NOTE] if any(map(leaderboard_audit, self.audits.values())) else []
-        return to_leaderboard(
-            self.suite,
-            self.cells,
-            created=self.created,
-            version=self.versions.get("dpb-gym", "unknown"),
-            revision=self.revision,
-            command=self.command,
-            notes=notes,
-            audit=self._audit,
-        )
+        return to_leaderboard(self)
 
     @property
     def kinds(self) -> dict[str, str]:
         """Problem kind of each task."""
         return {task.name: task.kind for task in self.suite.tasks}
-
-    def _audit(self, series: Series) -> dict[str, Any] | None:
-        """What its row says of an agent's audit."""
-        if series.guarantee is None:
-            return None
-        return leaderboard_audit(
-            self.audits.get(audit_key(series.cell.agent, series.cell.task.kind))
-        )
 
     def improvement(self, first: Any, second: Any, task: str | None = None) -> float:
         """Probability that one row has less regret than another on the same customers.

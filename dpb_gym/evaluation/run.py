@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, listening, replay
 from dpb_gym.evaluation.manifest import command_line
 from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.places import Place
 from dpb_gym.evaluation.plan import Job, TaskPlan, make_jobs
 from dpb_gym.evaluation.progress import Report, Show, board
 from dpb_gym.evaluation.runner import run_block
-from dpb_gym.evaluation.store import Sink, Store
+from dpb_gym.evaluation.store import Store, keep
 from dpb_gym.evaluation.suite import Suite
 
 BACKENDS = ("loky", "dask")
@@ -39,21 +40,9 @@ class WorkerError(DPBError, RuntimeError):
     """A worker process died or could not be started; finished results are kept."""
 
 
-@dataclass(frozen=True)
-class JobOutcome:
-    """What a job left.
-
-    Attributes:
-        index: Number of the job.
-        results: Its cells' results; empty if they were written to a sink and nobody listens.
-        failures: Its failures.
-        cells: Number of cells that are finished.
-    """
-
-    index: int
-    results: tuple[CellResult, ...]
-    failures: tuple[Failure, ...]
-    cells: int
+Outcome: TypeAlias = CellResult | Failure
+Done: TypeAlias = tuple[int, list[Outcome]]
+"""Number of a job, and what its cells left."""
 
 
 @dataclass(frozen=True)
@@ -154,14 +143,14 @@ def run_plan(
         left = [tuple(cell for cell in job.cells if cell.key in missing) for job in jobs]
         todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
         outcomes = execute(
-            todo, store.sink, workers=workers, backend=backend, scheduler=scheduler, show=show,
+            todo, store.place, workers=workers, backend=backend, scheduler=scheduler, show=show,
             delay=delay, callbacks=callbacks,
         )  # fmt: skip
-        failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
+        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
         report = RunReport(
             store.path,
             tuple(cell.key for cell in cells),
-            sum(outcome.cells for outcome in outcomes),
+            len(missing) - len(failures),
             failures,
             sum(job.rounds for job in todo),
             time.monotonic() - start,
@@ -178,7 +167,7 @@ def run_plan(
 
 def execute(
     jobs: Sequence[Job],
-    sink: Sink | None,
+    place: Place | None,
     *,
     workers: int,
     backend: str = "loky",
@@ -186,13 +175,13 @@ def execute(
     show: Show = False,
     delay: float = 2.0,
     callbacks: Sequence[Callback] = (),
-) -> list[JobOutcome]:
-    """Runs jobs with progress and returns their outcomes in the order of the jobs.
+) -> list[Outcome]:
+    """Runs jobs with progress and returns what their cells left, in the order of the jobs.
 
     Args:
         jobs: The jobs.
-        sink: Where jobs write their results; None keeps them in memory. On a cluster
-            every worker must see the directory under the same path or address.
+        place: Where jobs write their results, so that failures alone come back; None keeps them
+            in memory. On a cluster every worker must see it under the same path or address.
         workers: Processes on this machine; 1 runs in this process. What follows is as in
             `run_plan`.
 
@@ -202,53 +191,52 @@ def execute(
     if not jobs:
         return []
     elsewhere = backend == "dask" or (workers > 1 and len(jobs) > 1)
-    if elsewhere and sink is not None and not sink.place.shared:
-        raise ParameterError(f"workers do not see {sink.place}, this process's memory: workers=1")
-    outcomes = []
+    if elsewhere and place is not None and not place.shared:
+        raise ParameterError(f"workers do not see {place}, this process's memory: workers=1")
+    done: dict[int, list[Outcome]] = {}
     with (
         board(jobs, show, remote=elsewhere, delay=delay) as watched,
         listening(callbacks) if callbacks else nullcontext() as tell,
         remembered_interrupt() as check_interrupt,
     ):
         beats = [watched.heartbeat(i) if watched is not None else None for i in range(len(jobs))]
-        keep = sink is None or (tell is not None and elsewhere)
-        calls = [(i, job, sink, beat, keep) for i, (job, beat) in enumerate(zip(jobs, beats))]
+        whole = place is None or (tell is not None and elsewhere)
+        calls = [(i, job, place, beat, whole) for i, (job, beat) in enumerate(zip(jobs, beats))]
         if backend == "dask":
             source = _dask(calls, scheduler)
         else:
             source = (
                 _loky(calls, workers) if elsewhere else (run_job(*call, tell) for call in calls)
             )
-        for outcome in source:
+        for index, outcomes in source:
             if watched is not None:
-                watched.finish(outcome.index)
+                watched.finish(index)
             if tell is not None and elsewhere:
-                replay(outcome.results, tell)
-            outcomes.append(outcome)
+                replay(outcomes, tell)
+            done[index] = outcomes
             check_interrupt()
-    return sorted(outcomes, key=lambda outcome: outcome.index)
+    return [outcome for index in range(len(jobs)) for outcome in done[index]]
 
 
 def run_job(
     index: int,
     job: Job,
-    sink: Sink | None,
+    place: Place | None,
     heartbeat: Report | None,
-    keep: bool,
+    whole: bool,
     tell: Callback | None = None,
-) -> JobOutcome:
-    """Runs a job's cells in lockstep, writes their results if there is a sink, and returns them
-    if they are to be kept in memory."""
+) -> Done:
+    """Runs a job's cells in lockstep, writes their results if there is a place, and returns what
+    they left: the `whole` of it, or failures alone."""
     problem = job.task.problem() if job.problem is None else job.problem
     outcomes = run_block(problem, job.cells, heartbeat, tell)
-    results = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
-    failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
-    for result in results if sink is not None else ():
-        sink.write(result)  # type: ignore[union-attr]
-    return JobOutcome(index, tuple(results) if keep else (), failures, len(results))
+    for outcome in outcomes:
+        if place is not None and isinstance(outcome, CellResult):
+            keep(place, outcome)
+    return index, outcomes if whole else [o for o in outcomes if isinstance(o, Failure)]
 
 
-def _job_of(parent: int, *call: Any) -> JobOutcome:
+def _job_of(parent: int, *call: Any) -> Done:
     die_with_parent(parent)
     return run_job(*call)
 
@@ -280,7 +268,7 @@ def check_backend(workers: int | None, backend: str = "loky", scheduler: str | N
     return validation.integer("workers", workers, 1)
 
 
-def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
+def _loky(calls: list[Any], workers: int) -> Iterator[Done]:
     import joblib
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import BrokenProcessPool
@@ -302,7 +290,7 @@ def _loky(calls: list[Any], workers: int) -> Iterator[JobOutcome]:
         raise
 
 
-def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
+def _dask(calls: list[Any], scheduler: str | None) -> Iterator[Done]:
     import distributed
     from distributed.scheduler import KilledWorker
 
@@ -323,7 +311,7 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[JobOutcome]:
                 client.cancel(futures)
 
 
-def _completed(client: Any, done: Any, left: int) -> Iterator[JobOutcome]:
+def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
     """Outcomes as they arrive; fails if nobody has been there to work for a while.
 
     A nanny starts a worker that ends anew, for ever: only one that stays, or an outcome, counts.

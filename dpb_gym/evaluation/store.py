@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpb_gym.errors import ResultError, SuiteError
@@ -51,22 +51,10 @@ MANIFEST_VERSION = 2
 MOST_MANIFEST = 1 << 26
 
 
-@dataclass(frozen=True)
-class Sink:
-    """Where the jobs of one run write their cells.
-
-    Attributes:
-        place: The result directory.
-        token: Of the run that holds it; another run's directory is not written to.
-    """
-
-    place: Place
-    token: str
-
-    def write(self, result: CellResult) -> None:
-        """Writes the file of a finished cell."""
-        self.place.check(self.token)
-        self.place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
+def keep(place: Place, result: CellResult) -> None:
+    """Writes the file of a finished cell, if the run still holds the directory."""
+    place.check()
+    place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
 
 
 class Store:
@@ -92,7 +80,6 @@ class Store:
         self.manifest = manifest
         self.entries = {entry.cell.key: entry for entry in entries}
         self.record: dict[str, Any] = {}
-        self.sink = Sink(place, "")
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Place) -> Store:
@@ -155,7 +142,7 @@ class Store:
         """
         place = place_of(path)
         cls._existing(place, suite, mend=False)
-        with place.held() as token:
+        with place.held():
             store = cls._existing(place, suite, mend=True)
             if store is not None and suite_text is None:
                 suite, suite_text = store.suite, store.manifest["suite_text"]
@@ -171,7 +158,6 @@ class Store:
                 "algorithm": ALGORITHM_VERSION,
             }
             store.suite = suite
-            store.sink = Sink(place, token)
             with store._recording(run):
                 yield store
 
@@ -220,14 +206,14 @@ class Store:
             self.save()
         try:
             yield
-            self.place.check(self.sink.token)
+            self.place.check()
             self._compact()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             self.record |= {"status": status, "ended": origin.now()}
             if run is not None:
                 with contextlib.suppress(ResultError):
-                    self.place.check(self.sink.token)
+                    self.place.check()
                     self.save()
             raise
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,8 +58,8 @@ class Curator:
 
     Attributes:
         budget: What may be spent, or None.
-        ledger: Every charge.
         replicates: B.
+        notion: In which sense it is protected; see `Guarantee`.
         unit: What is protected; see `Guarantee`.
         relation: Which data sets are neighbours; see `Guarantee`.
         releasers: Every releaser, in order.
@@ -91,10 +91,12 @@ class Curator:
     ) -> None:
         self.budget = Budget.parse(budget)
         self.copies = validation.integer("copies", copies, 1)
-        self.ledger = Ledger(self.budget, *protects, relation)
-        self.unit, self.relation, self.horizon = self.ledger.unit, self.ledger.relation, horizon
-        if noise is None and self.budget is not None:
-            raise ParameterError("a curator with a budget needs noise: a NoiseSource or 'system'")
+        (self.notion, self.unit), self.relation = protects, relation
+        self.horizon = horizon
+        if self.budget is not None:
+            self.ledger  # noqa: B018 (raises if a name is unknown)
+            if noise is None:
+                raise ParameterError("a curator with a budget needs noise: NoiseSource or 'system'")
         if isinstance(noise, str):
             validation.choice("noise", noise, ("system",))
             noise = SystemNoise(replicates or 1)
@@ -106,6 +108,11 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self._inherited: list[tuple[Guarantee, str]] = []
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Every charge; a curator without a budget may never need one."""
+        return Ledger(self.budget, self.notion, self.unit, self.relation)
 
     @property
     def private(self) -> bool:
@@ -173,7 +180,7 @@ class Curator:
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
                 "releaser in begin, before one is used or asked for its scale"
             )
-        if self.ledger.notion == "shuffle" and not isinstance(releaser, ShuffledSum):
+        if self.notion == "shuffle" and not isinstance(releaser, ShuffledSum):
             raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
         if share is not None:
             share = validation.real("share", share, 0.0, 1.0, open_low=True)
@@ -256,7 +263,7 @@ class Curator:
         """
         if guarantee is None or self.budget is None:
             return
-        wanted = (self.ledger.notion, self.unit, self.relation)
+        wanted = (self.notion, self.unit, self.relation)
         if guarantee.curve is None or not guarantee.covers(*wanted):
             raise BudgetError(
                 f"{what}: {guarantee} does not protect the {self.unit} as this agent must: "
@@ -354,7 +361,7 @@ class Curator:
             )
         part = Curator(
             self.budget,
-            (self.ledger.notion, self.unit),
+            (self.notion, self.unit),
             noise=None if self.noise is None else self.noise.single(replicate),
             replicates=1,
             horizon=self.horizon,

@@ -13,9 +13,9 @@ import pytest
 
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import leaderboard, metrics, recipes
-from dpb_gym.evaluation.leaderboard import to_leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.recipes import effort, write_recipe
+from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.series import collect, describe_guarantee
 from dpb_gym.evaluation.sources import papers
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
@@ -52,7 +52,7 @@ def block(
 
 
 def board(suite: Suite, results: list[CellResult]) -> Any:
-    return to_leaderboard(suite, results, created="2024-02-29", version="1")
+    return Result(suite, results, created="2024-02-29").to_leaderboard()
 
 
 def test_blocks_are_joined_in_replicate_order(suite: Suite) -> None:
@@ -267,7 +267,7 @@ def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4
             cell = cell_of(suite, suite.tasks[k], label, name, 0, stop)
             values = np.array([[0.0, regret + r] for r in range(stop)])
             results.append(CellResult(cell, values, 100.0 - values))
-    return to_leaderboard(suite, results, created="2024-02-29", version="1")
+    return Result(suite, results, created="2024-02-29").to_leaderboard()
 
 
 def test_tracks_average_tasks_with_equal_weight() -> None:

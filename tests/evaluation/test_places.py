@@ -23,7 +23,7 @@ from dpb_gym.evaluation.costs import costs
 from dpb_gym.evaluation.places import DamagedResult, UnreachableError, place_of
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import RunReport, run_plan
-from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.store import Store, keep
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import cell_file, write_cell
 from dpb_gym.evaluation.verify import verify
@@ -173,7 +173,7 @@ def test_one_run_at_a_time(suite: Suite, address: str, monkeypatch: pytest.Monke
         with Store.writing(address, suite):
             pass
     with pytest.raises(ResultError, match="was deleted or moved"):
-        first.place.check(first.sink.token)
+        first.place.check()
     assert go(suite, address).computed == CELLS
 
 
@@ -219,9 +219,9 @@ def test_a_dead_run_is_succeeded_and_writes_no_more_if_it_wakes(
             with pytest.warns(RuntimeWarning, match="waiting"):
                 new = Store.writing(objects, suite, None, {})
                 store = new.__enter__()
-            store.sink.write(cell)
+            keep(store.place, cell)
             with pytest.raises(ResultError, match="another run now"):
-                old.sink.write(cell)
+                keep(old.place, cell)
     new.__exit__(None, None, None)
     manifest = Store.open(objects).manifest
     assert [run["status"] for run in manifest["runs"]] == ["killed", "finished"]
@@ -233,7 +233,7 @@ def _cell(suite: Suite) -> Any:
     from dpb_gym.evaluation.run import execute
 
     jobs = make_jobs(suite, plan_suite(suite, ["random"], ["offers"]), 2)
-    return execute(jobs, None, workers=1)[0].results[0]
+    return execute(jobs, None, workers=1)[0]
 
 
 def test_a_store_that_fails_in_between_costs_nothing(

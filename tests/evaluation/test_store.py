@@ -18,7 +18,7 @@ from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.evaluation import spec
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import RunReport, run_plan
-from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.store import Store, keep
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import cell_file, write_cell
 
@@ -169,16 +169,16 @@ def test_a_directory_that_is_deleted_or_taken_over_is_an_error(
     deleted = pytest.raises(ResultError, match="was deleted or moved while this run")
     with deleted, Store.writing(tmp_path / "a", suite) as store:
         shutil.rmtree(tmp_path / "a")
-        store.sink.write(cell)
+        keep(store.place, cell)
     assert not (tmp_path / "a").exists()
     with deleted, Store.writing(tmp_path / "b", suite, None, {}) as store:
-        store.sink.write(cell)
+        keep(store.place, cell)
         shutil.rmtree(tmp_path / "b")
     assert not (tmp_path / "b").exists()
     with Store.writing(tmp_path / "c", suite) as old:
         pass
     with Store.writing(tmp_path / "c", suite), pytest.raises(ResultError, match="another run now"):
-        old.sink.write(cell)
+        keep(old.place, cell)
 
 
 def _computed(suite: Suite) -> Any:
@@ -186,7 +186,7 @@ def _computed(suite: Suite) -> Any:
     from dpb_gym.evaluation.run import execute
 
     jobs = make_jobs(suite, plan_suite(suite, ["random"], ["offers"]), 1)
-    return execute(jobs, None, workers=1)[0].results
+    return execute(jobs, None, workers=1)
 
 
 def test_results_of_another_suite_are_refused_and_untouched(suite: Suite, finished: Path) -> None:

@@ -88,7 +88,7 @@ def play(
     check_pair(pair, instance.context().features.shape[1:])
     hidden = {name: np.repeat(value, 2 * runs, axis=0) for name, value in instance.hidden.items()}
     seen: list[Array] = []
-    central = agent.curator.ledger.notion == "central"
+    central = agent.curator.notion == "central"
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
     post = Post(problem, [customers])

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from dpb_gym.errors import DPBError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.exchange.submission import Submission, check_block, read_submission
-from dpb_gym.evaluation.leaderboard import SET_ASIDE, to_leaderboard
+from dpb_gym.evaluation.leaderboard import SET_ASIDE
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult
-from dpb_gym.evaluation.series import Series
+from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite, suite_names
@@ -204,14 +203,9 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellRes
 
 def _trial(store: Store, new: Sequence[CellResult], submission: Submission, file: Path) -> None:
     """Draws the page that the import would leave; whatever it stumbles over is refused."""
-
-    def audit(series: Series) -> Mapping[str, Any] | None:
-        key = audit_key(series.cell.agent, series.cell.task.kind)
-        return leaderboard_audit(submission.audits.get(key))
-
     try:
-        results, where = [*store.results(), *new], {"created": origin.now(), "version": "trial"}
-        data = to_leaderboard(store.suite, results, audit=audit, **where)
+        cells = [*store.results(), *new]
+        data = Result(store.suite, cells, audits=submission.audits).to_leaderboard()
         render(data)
     except (DPBError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ResultError(f"{file}: refused: no page can be drawn with it: {error}") from error
