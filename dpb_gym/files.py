@@ -73,10 +73,9 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
                 os.close(descriptor)
 
 
-def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Writes indented JSON; see `write_file`."""
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    write_file(path, text.encode(), durable=durable)
+    write_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def unwritable(path: Path, error: OSError) -> ResultError:

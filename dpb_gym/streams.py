@@ -65,10 +65,10 @@ def generator(
     return np.random.Generator(np.random.SFC64(sequence))
 
 
-def check_seed(seed: object, name: str = "seed") -> int:
+def check_seed(seed: object) -> int:
     """Validates a non-negative integer seed."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ParameterError(f"{name} must be a non-negative integer, got {shown(seed)}")
+        raise ParameterError(f"seed must be a non-negative integer, got {shown(seed)}")
     return int(seed)
 
 
@@ -88,7 +88,6 @@ class BlockDraws:
         generators: One generator per replicate, used by nobody else.
         shape: Shape of one replicate's numbers in one round.
         fill: ``fill(generator, out)`` writes the numbers of ``len(out)`` rounds.
-        rounds: Rounds per block; changes speed, never values.
     """
 
     def __init__(
@@ -96,12 +95,11 @@ class BlockDraws:
         generators: Sequence[np.random.Generator],
         shape: tuple[int, ...],
         fill: Callable[[np.random.Generator, NDArray[np.float64]], None],
-        rounds: int | None = None,
     ) -> None:
         self._generators = tuple(generators)
         self._fill = fill
         count = int(np.prod(shape, dtype=np.int64)) if shape else 1
-        self._rounds = rounds or block_rounds(len(self._generators), 8 * count)
+        self._rounds = block_rounds(len(self._generators), 8 * count)
         self._scratch = np.empty((self._rounds, *shape))
         self._block = np.empty((self._rounds, len(self._generators), *shape))
         self._next = self._rounds

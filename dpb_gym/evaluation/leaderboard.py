@@ -96,7 +96,7 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
         description=task.description,
         horizon=task.horizon,
         replicates=max(row.replicates for row in rows),
-        normalisation=_constants(task),
+        normalisation=task.normalisation,
         rows=_ranked(rows),
         track=task.track or "",
     )
@@ -121,7 +121,7 @@ def _row(task: Task, series: Series, audits: Mapping[str, Mapping[str, Any]]) ->
         guarantee=text,
         regret=regret,
         iqm_regret=metrics.interval(final, metrics.MIDDLE, floor=0.0),
-        score=_score(regret, _constants(task)),
+        score=_score(regret, task.normalisation),
         reward=metrics.interval(series.reward[:, -1]),
         rounds_per_second=series.rounds_per_second,
         curve=zip(series.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
@@ -134,10 +134,6 @@ def _row(task: Task, series: Series, audits: Mapping[str, Mapping[str, Any]]) ->
         tuning=effort(series.cell.agent.name, series.cell.agent.params, task.track or ""),
         source=series.cell.agent.code,
     )
-
-
-def _constants(task: Task) -> Normalisation | None:
-    return None if task.normalisation is None else Normalisation(**task.normalisation.model_dump())
 
 
 def _score(regret: Interval, constants: Normalisation | None) -> Interval | None:

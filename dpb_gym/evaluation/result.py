@@ -23,7 +23,7 @@ from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.exports import budget_numbers
-from dpb_gym.report.model import LeaderboardData, Row, TaskResult
+from dpb_gym.report.model import LeaderboardData, Row
 from dpb_gym.report.views import Line, Table, board
 
 if TYPE_CHECKING:
@@ -233,21 +233,16 @@ class Result:
         if agents is not None:
             for label in agents:
                 self._line(table, label)
-        chosen = [
-            line
-            for line in table.ordered
-            if line is not base
-            and (line.row.agent in agents if agents is not None else not line.row.reference)
-        ]
-        found = []
-        for line in chosen:
-            assert isinstance(line.row, Row) and isinstance(base.row, Row)
-            values = metrics.differences(line.row.finals, base.row.finals)
+        found = {}
+        for line in table.ordered:
+            row = line.row
+            if line is base or (row.reference if agents is None else row.agent not in agents):
+                continue
+            assert isinstance(row, Row) and isinstance(base.row, Row)
+            values = metrics.differences(row.finals, base.row.finals)
             if values:
-                found.append(report.Difference(line.row, values, metrics.interval(values)))
-        source = table.source
-        assert isinstance(source, TaskResult)
-        return report.plot_paired(source, base.label, found, path, ax=ax)
+                found[row.key] = values, metrics.interval(values)
+        return report.plot_paired(table.task, base.label, found, path, ax=ax)
 
     @staticmethod
     def _line(table: Table, label: str) -> Line:

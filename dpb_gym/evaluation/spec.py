@@ -35,6 +35,7 @@ from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
+from dpb_gym.report.model import Normalisation
 
 ALGORITHM_VERSION = 3
 """Raised whenever a change of the package changes any stored number."""
@@ -45,24 +46,6 @@ AnyBudget = Annotated[
     PlainSerializer(Budget.text, return_type=str),
 ]
 """A budget as `Budget` or as text; ``"none"`` and None are the same."""
-
-
-class Constants(Spec):
-    """Mean cumulative rewards at the horizon that score 0 and 1.
-
-    Attributes:
-        random: Of uniformly random play.
-        oracle: Of the best action in every round.
-    """
-
-    random: float = Field(allow_inf_nan=False)
-    oracle: float = Field(allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _check(self) -> Constants:
-        if self.oracle <= self.random:
-            raise ValueError(f"oracle must exceed random, got {self.oracle} and {self.random}")
-        return self
 
 
 class Task(Spec):
@@ -87,7 +70,7 @@ class Task(Spec):
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     horizon: int = Field(ge=2)
     description: str = ""
-    normalisation: Constants | None = None
+    normalisation: Normalisation | None = None
     track: Slug | None = None
     requires: str | None = Field(default=None, min_length=1)
     replicates: int | None = Field(default=None, ge=1)

@@ -207,7 +207,12 @@ class Store:
         try:
             yield
             self.place.check()
-            self._compact()
+            self.record |= {"status": "finished", "ended": origin.now()}
+            if self.place.cells():  # into the table; the manifest's rename is what commits it
+                self.replace(self.check()[0])
+            elif run is not None:
+                self.save()
+            self.place.remove_cells()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             self.record |= {"status": status, "ended": origin.now()}
@@ -225,15 +230,6 @@ class Store:
         # A row per line: readable, and small enough to be compared by eye.
         rows = ",\n".join(json.dumps(row, allow_nan=False) for row in to_rows(ordered))
         self.place.write(MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
-
-    def _compact(self) -> None:
-        """Moves the cells into the table; the manifest's rename is what commits it."""
-        self.record |= {"status": "finished", "ended": origin.now()}
-        if self.place.cells():
-            self.replace(self.check()[0])
-        elif self.record in self.manifest["runs"]:
-            self.save()
-        self.place.remove_cells()
 
     def add(self, results: Sequence[CellResult]) -> None:
         """Writes results and what is in the table already as one table, all or nothing."""

@@ -66,7 +66,7 @@ class Curator:
         handed_over: Why nothing more may be released here; None as long as it may.
 
     Raises:
-        BudgetError: If the budget, notion, unit or relation is invalid.
+        BudgetError: If the budget is invalid, or one is given and notion, unit or relation is.
 
     Example:
         >>> import numpy as np

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dpb_gym.report.exports import to_frame as to_frame
     from dpb_gym.report.exports import to_json as to_json
     from dpb_gym.report.exports import to_latex as to_latex
-    from dpb_gym.report.figures import Difference as Difference
     from dpb_gym.report.figures import plot as plot
     from dpb_gym.report.figures import plot_calibration as plot_calibration
     from dpb_gym.report.figures import plot_frontier as plot_frontier

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -107,25 +106,10 @@ def plot_frontier(
     return finish(title, panels, path, ax)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A row's regret minus that of a baseline on the same customers.
-
-    Attributes:
-        row: The row.
-        values: One difference per replicate that both have.
-        interval: Their mean with its interval.
-    """
-
-    row: Row
-    values: Sequence[float]
-    interval: Interval
-
-
 def plot_paired(
     task: TaskResult,
     against: str,
-    differences: Sequence[Difference],
+    differences: Mapping[str, tuple[Sequence[float], Interval]],
     path: str | os.PathLike[str] | None = None,
     *,
     ax: Axes | None = None,
@@ -135,20 +119,21 @@ def plot_paired(
     Args:
         task: The task.
         against: Names the baseline.
-        differences: What to draw, from top to bottom.
+        differences: By the row's `key`, from top to bottom: its regret minus that of the baseline
+            on the same customers, and the mean with its interval.
         path: File to write, as for `plot`.
         ax: Axes to draw in, instead of a new figure.
     """
     known = {line.row.key: line for line in board(task).tasks[0].lines}
-    lines = [known[difference.row.key] for difference in differences]
+    lines = [known[key] for key in differences]
 
     def draw(axes: Axes) -> None:
         axes.axvline(0, color=MUTED, linewidth=0.9)
-        for place, (line, found) in enumerate(zip(lines, differences)):
-            colour, ends = line.colour[0], [found.interval.low, found.interval.high]
-            axes.plot(found.values, [place] * len(found.values), "|", color=colour, alpha=0.4, ms=7)
-            axes.plot(ends, [place] * 2, color=colour, linewidth=2.2)
-            axes.plot([found.interval.mean], [place], "o", color=colour, markersize=4.5)
+        for place, (line, (values, mean)) in enumerate(zip(lines, differences.values())):
+            colour = line.colour[0]
+            axes.plot(values, [place] * len(values), "|", color=colour, alpha=0.4, ms=7)
+            axes.plot([mean.low, mean.high], [place] * 2, color=colour, linewidth=2.2)
+            axes.plot([mean.mean], [place], "o", color=colour, markersize=4.5)
         axes.set_ylim(len(lines) - 0.5, -0.5)
         axes.set_yticks(range(len(lines)), [shorten(line.label, 26) for line in lines])
         _name(axes, task, f"regret minus that of {shorten(against, 30)}, same customers", "")

@@ -274,10 +274,19 @@ class TrackRow(Entry):
 
 @model
 class Normalisation:
-    """Mean cumulative rewards that score 0 and 1."""
+    """Mean cumulative rewards at the horizon that score 0 and 1.
+
+    Attributes:
+        random: Of uniformly random play.
+        oracle: Of the best action in every round.
+    """
 
     random: Number
     oracle: Number
+
+    def __post_init__(self) -> None:
+        if self.oracle <= self.random:
+            raise ValueError(f"oracle must exceed random, got {self.oracle} and {self.random}")
 
 
 @model

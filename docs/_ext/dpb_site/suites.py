@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from dpb_gym import docstrings
-from dpb_gym.evaluation.spec import Constants, Task
+from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Participant, Suite, Track, suite_text
+from dpb_gym.report.model import Normalisation
 from dpb_site.markdown import Pages, fence, table
 
-MODELS: dict[type[BaseModel], str] = {
+MODELS: dict[type[Any], str] = {
     Suite: "The file",
     Task: "A task",
-    Constants: "Constants of a task",
+    Normalisation: "Constants of a task",
     Track: "A track",
     Participant: "An agent",
 }
@@ -48,7 +49,7 @@ def write(pages: Pages) -> None:
     ]
     for model, title in MODELS.items():
         about = docstrings.entries(docstrings.parse(model).sections["Attributes"])
-        schema = model.model_json_schema(schema_generator=_Schema)
+        schema = TypeAdapter(model).json_schema(schema_generator=_Schema)
         rows = [
             [f"`{key}`", kind(field), _default(key, field, schema), about.get(key, "")]
             for key, field in schema["properties"].items()
