@@ -37,6 +37,13 @@ def test_specs_serialise():
             AgentSpec.from_json(text)
 
 
+def test_a_parameter_at_its_default_keeps_the_random_numbers():
+    plain = agent_spec("lin-ucb")
+    same, other = (agent_spec("lin-ucb", alpha=x) for x in (plain.defaults["alpha"], 7.5))
+    keys = [spec.streams([1], None).configuration for spec in (plain, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_parameters_are_checked():
     assert agent_spec("lin-ucb", alpha=0.5).params["alpha"] == 0.5
     with pytest.raises(ParameterError, match=r"no parameter 'alhpa'.*alpha"):
