@@ -112,6 +112,22 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
     return value
 
 
+def span(name: str, value: Any, *, finite: bool = True) -> tuple[float, float]:
+    """Returns the lowest and the highest value.
+
+    Raises:
+        ParameterError: If they are not two increasing numbers, finite unless told otherwise.
+    """
+    try:
+        low, high = (float(end) for end in value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be (lowest, highest), got {shown(value)}") from None
+    if not low < high or (finite and not math.isfinite(high - low)):
+        kind = "finite and increasing" if finite else "increasing"
+        raise ParameterError(f"{name} must be {kind}, got {shown(value)}")
+    return low, high
+
+
 def array(
     name: str,
     value: Any,

@@ -77,9 +77,9 @@ class AdaptedProblem(Problem):
                 known["zeta"] = validation.real("zeta", zeta, 0.0, open_low=True)
         if self._kind.revenues:
             known["equal_revenues"] = False
-        low, high = (validation.real("reward_range", bound) for bound in reward_range)
+        ends = validation.span("reward_range", reward_range)
         partial = validation.flag("partial_feedback", partial_feedback)
-        info = ProblemInfo(kind, self.horizon, 2, (low, high), partial_feedback=partial, **known)
+        info = ProblemInfo(kind, self.horizon, 2, ends, partial_feedback=partial, **known)
         self.dim = self._dim(made.observation_space, info)
         self.info = replace(info, dim=self.dim)
         made.close()

@@ -120,9 +120,7 @@ class GaussianStatistics(LocalMechanism):
     def __init__(self, sigma: float, dim: int, low: float = 0.0, high: float = 1.0) -> None:
         self.sigma = validation.real("sigma", sigma, 0.0, open_low=True)
         self.dim = validation.integer("dim", dim, 1)
-        self.low, self.high = validation.real("low", low), validation.real("high", high)
-        if not self.low < self.high:
-            raise ParameterError(f"low must be below high, got [{low}, {high}]")
+        self.low, self.high = validation.span("(low, high)", (low, high))
         self.sensitivity = statistics_sensitivity(self.low, self.high)
         self.event = GaussianEvent(self.sigma, self.sensitivity)
         self.width = self.dim * (self.dim + 1) // 2 + self.dim

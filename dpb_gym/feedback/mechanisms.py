@@ -173,9 +173,7 @@ class _Additive(ResponseMechanism):
 
     def __init__(self, scale: float, low: float, high: float) -> None:
         self.scale = validation.real("the noise scale", scale, 0.0, open_low=True)
-        self.low, self.high = validation.real("low", low), validation.real("high", high)
-        if not self.low < self.high:
-            raise ParameterError(f"low must be below high, got [{low}, {high}]")
+        self.low, self.high = validation.span("(low, high)", (low, high))
         self.width = 1
 
     @property

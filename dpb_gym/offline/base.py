@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpb_gym import validation
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import checked, span
+from dpb_gym.offline.checks import checked
 from dpb_gym.offline.collecting import LOGS, Columns, collect
 from dpb_gym.problems.base import Array, Context, Problem
 
@@ -56,7 +57,7 @@ class Log(ABC):
 
     def _keep(self, given: Mapping[str, Any], **bounds: tuple[float, float]) -> None:
         """Checks what was given by what the class declares, and keeps it."""
-        ends = span("reward_range", self.reward_range)
+        ends = validation.span("reward_range", self.reward_range)
         kept = checked(type(self), given, {}, {"reward": ends, **bounds})
         for name, value in {**given, **kept, "reward_range": ends}.items():
             object.__setattr__(self, name, value)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError, shown
+from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -122,22 +122,6 @@ def checked(
             )
         kept[name] = frozen(found)
     return kept
-
-
-def span(name: str, value: Any, *, finite: bool = True) -> tuple[float, float]:
-    """Declared lowest and highest values.
-
-    Raises:
-        ParameterError: If they are not two increasing numbers, finite unless told otherwise.
-    """
-    try:
-        low, high = (float(end) for end in value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be (lowest, highest), got {shown(value)}") from None
-    if not low < high or (finite and not np.isfinite([low, high]).all()):
-        kind = "finite and increasing" if finite else "increasing"
-        raise ParameterError(f"{name} must be {kind}, got {shown(value)}")
-    return low, high
 
 
 def frozen(value: Array) -> Array:

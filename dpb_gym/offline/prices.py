@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import NO_BOUNDS, Part, span, values
+from dpb_gym.offline.checks import NO_BOUNDS, Part, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -120,7 +120,7 @@ class PriceLog(Log):
         )  # fmt: skip
 
     def __post_init__(self) -> None:
-        ends = span("price_range", self.price_range, finite=False)
+        ends = validation.span("price_range", self.price_range, finite=False)
         self._keep({**vars(self), "price_range": ends}, price=ends, density=(0.0, np.inf))
 
     def __repr__(self) -> str:

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 _NOISE_KEY = 0xFEA7
 
 
-def rating_rows(users: Array, items: Array, values: Array, shape: tuple[int, int]) -> Any:
-    """Sparse rows of users ``(n_users, n_items)``; what is missing is 0."""
-    from scipy.sparse import csr_array
-
-    return csr_array((values, (users, items)), shape=shape)
-
-
 def svd_factors(rows: Any, dim: int) -> Array:
     """Right singular vectors times singular values: no privacy for the rows' users."""
     from scipy.sparse.linalg import svds

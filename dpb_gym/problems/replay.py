@@ -15,7 +15,6 @@ from dpb_gym.problems.item_features import (
     fold_in,
     item_features,
     private_svd_factors,
-    rating_rows,
     svd_factors,
     with_predictions,
 )
@@ -182,6 +181,8 @@ class ReplayProblem(Problem):
             )
 
     def _prepare(self, data: RatingTable) -> None:
+        from scipy.sparse import csr_array
+
         rng = np.random.default_rng(self.split_seed)
         value = np.asarray(data.normalised(), dtype=np.float64)
         row, train = self._split(data, rng)
@@ -189,7 +190,7 @@ class ReplayProblem(Problem):
         use = train & (item >= 0)
         mean = 0.5 if self._private else float(value[train].mean())
         shape = self.n_training_users, len(self.item_index)
-        rows = rating_rows(row[data.users[use]], item[use], value[use] - mean, shape)
+        rows = csr_array((value[use] - mean, (row[data.users[use]], item[use])), shape=shape)
         self.features_guarantee: Guarantee | None = None
         if self.feature_epsilon is None:
             factors = svd_factors(rows, self.dim)

@@ -7,7 +7,6 @@ file that has the required `COLUMNS` loads, whatever others it has or lacks.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from dpb_data.places import Source, locate, shorten
 from dpb_data.reading import Column, Opened, open_csv
 from dpb_data.registry import Counts, find_dataset, generated, laid_out
-from dpb_data.table import frozen
+from dpb_data.table import digest_of, frozen
 from dpb_gym.errors import DataError, ParameterError
 
 Array = NDArray[Any]
@@ -116,13 +115,8 @@ class SearchLog:
 
     def digest(self) -> str:
         """Hexadecimal digest of the contents, the same for equal columns and rows."""
-        digest = hashlib.sha256()
-        for name in sorted(self.columns):
-            digest.update(name.encode() + b"\0")
-            values = self.columns[name]
-            kind = "<i8" if values.dtype.kind == "i" else "<f8"
-            digest.update(np.ascontiguousarray(values, dtype=kind).tobytes())
-        return digest.hexdigest()[:32]
+        named = (([name, ""], self.columns[name]) for name in sorted(self.columns))
+        return digest_of(*(part for pair in named for part in pair))
 
 
 def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) -> SearchLog:

@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError
 
 MAX_LEVELS = 50
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-_ALLOWED = {
-    "i": ("iu", "integers"),
-    "f": ("iuf", "real numbers"),
-    "id": ("iuU", "integers or text"),
-}
+_INTEGERS, _IDS = ("iu", "integers"), ("iuU", "integers or text")
 _KINDS = {
-    "users": "i", "items": "i", "ratings": "f", "timestamps": "i", "user_ids": "id",
-    "item_ids": "id",
+    "users": _INTEGERS, "items": _INTEGERS, "ratings": ("iuf", "real numbers"),
+    "timestamps": _INTEGERS, "user_ids": _IDS, "item_ids": _IDS,
 }  # fmt: skip
 
 
@@ -60,28 +57,21 @@ class RatingTable:
     titles: list[str] | None = None
 
     def __post_init__(self) -> None:
-        for field, kind in _KINDS.items():
+        for field in _KINDS:
             if getattr(self, field) is not None:
-                object.__setattr__(self, field, _column(field, getattr(self, field), kind))
-        n = len(self.ratings)
+                object.__setattr__(self, field, _column(field, getattr(self, field)))
+        n, bounds = len(self.ratings), {"users": self.n_users, "items": self.n_items}
         if n == 0:
             raise ParameterError("a rating table needs at least one rating")
         for field in ("users", "items", "timestamps"):
-            rows = getattr(self, field)
+            rows, below = getattr(self, field), bounds.get(field)
             if rows is not None and len(rows) != n:
                 raise ParameterError(f"{field} has {len(rows)} rows, ratings has {n}")
-        for field, index, ids in (
-            ("users", self.users, self.user_ids), ("items", self.items, self.item_ids)
-        ):  # fmt: skip
-            if index.min() < 0 or index.max() >= len(ids):
+            if below is not None and (rows.min() < 0 or rows.max() >= below):
                 raise ParameterError(
-                    f"{field} must lie in [0, {len(ids)}), found {index.min()}..{index.max()}"
+                    f"{field} must lie in [0, {below}), found {rows.min()}..{rows.max()}"
                 )
-        low, high = (float(bound) for bound in self.rating_range)
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise ParameterError(
-                f"rating_range must be two finite increasing numbers, not {self.rating_range!r}"
-            )
+        low, high = validation.span("rating_range", self.rating_range)
         object.__setattr__(self, "rating_range", (low, high))
         lowest, highest = float(self.ratings.min()), float(self.ratings.max())
         if not (low <= lowest and highest <= high):  # also false for NaN
@@ -232,12 +222,9 @@ def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int
     pairs = users * n_items + items
     if bool(np.all(pairs[1:] > pairs[:-1])):
         return None
-    ordered = np.sort(pairs)
-    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
-    if repeated.size == 0:
-        return None
-    rows = np.flatnonzero(pairs == ordered[repeated[0]])
-    return int(rows[0]), int(rows[1])
+    order = np.argsort(pairs, kind="stable")
+    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    return (int(order[again[0]]), int(order[again[0] + 1])) if len(again) else None
 
 
 def encode_features(
@@ -275,16 +262,16 @@ def encode_features(
     return np.ascontiguousarray(np.column_stack(features)), tuple(names)
 
 
-def _column(field: str, value: NDArray[Any] | Sequence[Any], kind: str) -> NDArray[Any]:
+def _column(field: str, value: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
     """Returns a read-only one-dimensional view (a copy only where the type must change)."""
     array = np.asarray(value)
-    kinds, wanted = _ALLOWED[kind]
+    kinds, wanted = _KINDS[field]
     if array.ndim != 1:
         raise ParameterError(f"{field} must be one-dimensional, not of shape {array.shape}")
     if array.dtype.kind not in kinds:
         raise ParameterError(f"{field} must hold {wanted}, not {array.dtype}")
     if array.dtype.kind != "U":
-        array = array.astype(np.float64 if kind == "f" else np.int64, copy=False)
+        array = array.astype(np.float64 if "f" in kinds else np.int64, copy=False)
     view = array.view()
     view.setflags(write=False)
     return view

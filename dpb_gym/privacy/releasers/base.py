@@ -160,10 +160,7 @@ class Segment:
     high: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ParameterError(
-                f"a segment needs finite low < high; got [{self.low!r}, {self.high!r}]"
-            )
+        validation.span("the ends of a segment", (self.low, self.high))
 
     @property
     def longest(self) -> float:

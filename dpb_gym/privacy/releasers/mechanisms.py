@@ -58,12 +58,8 @@ class Mechanism(ABC):
         """Moves to the next step's noise."""
 
     @abstractmethod
-    def variances(self) -> FloatArray:
-        """Variance of the noise per coordinate at every step, ``(steps,)``."""
-
-    @abstractmethod
-    def std(self, step: int) -> float:
-        """Standard deviation of the noise at a step, from 1."""
+    def variances(self, steps: int) -> FloatArray:
+        """Variance of the noise per coordinate in the first steps, ``(steps,)``."""
 
     @abstractmethod
     def matrix(self, steps: int) -> FloatArray:
@@ -90,11 +86,8 @@ class BinaryTree(Mechanism):
         index = self._stream.advance()
         kernels.continual.tree_step(self._stream.block, index, self.step, self._prefix, self.noise)
 
-    def std(self, step: int) -> float:
-        return math.sqrt(step.bit_count())
-
-    def variances(self) -> FloatArray:
-        return np.bitwise_count(np.arange(1, self.steps + 1)).astype(np.float64)
+    def variances(self, steps: int) -> FloatArray:
+        return np.bitwise_count(np.arange(1, steps + 1)).astype(np.float64)
 
     def matrix(self, steps: int) -> FloatArray:
         made = np.zeros((steps, steps))
@@ -147,13 +140,10 @@ class Toeplitz(Mechanism):
             out[:, b, w] = fft.irfft(product, length)[: self.steps]
         return out
 
-    def variances(self) -> FloatArray:
-        return np.cumsum(self.column(self.steps) ** 2)
-
-    def std(self, step: int) -> float:
-        # sums without end have more steps than are ever taken
-        weights = self.column(min(self.steps, 1 << step.bit_length()))[:step]
-        return math.sqrt(float(np.cumsum(weights**2)[-1]))
+    def variances(self, steps: int) -> FloatArray:
+        # sums without end have more steps than are ever taken; few columns are kept
+        weights = self.column(min(self.steps, 1 << steps.bit_length()))[:steps]
+        return np.cumsum(weights**2)
 
     def matrix(self, steps: int) -> FloatArray:
         lag = np.subtract.outer(np.arange(steps), np.arange(steps))
@@ -365,12 +355,14 @@ class RunningSum(Sum):
     def noise_std(self) -> float:
         """Standard deviation of the current release's noise per coordinate of the row."""
         step = self.rounds // self.every
-        return self.sigma * self._mechanism.std(step) if step and self.sigma else 0.0
+        if not (step and self.sigma):
+            return 0.0
+        return self.sigma * math.sqrt(float(self._mechanism.variances(step)[-1]))
 
     @property
     def variances(self) -> FloatArray:
         """Variance of the noise at every step, at sigma = 1, ``(steps,)``; of a private sum."""
-        return self._mechanism.variances()
+        return self._mechanism.variances(self.steps)
 
     def noise_matrix(self, steps: int) -> FloatArray:
         """How normals make the noise of the first releases at sigma = 1, ``(steps, normals)``."""

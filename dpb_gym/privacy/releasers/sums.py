@@ -227,10 +227,7 @@ def _raise_for(status: int) -> None:
 
 
 def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    try:
-        array = np.ascontiguousarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} must be an array of real numbers: {error}") from error
+    array = np.ascontiguousarray(validation.numbers(name, value))
     if array.shape != shape:
         raise ParameterError(
             f"{name} must have shape {shape} (replicates first); got {array.shape}"
