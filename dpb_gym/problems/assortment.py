@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
@@ -129,7 +130,7 @@ class AssortmentProblem(Problem):
         if self._dissimilarity < 1.0:
             search.check_searchable("choice 'nested'", self.info)
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         theta = rng.random(self.dim)
         hidden = {"theta": theta if self.theta is None else self.theta}
         if self.design == "low-rank":
@@ -148,9 +149,7 @@ class AssortmentProblem(Problem):
             fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES, fill)
         return fields
 
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         contexts = kernels.contexts

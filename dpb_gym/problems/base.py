@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import portable
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
@@ -27,22 +28,22 @@ __all__ = [
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
 NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
-Fill = Callable[[np.random.Generator, int, Mapping[str, Array], Array], None]
+Fill = Callable[[Generator, int, Hidden, Array], None]
 
 
-def uniform(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
+def uniform(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
     """Fills a field with uniforms on [0, 1)."""
     rng.random(out=out, dtype=out.dtype)
 
 
-def signed(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
+def signed(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
     """Fills a field with uniforms on [-1, 1)."""
     rng.random(out=out, dtype=out.dtype)
     out *= 2.0
     out -= 1.0
 
 
-def normal(rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array) -> None:
+def normal(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
     """Fills a field with standard normals."""
     portable.fill_normals(rng, out)
 
@@ -90,7 +91,7 @@ class Problem(ABC):
         return Delay.parse(self.info.delay)
 
     @abstractmethod
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         """Draws what is fixed for one replicate (theta, arm features): unbatched arrays."""
 
     @abstractmethod
@@ -232,7 +233,7 @@ class Instance:
             k: np.empty((self._rounds, B, *f.shape), f.dtype) for k, f in self._fields.items()
         }
         self.hidden: Hidden = {}
-        self._generators: list[dict[str, np.random.Generator]] = [{} for _ in range(B)]
+        self._generators: list[dict[str, Generator]] = [{} for _ in range(B)]
         self._cursor = np.zeros(B, np.int64)
         self._start = np.zeros(B, np.int64)
         self.t = np.ones(B, np.int64)

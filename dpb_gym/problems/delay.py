@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError, shown
@@ -138,7 +139,7 @@ class Delay:
 class _Queue:
     """The responses of one replicate that are on their way."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: Generator) -> None:
         self.draws = BlockDraws([rng], (2,), fill_uniforms)
         self.waiting: list[tuple[int, int, int]] = []
         self.free: list[int] = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError, shown
@@ -266,7 +267,7 @@ class ExpediaProblem(AssortmentProblem):
         self.item_ids = log.hotel_ids[offered]
         self._hotels = np.ascontiguousarray(features.hotels[offered])
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         return {"theta": self.model.theta}
 
     def fields(self) -> dict[str, Field]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
@@ -45,15 +45,13 @@ class Logged:
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
         self.info = replace(self.info, person_uses=min(self.horizon, rows * self._times))
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         """The model, and the customers of the rounds ``(T,)``."""
         decks = [rng.permutation(len(self._contexts)) for _ in range(self._times)]
         order = np.concatenate(decks)[: self.horizon].astype(np.int32)
         return {"theta": self.theta, "order": order}
 
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Contexts of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         now = hidden["order"][start : start + len(out)]
         out[: len(now)] = self._contexts[now]
@@ -361,9 +359,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
             found |= {"log": value, "log_standard_error": float(spread / np.sum(weight))}
         return found
 
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         m, width = self.n_candidates, self._contexts.shape[1]
         now = np.empty((len(out), width), np.float32)
         super().draw_features(rng, start, hidden, now)

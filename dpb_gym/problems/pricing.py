@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError
@@ -113,7 +114,7 @@ class PricingProblem(Problem):
         path = (2.0 * t - 1.0) * 0.7 + 0.3 * portable.each(kernels.elementary.sin, angle)
         return path.astype(np.float32)
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         if self.theta is not None:
             return {"theta": self.theta}
         theta = portable.normals(rng, self.dim)
@@ -122,9 +123,7 @@ class PricingProblem(Problem):
     def fields(self) -> dict[str, Field]:
         return {"features": Field((self.dim - 1,), np.float32, Stream.FEATURES, self.draw_features)}
 
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         if self.sequence is not None:
             rows = self.sequence[start : start + len(out)]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
@@ -113,7 +114,7 @@ class RecommendationProblem(Problem):
             max_interactions=self.interactions_per_user,
         )
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         theta = portable.normals(rng, self.dim)
         theta *= 2.0 / np.sqrt(np.sum(theta * theta))
         hidden: Hidden = {"theta": theta if self.theta is None else self.theta}
@@ -147,18 +148,14 @@ class RecommendationProblem(Problem):
             return {"coefficients": Field((m, self.rank), np.float32, Stream.FEATURES, normal)}
         return {"arms": Field((m,), np.int64, Stream.CANDIDATES, self.draw_candidates)}
 
-    def draw_features(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         portable.fill_normals(rng, rows)
         kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
         rescale(rows, self.context_norm)
 
-    def draw_candidates(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Pool indices of one replicate's candidates in the rounds start + 1, start + 2, ..."""
         kernels.recommendation.draw_candidates(rng.random(out.shape), self.n_arms, out)
 
@@ -243,12 +240,10 @@ class MultiArmedProblem(RecommendationProblem):
         super().__init__(horizon, n, n, n, reward, noise_std, theta=theta,
                          interactions_per_user=interactions_per_user)  # fmt: skip
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         return {**super().draw_hidden(rng), "arms": np.eye(self.n_arms, dtype=np.float32)}
 
-    def draw_candidates(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         out[:] = np.arange(self.n_arms)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError, ParameterError
@@ -220,7 +221,7 @@ class ReplayProblem(Problem):
                 ones = np.ones((len(self._user_features), 1), np.float32)
                 self._user_features = np.hstack([self._user_features, ones])
 
-    def _split(self, data: RatingTable, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _split(self, data: RatingTable, rng: Generator) -> tuple[Array, Array]:
         """Each user's row, those for training first, and which ratings are theirs."""
         n_train = self.n_training_users = round(self.train_fraction * data.n_users)
         if not 1 <= n_train < data.n_users:
@@ -302,7 +303,7 @@ class ReplayProblem(Problem):
             "rounds of one person, at most": self.info.person_uses,
         }
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         """Deals the rounds: ``users`` (T,) and ``positions`` (T, n_candidates)."""
         if self.repeats:
             return {}

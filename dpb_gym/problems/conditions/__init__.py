@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems import search
@@ -103,7 +104,7 @@ class Conditioned(Problem):
         customers = super().instance(seeds, episodes)
         return customers if self.info.stock is None else Season(customers)
 
-    def draw_hidden(self, rng: np.random.Generator) -> Hidden:
+    def draw_hidden(self, rng: Generator) -> Hidden:
         hidden = self.inner.draw_hidden(rng)
         for condition in self.conditions:
             hidden = {**hidden, **condition.hidden(rng, hidden)}

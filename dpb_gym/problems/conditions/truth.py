@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
@@ -64,9 +65,7 @@ class Features(Condition):
             return {}
         return {"tail": Field(tuple(self._rows), np.float32, Stream.TAILS, self._tail)}
 
-    def _tail(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def _tail(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         squares = portable.normals(rng, (*out.shape, self._freedom)) ** 2
         out[:] = np.minimum(np.sqrt(self._freedom / squares.sum(axis=-1)), MOST)
 
@@ -163,9 +162,7 @@ class Drift(Condition):
             return {}
         return {"drift": Field((self._dim,), np.float64, Stream.DRIFT, self._walk)}
 
-    def _walk(
-        self, rng: np.random.Generator, start: int, hidden: Mapping[str, Array], out: Array
-    ) -> None:
+    def _walk(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Writes theta of the coming rounds; ``drift_at``, a view, keeps the last one."""
         at = hidden["drift_at"]
         radius = np.sqrt(np.sum(at * at))
