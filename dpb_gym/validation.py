@@ -120,7 +120,7 @@ def span(name: str, value: Any, *, finite: bool = True) -> tuple[float, float]:
     """
     try:
         low, high = (float(end) for end in value)
-    except (TypeError, ValueError):
+    except Exception:  # what cannot be unpacked, or a stranger's object
         raise ParameterError(f"{name} must be (lowest, highest), got {shown(value)}") from None
     if not low < high or (finite and not math.isfinite(high - low)):
         kind = "finite and increasing" if finite else "increasing"

@@ -56,7 +56,7 @@ def epsilon(composition: Composition, delta: float) -> float:
     Returns:
         Epsilon, infinite if there is none.
     """
-    delta = _delta(delta)
+    delta = validation.real("delta", delta, 0.0, 1.0, open_high=True, error=BudgetError)
     if delta == 0:
         return composition.pure
     return min(_epsilon(composition.events, delta), composition.pure)
@@ -70,12 +70,6 @@ def delta(composition: Composition, epsilon_: float) -> float:
         return 0.0
     return _delta_of(composition.events, epsilon_) if composition else 0.0
 
-
-def _delta(value: float) -> float:
-    number = validation.real("delta", value, 0.0, error=BudgetError)
-    if number >= 1:
-        raise BudgetError(f"delta must lie in [0, 1); got {value!r}")
-    return number
 
 
 # ---------------------------------------------------------------- Gaussian, in closed form

@@ -26,8 +26,17 @@ class Composition:
 
     @classmethod
     def of(cls, *events: Event) -> Composition:
-        """The composition of `events`, in any number and order."""
-        return cls(merge(events))
+        """The composition of `events`, in any number and order: counts of those that differ in
+        nothing else add up."""
+        counts: dict[Event, int] = {}
+        for event in events:
+            key = replace(event, count=1) if hasattr(event, "count") else event  # type: ignore[call-arg]
+            counts[key] = counts.get(key, 0) + getattr(event, "count", 1)
+        merged: list[Event] = []
+        for key, times in counts.items():
+            counted = hasattr(key, "count")
+            merged += [replace(key, count=times)] if counted else [key] * times  # type: ignore[call-arg]
+        return cls(tuple(merged))
 
     @property
     def zcdp(self) -> float | None:
@@ -96,15 +105,3 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
     except TypeError as error:
         raise ParameterError(f"a {kind!r} event has other fields: {error}") from error
 
-
-def merge(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Adds up the counts of events that differ in nothing else, in order of appearance."""
-    merged: dict[Event, int] = {}
-    result: list[Event] = []
-    for event in events:
-        key = replace(event, count=1) if hasattr(event, "count") else event  # type: ignore[call-arg]
-        merged[key] = merged.get(key, 0) + getattr(event, "count", 1)
-    for key, times in merged.items():
-        counted = hasattr(key, "count")
-        result += [replace(key, count=times)] if counted else [key] * times  # type: ignore[call-arg]
-    return tuple(result)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from typing import Any
 
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.audit.bounds import epsilon_bound
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
@@ -130,8 +131,7 @@ class AuditReport:
 
     def epsilon(self, delta: float = REPORT_DELTA) -> float:
         """Lower bound on epsilon at `delta`; any delta in [0, 1)."""
-        if not 0 <= delta < 1:
-            raise ParameterError(f"delta must lie in [0, 1); got {delta!r}")
+        validation.real("delta", delta, 0.0, 1.0, open_high=True)
         return float(epsilon_bound(self.fpr_limit, self.fnr_limit, delta))
 
     def _bound(self, quantity: str) -> float:
