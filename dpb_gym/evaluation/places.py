@@ -166,7 +166,7 @@ class Place:
         try:
             lock.acquire()
         except filelock.Timeout:
-            raise self._busy(self._owner().partition(" ")[2]) from None
+            raise self._busy(self._note(OWNER).partition(" ")[2]) from None
         except OSError as error:
             raise unwritable(self._folder / LOCK, error) from error
         try:
@@ -190,13 +190,12 @@ class Place:
             raise ResultError(f"{self} {what} while this run was writing to it")
 
     def _holders(self) -> list[str]:
-        return self._owner().split()[:1]
+        return self._note(OWNER).split()[:1]
 
-    def _owner(self) -> str:
-        try:
-            return read_regular(self._folder / OWNER, MOST_NOTE).decode(errors="replace")
-        except OSError:
-            return ""
+    def _note(self, name: str) -> str:
+        with contextlib.suppress(FileNotFoundError, DamagedResult):
+            return self.read(name, MOST_NOTE).decode(errors="replace")
+        return ""
 
     def _busy(self, who: str) -> ResultError:
         who = who or "another process"
@@ -316,12 +315,6 @@ class Objects(Place):
     def _holders(self) -> list[str]:
         found = self._listed("ls", "")
         return [name.removeprefix(OWNER) for name in found if name.startswith(OWNER)]
-
-    def _note(self, name: str) -> str:
-        try:
-            return self.read(name, MOST_NOTE).decode(errors="replace")
-        except FileNotFoundError:
-            return ""
 
     def _beat(self, token: str, stop: threading.Event) -> None:
         for beat in count():

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from dpb_gym.errors import ResultError, SuiteError
+from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.outcome import RECOMPUTED, CellResult
@@ -93,27 +93,19 @@ class Store:
         if place.names() is None:
             raise ResultError(f"{place}: no such result directory (dpb run makes one)")
         try:
-            manifest = stored.read_json(place.read(MANIFEST, MOST_MANIFEST))
+            content = place.read(MANIFEST, MOST_MANIFEST)
+            manifest = stored.read(content, stored.MANIFEST, "manifest", MANIFEST_VERSION)
+            suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
+            entries = from_rows(manifest.pop("rows"))
+            if manifest["protocol"] != suite.protocol:
+                raise ValueError("suite and protocol disagree")
         except UnreachableError:
             raise
         except FileNotFoundError:
             raise ResultError(f"{place} is not a result directory: it has no {MANIFEST}") from None
         except (ValueError, RecursionError) as error:
-            raise ResultError(f"{file} is damaged ({error}); dpb run writes it afresh") from error
-        version = manifest.get("manifest") if isinstance(manifest, dict) else None
-        if version != MANIFEST_VERSION:
-            raise ResultError(
-                f"{file} is damaged or of another version: expected manifest version "
-                f"{MANIFEST_VERSION}, found {version!r:.100}"
-            )
-        try:
-            manifest = stored.checked(stored.MANIFEST, manifest)
-            suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
-            entries = from_rows(manifest.pop("rows"))
-            if manifest["protocol"] != suite.protocol:
-                raise ValueError("suite and protocol disagree")
-        except (ValueError, SuiteError) as error:
-            raise ResultError(f"{file} is damaged ({error!s:.500})") from error
+            said = f"is damaged or of another version ({error!s:.500})"
+            raise ResultError(f"{file} {said}; dpb run writes it afresh") from error
         return cls(place, suite, manifest, entries)
 
     @classmethod

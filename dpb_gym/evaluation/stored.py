@@ -75,12 +75,16 @@ def read_json(content: bytes) -> Any:
     return value
 
 
-def checked(schema: TypeAdapter[Any], value: Any) -> dict[str, Any]:
-    """The value, if it is as the schema says.
+def read(content: bytes, schema: TypeAdapter[Any], what: str, version: int) -> dict[str, Any]:
+    """Reads a file that states its version under the key `what`.
 
     Raises:
-        ValueError: If it is not; says where.
+        ValueError: If it is no such JSON, of another version, or not as the schema says.
     """
+    value = read_json(content)
+    found = value.get(what) if isinstance(value, dict) else None
+    if found != version:
+        raise ValueError(f"expected {what} version {version}, found {found!r:.100}")
     try:
         schema.validate_python(value)
     except ValidationError as error:

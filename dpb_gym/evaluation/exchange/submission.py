@@ -141,13 +141,8 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     file = Path(path)
     members = unpack(file, MEMBERS)
     try:
-        info = stored.read_json(members[SUBMISSION])
-        version = info.get("submission") if isinstance(info, dict) else None
-        if version != SUBMISSION_VERSION:
-            raise ResultError(
-                f"{file}: expected submission version {SUBMISSION_VERSION}, found {version!r:.100}"
-            )
-        stored.checked(stored.SUBMISSION, info)
+        content = members[SUBMISSION]
+        info = stored.read(content, stored.SUBMISSION, "submission", SUBMISSION_VERSION)
         suite = parse_suite(info["suite_text"], f"{file}: suite_text")
         agent = info["agent"]["name"], info["agent"]["entry_point"]
         provenance = stated_by(printable(info["sender"]))
@@ -156,7 +151,8 @@ def read_submission(path: str | os.PathLike[str]) -> Submission:
     except ResultError:
         raise
     except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:
-        raise ResultError(f"{file}: {SUBMISSION} is damaged ({error!s:.500})") from error
+        said = f"{SUBMISSION} is damaged or of another version ({error!s:.500})"
+        raise ResultError(f"{file}: {said}") from error
     if (info["suite"], info["protocol"]) != (suite.name, suite.protocol):
         raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
     if hashlib.sha256(members[TABLE]).hexdigest() != info["table"]:
