@@ -6,8 +6,8 @@ met; each task weighs the same. A row that misses a task is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -16,55 +16,32 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation import metrics
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.groups import Group, contests
-from dpb_gym.report.model import LeaderboardData, Row
+from dpb_gym.report.groups import contests
+from dpb_gym.report.model import LeaderboardData
 
 FACTORS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
 
-@dataclass(frozen=True)
-class Contest:
-    """Rows that are compared over the tasks of a track.
+def compared(data: LeaderboardData) -> Iterator[tuple[dict[str, Any], list[str], list[Array]]]:
+    """Every contest of at least two rows that shared customers.
 
-    Attributes:
-        track: Name of the track; empty for the tasks without one.
-        group: Notion and unit.
-        budget: Budget of all of them.
-        rows: Each rival's row on each task, by label, the best on the first task first.
+    Yields:
+        Track, guarantee and budget, as records begin; the labels, the best on the first task
+        first; and per task, regret of each on the customers that all of them met ``(rivals, n)``.
     """
-
-    track: str
-    group: Group
-    budget: Budget | None
-    rows: Mapping[str, Sequence[Row]]
-
-    @property
-    def regrets(self) -> list[Array]:
-        """Per task, regret of each rival on the customers that all of them met ``(rivals, n)``."""
-        found = []
-        for rivals in zip(*self.rows.values()):
-            shared = sorted(set.intersection(*(set(row.finals) for row in rivals)))
-            found.append(np.array([[row.finals[i] for i in shared] for row in rivals]))
-        return found
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """What its records begin with."""
-        budget = Budget.text(self.budget)
-        return {"track": self.track, "guarantee": self.group.label, "budget": budget}
-
-
-def compared(data: LeaderboardData) -> Iterator[Contest]:
-    """Every contest of at least two rows that shared customers."""
     for track in dict.fromkeys(task.track for task in data.tasks):
         tasks = [task for task in data.tasks if task.track == track]
         known = [{row.key: row for row in task.rows} for task in tasks]
         complete = [row for row in tasks[0].rows if all(row.key in rows for rows in known)]
         for (group, budget), rivals in contests(complete).items():
-            rows = {row.agent: [rows[row.key] for rows in known] for row in rivals}
-            contest = Contest(track, group, budget, rows)
-            if len(rows) > 1 and all(regrets.size for regrets in contest.regrets):
-                yield contest
+            said = {"track": track, "guarantee": group.label, "budget": Budget.text(budget)}
+            regrets = []
+            for rows in known:
+                finals = [rows[row.key].finals for row in rivals]
+                shared = sorted(set.intersection(*map(set, finals)))
+                regrets.append(np.array([[values[i] for i in shared] for values in finals]))
+            if len(rivals) > 1 and all(table.size for table in regrets):
+                yield said, [row.agent for row in rivals], regrets
 
 
 def performance_profile(regrets: Sequence[Array], factors: Sequence[float]) -> Array:
@@ -103,11 +80,11 @@ def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[
         ParameterError: If a factor is below 1.
     """
     found = []
-    for contest in compared(data):
-        shares = performance_profile(contest.regrets, factors)
-        for agent, row in zip(contest.rows, shares.tolist()):
+    for said, agents, regrets in compared(data):
+        shares = performance_profile(regrets, factors)
+        for agent, row in zip(agents, shares.tolist()):
             for factor, share in zip(factors, row):
-                found.append(contest.said | {"agent": agent, "factor": factor, "share": share})
+                found.append(said | {"agent": agent, "factor": factor, "share": share})
     return found
 
 
@@ -119,13 +96,10 @@ def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
     replicates of a task).
     """
     found = []
-    for contest in compared(data):
-        agents = list(contest.rows)
-        for i, agent in enumerate(agents):
-            for j, other in enumerate(agents):
-                if i != j:
-                    wins = [(t[i] < t[j]) + 0.5 * (t[i] == t[j]) for t in contest.regrets]
-                    found.append(contest.said | {"agent": agent, "over": other} | _chance(wins))
+    for said, agents, regrets in compared(data):
+        for (i, agent), (j, other) in permutations(enumerate(agents), 2):
+            wins = [(table[i] < table[j]) + 0.5 * (table[i] == table[j]) for table in regrets]
+            found.append(said | {"agent": agent, "over": other} | _chance(wins))
     return found
 
 
