@@ -73,7 +73,7 @@ class Scores(ActionMode):
         if not np.isfinite(scores).all():
             raise ActionError("scores must be finite, got NaN or infinity")
         slates = np.empty((len(scores), self._capacity), np.int64)
-        scratch = np.empty(self._capacity)
+        scratch = np.empty(scores.shape[1], np.int64)
         for row, slate in zip(scores, slates):
             kernels.mnl.top_indices(row, self._capacity, -np.inf, slate, scratch)
         return slates

@@ -56,8 +56,8 @@ class _Runner:
     def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
         """Plays the `coming` rounds of the shared instance."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
-        regrets, rewards = np.empty((2, len(contexts) + 1, len(self.regret)))
-        regrets[0], rewards[0] = self.regret, self.reward
+        expected, rewards = np.empty((2, len(contexts), len(self.regret)))
+        observed = None
         for at, context in enumerate(contexts):
             self.t, self.stage = context.t, "act"
             if instance is not shared:  # what is left is the agent's own doing
@@ -68,18 +68,23 @@ class _Runner:
             action = agent.act(context)
             t1 = clock()
             self.stage = "action"
-            outcome = instance.respond(action)
-            regrets[at + 1], rewards[at + 1] = outcome.regret, outcome.feedback.reward
+            feedback, expected[at] = instance.answer(action)
+            rewards[at] = feedback.reward
+            if feedback.observed is not None:
+                observed = np.ones(rewards.shape, bool) if observed is None else observed
+                observed[at] = feedback.observed
             self.stage = "observe"
             t2 = clock()
-            told = context, action, outcome.feedback
+            told = context, action, feedback
             if post is not None:
-                told = post.deliver(action, outcome.feedback, self.number)
+                told = post.deliver(action, feedback, self.number)
             agent.observe(*told)
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
-        self.regret = np.add.accumulate(regrets)[-1]  # one after the other, as rounds come
-        self.reward = np.add.accumulate(rewards)[-1]
+        regrets = instance.regret(expected, observed, shared.best).reshape(rewards.shape)
+        # one after the other, as rounds come
+        self.regret = np.add.accumulate(np.vstack((self.regret, regrets)))[-1]
+        self.reward = np.add.accumulate(np.vstack((self.reward, rewards)))[-1]
 
     def note(self, at: int, t: int, tell: Callback | None) -> None:
         """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""

@@ -13,6 +13,9 @@ from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import exp, log
 
 
+LARGEST = 2**63 - 1
+
+
 @jit
 def utilities(features, theta, out):
     """out[b, i] = <features[b, i], theta[b]>, summed in index order."""
@@ -26,39 +29,36 @@ def utilities(features, theta, out):
 
 
 @jit
-def top_indices(scores, K, floor, picked, values):
+def top_indices(scores, K, floor, picked, keys):
     """Fills `picked` with the at most K indices of largest score above `floor`.
 
     Ties go to the lower index. Returns how many were picked; `picked` ends in
-    ascending index order, padded with -1. `values` is scratch of length K.
+    ascending index order, padded with -1. `keys` is scratch of the scores' length, int64.
     """
-    n = 0
+    # Integers in the scores' order: their maxima take vector registers and no branches.
     for i in range(scores.shape[0]):
-        s = scores[i]
-        if not s > floor:
-            continue
-        if n == K:
-            if not s > values[n - 1]:
-                continue
-            j = n - 1
-        else:
-            j = n
-            n += 1
-        while j > 0 and s > values[j - 1]:
-            values[j] = values[j - 1]
-            picked[j] = picked[j - 1]
-            j -= 1
-        values[j] = s
-        picked[j] = i
-    for a in range(1, n):
-        x = picked[a]
-        j = a
-        while j > 0 and picked[j - 1] > x:
-            picked[j] = picked[j - 1]
-            j -= 1
-        picked[j] = x
-    for a in range(n, K):
+        bits = np.float64(scores[i] + 0.0).view(np.int64)
+        keys[i] = bits ^ ((bits >> 63) & LARGEST) if scores[i] > floor else -LARGEST
+    least, above = LARGEST, 0
+    for _ in range(K):
+        top, reached = -LARGEST, 0
+        for i in range(keys.shape[0]):
+            top = max(top, keys[i] if keys[i] < least else -LARGEST)
+            reached += keys[i] >= least
+        if reached >= K or top == -LARGEST:
+            break
+        least, above = top, reached
+    n, equal = 0, K - above
+    for a in range(K):
         picked[a] = -1
+    for i in range(keys.shape[0]):
+        if keys[i] >= least:
+            if keys[i] == least:
+                if equal == 0:
+                    continue
+                equal -= 1
+            picked[n] = i
+            n += 1
     return n
 
 
@@ -76,6 +76,17 @@ def _revenue_of(picked, n, utility, revenues):
         denominator += v
         numerator += v * revenues[picked[a]]
     return numerator / denominator
+
+
+@jit
+def _same(scores, floor, picked):
+    """Whether `picked`, K of them, are alone at the top, so that `top_indices` finds them again."""
+    least, reached = np.inf, 0
+    for a in range(picked.shape[0]):
+        least = min(least, scores[picked[a]]) if picked[a] >= 0 else -np.inf
+    for i in range(scores.shape[0]):
+        reached += scores[i] >= least
+    return least > floor and reached == picked.shape[0]
 
 
 @jit
@@ -104,13 +115,13 @@ def best_slates(utility, revenues, K, exactly, slates, values):
         values: Output ``(B,)`` expected revenues.
     """
     B, N = utility.shape
-    scratch = np.empty(K)
+    keys = np.empty(N, np.int64)
     trial = np.empty(K, np.int64)
     scores = np.empty(N)
     weight = np.empty(N)
     for b in range(B):
         if _equal_and_positive(revenues[b]):
-            n = top_indices(utility[b], K, -np.inf, slates[b], scratch)
+            n = top_indices(utility[b], K, -np.inf, slates[b], keys)
             values[b] = _revenue_of(slates[b], n, utility[b], revenues[b])
             continue
         top = -np.inf
@@ -124,13 +135,15 @@ def best_slates(utility, revenues, K, exactly, slates, values):
             slates[b, a] = -1
         values[b] = 0.0
         if exactly:
-            n = top_indices(revenues[b], K, -np.inf, slates[b], scratch)
+            n = top_indices(revenues[b], K, -np.inf, slates[b], keys)
             z, floor = _revenue_of(slates[b], n, utility[b], revenues[b]), -np.inf
             values[b] = z
         while True:
             for i in range(N):
                 scores[i] = weight[i] * (revenues[b, i] - z)
-            n = top_indices(scores, K, floor, trial, scratch)
+            if _same(scores, floor, slates[b]):
+                break
+            n = top_indices(scores, K, floor, trial, keys)
             if n == 0:
                 break
             value = _revenue_of(trial, n, utility[b], revenues[b])

@@ -202,9 +202,11 @@ class Instance:
 
     Attributes:
         left: Units of each item that are left, ``(B, n)``; None where nothing runs out.
+        best: Largest expected reward in each of the `coming` rounds, ``(n, B)``.
     """
 
     left: Array | None = None
+    best: Array | None = None
 
     def __init__(
         self, problem: Problem, seeds: Sequence[int], episodes: Sequence[int] | None = None
@@ -239,7 +241,7 @@ class Instance:
         self.t = np.ones(B, np.int64)
         self._round: Round | None = None
         self._best: tuple[Array, Array] | None = None
-        self._coming: list[tuple[Round, tuple[Array, Array]]] = []
+        self._coming: list[tuple[Round, tuple[Array, Array], Array]] = []
         self._synced = True
         self.alone = B == 1
         self._ahead: Ahead | None = None
@@ -328,15 +330,15 @@ class Instance:
                 if part is not None:
                     part.flags.writeable = False
                     size += part.nbytes
-            self._coming.append((made, self.oracle()))
+            self._coming.append((made, self.oracle(), self.t.copy()))
             if len(self._coming) >= min(most, block, MOST_COMING) or size > COMING_BYTES:
-                return [made.context for made, _ in self._coming]
+                self.best = np.array([values for _, (_, values), _ in self._coming])
+                return [made.context for made, *_ in self._coming]
             self.advance()
 
     def show(self, at: int) -> None:
         """Goes back to one of the `coming` rounds."""
-        self._round, self._best = self._coming[at]
-        self.t[:] = self._round.context.t
+        self._round, self._best, self.t = self._coming[at]
 
     def context(self) -> Context:
         """Returns what policies may see of the current round."""
@@ -363,12 +365,24 @@ class Instance:
         Raises:
             ActionError: If the action has a wrong shape, dtype or range.
         """
+        feedback, expected = self.answer(action)
+        return Outcome(feedback, expected, self.regret(expected, feedback.observed))
+
+    def answer(self, action: Any) -> tuple[Feedback, Array]:
+        """The same without the regret: feedback and expected reward."""
         checked = self.problem.check_action(action, self.replicates)
-        feedback, expected = self.problem.respond(self.hidden, self.round(), checked)
-        regret = np.maximum(self.oracle()[1] - expected, NOTHING)
-        if feedback.observed is not None:
-            regret = np.where(feedback.observed, regret, 0.0)
-        return Outcome(feedback, expected, regret)
+        return self.problem.respond(self.hidden, self.round(), checked)
+
+    def regret(self, expected: Array, observed: Array | None, best: Array | None = None) -> Array:
+        """Pseudo-regret of what was answered; 0 where nothing was observed.
+
+        Args:
+            expected: Expected reward, ``(B,)`` or of many rounds ``(n, B)``.
+            observed: Where feedback was returned; None: everywhere.
+            best: Expected reward of the best action; that of the current round by default.
+        """
+        regret = np.maximum((self.oracle()[1] if best is None else best) - expected, NOTHING)
+        return regret if observed is None else np.where(observed, regret, 0.0)
 
     def advance(self, lanes: Array | None = None) -> None:
         """Moves to the next round.

@@ -291,13 +291,16 @@ class Season(Instance):
             expected = np.where(open_, expected, 0.0)
         return feedback, expected, round_, open_
 
-    def respond(self, action: Any) -> Outcome:
-        """The outcome; its regret is what the action loses of the season.
+    def regret(self, expected: Array, observed: Array | None, best: Array | None = None) -> Array:
+        """What the action that was answered last loses of the season.
 
         In expectation the regrets of all rounds add up to the value of the optimum, or of its
         fluid bound, minus what was earned. Against the bound units that are left at the end
         count, at their bid price, in the last round.
         """
+        return self._lost
+
+    def answer(self, action: Any) -> tuple[Feedback, Array]:
         action = self.problem.check_action(action, self.replicates)
         feedback, expected, served, open_ = self._serve(action)
         self.left = self._before - self._sold(action, feedback)
@@ -313,7 +316,8 @@ class Season(Instance):
             for k in range(worth.shape[1]):
                 unsold += worth[:, k] * self.left[:, k]
             regret += np.where(self.t == problem.horizon, unsold, 0.0)
-        return Outcome(feedback, expected, regret)
+        self._lost = regret
+        return feedback, expected
 
     def _sold(self, action: Array, feedback: Feedback) -> Array:
         """Units of each item that were sold, ``(B, n)``."""

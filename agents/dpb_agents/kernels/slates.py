@@ -52,7 +52,7 @@ def _best_slate(b, utility, revenues, equal, exactly, slates):
     """Best slate of replicate `b`; the arrays are those of all."""
     one, K = slice(b, b + 1), slates.shape[1]
     if equal:
-        top_indices(utility[b], K, -np.inf, slates[b], np.empty(K))
+        top_indices(utility[b], K, -np.inf, slates[b], np.empty(utility.shape[1], np.int64))
     else:
         best_slates(utility[one], revenues[one], K, exactly, slates[one], np.empty(1))
 
