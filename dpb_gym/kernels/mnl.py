@@ -12,7 +12,6 @@ import numpy as np
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import exp, log
 
-
 LARGEST = 2**63 - 1
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpb_gym.problems.base import Instance, Problem
 from dpb_gym.problems.offers import check_offered
-from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Outcome, Round
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Round
 
 LARGEST_TABLE = 200_000
 SAMPLE, STEPS = 512, 200
