@@ -20,7 +20,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError, shown
-from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem, ProblemInfo
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import check_seed
 
@@ -212,7 +212,7 @@ class AdaptedInstance(Instance):
             "'oracle' cannot play it"
         )
 
-    def respond(self, action: Any) -> Outcome:
+    def answer(self, action: Any) -> tuple[Feedback, Array]:
         checked = self.problem.check_action(action, len(self.seeds))
         played = [self._play(i, checked[i]) for i in range(len(checked))]
         for (_, seen, *_), (_, wanted, *_) in zip(played, self._next):
@@ -231,11 +231,8 @@ class AdaptedInstance(Instance):
             if key in infos[0]
         }
         expected = np.array([info["expected_reward"] for info in infos], np.float64)
-        regret = np.maximum(self.oracle()[1] - expected, 0.0)
-        if "observed" in known:
-            regret = np.where(known["observed"], regret, 0.0)
         rewards = np.array([reward for _, _, reward, _ in played])
-        return Outcome(Feedback(rewards, **known), expected, regret)
+        return Feedback(rewards, **known), expected
 
     def advance(self, lanes: Array | None = None) -> None:
         if self.t[0] >= self.problem.horizon:

@@ -230,6 +230,7 @@ class Season(Instance):
         self._now: Round | None = None
         self._bids = np.zeros(self.left.shape)
         self._renewed = np.zeros(self.replicates, np.int64)
+        self._lost = np.zeros(self.replicates)
 
     def fork(self) -> Season:
         """The same customers for one more agent."""

@@ -147,12 +147,10 @@ def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss,
         gradient: ``(B, d)``, in place.
         hessian: ``(B, d, d)``, in place; the lower triangle.
     """
-    B, d = theta.shape
-    phi = np.empty(d)
-    for b in range(B):
+    for b in range(theta.shape[0]):
         if due[b]:
             records = (features[b], price[b], demand[b], unit, n, model, zeta)
-            loss[b] += add_demands_one(*records, theta[b], gradient[b], hessian[b], phi)
+            loss[b] += add_demands_one(*records, theta[b], gradient[b], hessian[b])
 
 
 def newton(
