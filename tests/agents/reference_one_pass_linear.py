@@ -14,7 +14,8 @@ def schedule(T, d, sigma, spread, prior):
         ends.append(min(T, max(ends[-1] + 1, round(ends[-1] * 1.1))))
     ends = np.array(ends[:-1] or ends)
     sizes, rounds = np.diff(ends, prepend=0), np.maximum(np.diff(ends, append=T), 1)
-    a = ends[0] / ends
+    a, i = ends[0] / ends, np.arange(1.0, d + 1)
+    d = (i**-0.5).sum() ** 2 / (1 / i).sum()  # how many directions d features amount to
     for _ in range(100):
         b = 1 / np.sqrt(np.cumsum(a[::-1] ** 2)[::-1])
         q = a * np.cumsum(b * sizes)  # a release's signal
@@ -29,11 +30,10 @@ def schedule(T, d, sigma, spread, prior):
 def play(joint, contexts, answer, noise, sigma):
     """Actions ``(T,)`` and theta, slopes then level, on candidates ``(T, m, d)`` per round.
 
-    answer(t, arm) is a reward in [0, 1], noise(k) the standard normals of release k (joint: of
-    H's half, then of u), sigma what they are times at sensitivity 1.
+    answer(t, arm) is a reward in [0, 1], noise(k) release k's standard normals, sigma their factor.
     """
     T, _, d = contexts.shape
-    n, (norm, intercept, contrast) = d + 1, (1.5, 0.35, 0.25) if joint else (1, 0.15, 0)
+    n, (norm, intercept) = d + 1, (1.5, 0.35) if joint else (1, 0.15)
     prior, stretch = (norm / 2) ** 2 / d, 1 + intercept**2
     if joint:
         h = 0.2  # w_H^2 / w_u^2; the largest distance of two rows follows from both
@@ -41,15 +41,17 @@ def play(joint, contexts, answer, noise, sigma):
         bent = (1 + 1 / n) / 2 * d * prior * stretch / w_H**2  # variance of the noise of H, times t
         weights = w_H, w_u, (row := np.sqrt(1 / w_u**2 + bent)), bent
     ends, b, a = schedule(T, d, sigma * (row * np.sqrt(stretch) if joint else 1), 0.25, prior)
-    theta, excess, worth, seen, batch = np.zeros(n), np.eye(d), 0, [], []
-    released, batches, actions, k, running = [], [], [], 0, 0.0
+    theta, excess, worth, k, running = np.zeros(n), np.eye(d), 0, 0, 0.0
+    seen, batch, released, batches, actions = [], [], [], [], []
     for t in range(T):
         x = contexts[t] / np.linalg.norm(contexts[t], axis=1, keepdims=True).clip(1)
-        arm = int((x @ theta[:d] + worth * ((x @ excess) * x).sum(1).clip(0)).argmax())
+        score = x @ theta[:d] + worth * ((x @ excess) * x).sum(1).clip(0)
+        arm = int((score if theta.any() else (x**2).sum(1).round(6)).argmax())
+        chance = (((x - x.mean(0)) ** 2).sum() / (len(x) ** 2 - len(x))) / (x.mean(0) ** 2).sum()
+        z = x[arm] - joint * max(0, 1 - chance) * x.mean(0)
+        v = np.append(z / np.linalg.norm(z), intercept) / np.sqrt(stretch)
         actions.append(arm)
         seen.append(x)
-        z = x[arm] - contrast * x.mean(0)
-        v = np.append(z / np.linalg.norm(z), intercept) / np.sqrt(stretch)
         batch.append((v, np.concatenate([x[arm], [1], x.mean(0)]), answer(t, arm) - 0.5))
         if k == len(ends) or t + 1 < ends[k]:
             continue
@@ -64,13 +66,13 @@ def play(joint, contexts, answer, noise, sigma):
         if joint:
             theta = joint_posterior(released, ends, b, a, sigma, weights, intercept, prior)
         else:
-            X, t1 = np.array(seen), t + 1
-            square, mean, centre = (X**2).sum(2).mean(), X.mean(1), X.mean((0, 1))
+            X, mean, t1 = np.array(seen), np.mean(seen, 1), t + 1
+            square, centre = (X**2).sum(2).mean(), mean.mean(0)
             own = len(x) * ((mean**2).sum(1).mean() - centre @ centre)
             ratio = (10 + t1 * own / (square - centre @ centre)) / (9 + t1)
             if k == 0:
-                own = prior / square * (4 * max(0, 1 - 1 / ratio)) ** 2
-                sizes = np.repeat([prior / square, prior, own], [d, 1, d])
+                own = prior / square * np.array([1, square, (4 * max(0, 1 - 1 / ratio)) ** 2])
+                sizes = np.repeat(own, [d, 1, d])
             theta, C = posterior(released, batches, a, sigma, sizes)
             doubt = C[:d, :d] - np.outer(C[d, :d], C[d, :d]) / C[d, d]
             excess = doubt - 2 * d / np.trace(np.linalg.inv(doubt)) * np.eye(d)
@@ -106,7 +108,7 @@ def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):
     H[i, j] = H[j, i] = sums[:-n] / w_H / np.where(i == j, 1, np.sqrt(2))
     trace, level, c = t / stretch, t - t / stretch, H[d, :d]  # both known: |v| = 1
     keep = min(max(0, 1 - d * s**2 / 2 / (c @ c)), np.sqrt(level * trace / (c @ c)))
-    common, c = 0.05 * d * keep**2 * np.outer(c, c) / (c @ c), keep * c
+    common, c = 0.15 * d * keep**2 * np.outer(c, c) / (c @ c), keep * c
     cut = np.outer(c, c) / level
     D = H[:d, :d] - cut - np.trace(H[:d, :d] - cut) / d * np.eye(d)
     left = max(0, 1 - (d * (d + 1) / 2 - 1) * s**2 / (D**2).sum())

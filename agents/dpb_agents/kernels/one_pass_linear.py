@@ -12,6 +12,8 @@ from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
 
 ROOT2 = np.sqrt(2.0)
+# Lengths that differ by less are the same, rounded.
+ROUNDING = 1.0 + 1e-6
 
 
 @jit
@@ -30,7 +32,10 @@ def _add_clipped(features, b, k, weight, out):
 
 @jit
 def best_candidates(features, theta, doubt, even, worth, action):
-    """argmax_k <x_k, theta> + worth (x_k' doubt x_k - even |x_k|^2)_+; ties to the lower index.
+    """argmax_k <x_k, theta> + worth (x_k' doubt x_k - even |x_k|^2)_+; the longer of equals.
+
+    Records are of one length, so the longer a feature the more its reward says; of equally long
+    ones the lower index.
 
     features ``(B, m, d)``, theta ``(B, d)`` or wider, doubt ``(B, d, d)`` symmetric, even and
     worth ``(B,)``.
@@ -38,11 +43,11 @@ def best_candidates(features, theta, doubt, even, worth, action):
     B, m, d = features.shape
     x = np.empty(d)
     for b in range(B):
-        best = -np.inf
+        best, longest = -np.inf, 0.0
         action[b] = 0
         for k in range(m):
             x[:] = 0.0
-            _add_clipped(features, b, k, 1.0, x)
+            square = _add_clipped(features, b, k, 1.0, x)
             s = 0.0
             for j in range(d):
                 s += x[j] * theta[b, j]
@@ -54,8 +59,8 @@ def best_candidates(features, theta, doubt, even, worth, action):
                         row += doubt[b, i, j] * x[j]
                     excess += 2.0 * row * x[i]
                 s += worth[b] * max(0.0, excess)
-            if s > best:
-                best = s
+            if s > best or (s == best and square > ROUNDING * longest):
+                best, longest = s, square
                 action[b] = k
 
 
@@ -64,14 +69,15 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
     """What a round's reward is regressed on, and the unit vector that it multiplies.
 
     phi[b] = [x; 1; xbar] for the chosen x and the mean xbar of the round's candidates. With
-    z = x - contrast xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). Both are 0
-    where nothing was observed, out[b] also if z = 0.
+    z = x - kappa xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). kappa is 0 or, with
+    `contrast`, the James-Stein factor (1 - s^2 / |xbar|^2)_+, s^2 what the candidates' spread about
+    xbar leaves in it by chance. Both are 0 where nothing was observed, out[b] also if z = 0.
 
     Args:
         features: ``(B, m, d)``.
         action: ``(B,)``, the chosen candidates.
         observed: ``(B,)``.
-        contrast: Of xbar.
+        contrast: Whether what the round's candidates share is taken out of z.
         intercept: Value of the constant feature.
         phi: Output ``(B, 2 d + 1)``.
         out: Output ``(B, d + 1)``.
@@ -104,9 +110,11 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             moments[b, d + 2] += 1.0
         _add_clipped(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
-        square = 0.0
+        kappa, square = 0.0, 0.0
+        if contrast and together > 0.0 and m > 1:
+            kappa = max(0.0, 1.0 - (alone - together) / ((m - 1.0) * together))
         for j in range(d):
-            z[j] = x[j] - contrast * x[d + 1 + j]
+            z[j] = x[j] - kappa * x[d + 1 + j]
             square += z[j] * z[j]
         # NaN goes on to the releaser, which refuses it
         if square == 0.0:

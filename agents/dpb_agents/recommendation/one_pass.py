@@ -38,15 +38,13 @@ class OnePass(WarmStart):
     (`ProblemInfo.prior`) and besides, around the mean, the variance ``(norm w / 2)^2 / d`` per
     coordinate, which is also the level's, around 0. Every record enters once, at rounds that grow
     geometrically the sums are released with Gaussian noise, and until the first release the agent
-    plays the prior's mean (the first candidate, if that is 0). Without a budget the sums are exact.
+    plays the prior's mean (the longest candidate, if that is 0). Without a budget the sums are exact.
 
     Args:
         norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
             With features in the unit ball and rewards that never leave their range a linear
             model has norm at most 1.
         intercept: Value of the constant feature in what is released, > 0.
-        contrast: Share of the mean of the round's candidates that is subtracted from the
-            features in what is released, in [0, 1].
         first: Round of the first release, in units of the round at which the noise is as large
             as the prior's theta.
         ratio: Factor between two releases' rounds, > 1.
@@ -65,7 +63,7 @@ class OnePass(WarmStart):
 
     norm: float = 1.0
     intercept: float = 0.15
-    contrast: float = 0.0
+    contrast: ClassVar[bool] = False
     first: float = 0.07
     ratio: float = 1.1
     anytime: bool = False
@@ -75,7 +73,6 @@ class OnePass(WarmStart):
         super().__post_init__()
         self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
         self.intercept = validation.real("intercept", self.intercept, 0.0, open_low=True)
-        self.contrast = validation.real("contrast", self.contrast, 0.0, 1.0)
         self.first = validation.real("first", self.first, 0.0, open_low=True)
         self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
         self.anytime = validation.flag("anytime", self.anytime)
@@ -181,11 +178,12 @@ class OnePass(WarmStart):
             rate /= self.problem.n_candidates or 1
         noise = sigma * self._unit_noise / rate
         first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
+        part = effective_dimension(self.problem.dim) / self.problem.dim
         return planned(
             Schedule.geometric(horizon, first, self.ratio, 1.0),
             horizon,
-            noise=noise,
-            spread=self._spread / rate,
+            noise=part * noise,
+            spread=part * self._spread / rate,
             prior=self._variance,
             anytime=anytime,
         )
@@ -304,6 +302,16 @@ class OnePassLinear(OnePass):
         self._worth = 0.5 * self._range / self._size * np.maximum(0.0, 1.0 - ratio)
         self._gram[:] = 0.0
         self._own[:] = 0.0
+
+
+def effective_dimension(d: int) -> float:
+    """How many directions d features amount to, (sum l)^2 / sum l^2 of their eigenvalues l.
+
+    They are not known: here the i-th falls like 1 / sqrt(i), between even ones (d) and 1 / i.
+    """
+    return math.fsum(i**-0.5 for i in range(1, d + 1)) ** 2 / math.fsum(
+        1.0 / i for i in range(1, d + 1)
+    )
 
 
 def planned(

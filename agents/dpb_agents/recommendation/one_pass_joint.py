@@ -50,11 +50,11 @@ class OnePassLinearJoint(OnePass):
         "curvature": [0.125, 0.2],
     }
 
+    contrast: ClassVar[bool] = True
     norm: float = 1.5
     intercept: float = 0.35
-    contrast: float = 0.25
     curvature: float = 0.2
-    common: float = 0.05
+    common: float = 0.15
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -177,7 +177,7 @@ def test_parameters_and_problems_are_checked(name):
     own = {
         "one-pass-mnl": [{"cut": 0.0}, {"bound": 0.0}, {"share": 1.0}, {"anytime": 3}],
         "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}],
-        "one-pass-linear": [{"effect": -1.0}, {"contrast": -1.0}],
+        "one-pass-linear": [{"effect": -1.0}, {"intercept": -1.0}],
     }[name]
     for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):

@@ -62,6 +62,12 @@ def play(agent, problem, seeds, rounds, change=None):
 # ------------------------------------------------------------------ exact and noisy twins
 
 
+def james_stein(x):
+    """What of the candidates' mean is not chance, as far as their spread tells."""
+    chance = x.var(0, ddof=1).sum() / len(x)
+    return max(0.0, 1.0 - chance / (x.mean(0) ** 2).sum())
+
+
 def chosen_records(problem, agent, seed, rounds):
     """Plays one replicate; the rows [x; 1] of what was chosen, unit directions and rewards."""
     instance = problem.instance([seed])
@@ -73,7 +79,7 @@ def chosen_records(problem, agent, seed, rounds):
         agent.observe(context, action, feedback)
         x = context.features[0].astype(float)
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
-        own = x[action[0]] - agent.contrast * x.mean(0)
+        own = x[action[0]] - (james_stein(x) if agent.contrast else 0.0) * x.mean(0)
         phi.append(np.concatenate([x[action[0]], [1.0], x.mean(0)]))
         own = np.append(own / np.linalg.norm(own), agent.intercept)
         z.append(own / np.linalg.norm(own))
@@ -229,7 +235,7 @@ def test_a_plan_for_any_horizon_does_not_depend_on_it():
 # ------------------------------------------------------------------ sensitivities
 
 
-def direction(x, others=(), contrast=0.0, intercept=0.35):
+def direction(x, others=(), contrast=False, intercept=0.35):
     features = np.array([[x, *others]], np.float32)
     d = len(x)
     phi, z, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
@@ -246,7 +252,7 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     phi, out, moments = np.empty((50, 9)), np.empty((50, 5)), np.zeros((50, 7))
     observed = rng.random(50) < 0.7
     action = rng.integers(0, 3, 50)
-    args = (features, action, observed, 0.5, 0.15, phi, out, moments)
+    args = (features, action, observed, True, 0.15, phi, out, moments)
     assert one_pass_linear.directions(*args) == 0
     np.testing.assert_allclose(np.linalg.norm(out[observed], axis=1), 1.0, rtol=1e-12)
     assert not out[~observed].any() and not phi[~observed].any()
@@ -255,7 +261,9 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     everyone = features.astype(float)
     for a in (x, everyone):
         a /= np.maximum(1.0, np.linalg.norm(a, axis=-1, keepdims=True))
-    own = x - 0.5 * everyone.mean(1)
+    shares = np.array([james_stein(candidates) for candidates in everyone])
+    assert (shares == 0.0).any() and (shares > 0.2).any()
+    own = x - shares[:, None] * everyone.mean(1)
     mean = everyone.mean(1)
     np.testing.assert_allclose(phi[:, 5:], mean * observed[:, None], rtol=1e-6, atol=1e-12)
     squares = (mean**2).sum(1), (everyone**2).sum(2).mean(1), np.ones(50)
@@ -446,7 +454,7 @@ def test_users_must_be_identified(name):
 
 
 def test_parameters_are_checked():
-    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"contrast": 1.5}):
+    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"common": -1.0}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent("one-pass-linear-joint", **bad)
 
