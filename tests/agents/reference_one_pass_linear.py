@@ -1,7 +1,4 @@
-"""The page docs/agents/one-pass-linear.md as plain NumPy: one replicate, rewards in [0, 1].
-
-`play` is all of `one-pass-linear`, or of `one-pass-linear-joint`, as they are by default.
-"""
+"""docs/agents/one-pass-linear.md as NumPy: both agents as they are, one replicate, rewards 0..1."""
 
 import numpy as np
 
@@ -12,10 +9,10 @@ def schedule(T, d, sigma, spread, prior):
     ends = [min(T, max(1, round(first)))]
     while ends[-1] < T:
         ends.append(min(T, max(ends[-1] + 1, round(ends[-1] * 1.1))))
-    ends = np.array(ends[:-1] or ends)
+    ends, i = np.array(ends[:-1] or ends), np.arange(1.0, d + 1)
     sizes, rounds = np.diff(ends, prepend=0), np.maximum(np.diff(ends, append=T), 1)
-    a, i = ends[0] / ends, np.arange(1.0, d + 1)
-    d = (i**-0.5).sum() ** 2 / (1 / i).sum()  # how many directions d features amount to
+    a = ends[0] / ends
+    d = (i**-0.5).sum() ** 2 / (1 / i).sum()  # directions that d features amount to
     for _ in range(100):
         b = 1 / np.sqrt(np.cumsum(a[::-1] ** 2)[::-1])
         q = a * np.cumsum(b * sizes)  # a release's signal
@@ -34,7 +31,8 @@ def play(joint, contexts, answer, noise, sigma):
     """
     T, _, d = contexts.shape
     n, (norm, intercept) = d + 1, (1.5, 0.35) if joint else (1, 0.15)
-    prior, stretch = (norm / 2) ** 2 / d, 1 + intercept**2
+    prior, stretch, share = (norm / 2) ** 2 / d, 1 + intercept**2, joint
+    joint = joint and (contexts != contexts[0]).any()  # arms that never change are public
     if joint:
         h = 0.2  # w_H^2 / w_u^2; the largest distance of two rows follows from both
         w_H, w_u = np.sqrt([h, 1]) / np.sqrt(2 * h + 0.5 + 1 / (32 * h))
@@ -47,8 +45,8 @@ def play(joint, contexts, answer, noise, sigma):
         x = contexts[t] / np.linalg.norm(contexts[t], axis=1, keepdims=True).clip(1)
         score = x @ theta[:d] + worth * ((x @ excess) * x).sum(1).clip(0)
         arm = int((score if theta.any() else (x**2).sum(1).round(6)).argmax())
-        chance = (((x - x.mean(0)) ** 2).sum() / (len(x) ** 2 - len(x))) / (x.mean(0) ** 2).sum()
-        z = x[arm] - joint * max(0, 1 - chance) * x.mean(0)
+        chance = (x**2).sum() / len(x) ** 2 / (x.mean(0) ** 2).sum()
+        z = x[arm] - share * max(0, 1 - chance) * x.mean(0)
         v = np.append(z / np.linalg.norm(z), intercept) / np.sqrt(stretch)
         actions.append(arm)
         seen.append(x)
@@ -71,12 +69,13 @@ def play(joint, contexts, answer, noise, sigma):
             own = len(x) * ((mean**2).sum(1).mean() - centre @ centre)
             ratio = (10 + t1 * own / (square - centre @ centre)) / (9 + t1)
             if k == 0:
-                own = prior / square * np.array([1, square, (4 * max(0, 1 - 1 / ratio)) ** 2])
-                sizes = np.repeat(own, [d, 1, d])
+                own = prior / square * (4 * max(0, 1 - 1 / ratio)) ** 2
+                sizes = np.repeat([prior / square, prior, own], [d, 1, d])
             theta, C = posterior(released, batches, a, sigma, sizes)
             doubt = C[:d, :d] - np.outer(C[d, :d], C[d, :d]) / C[d, d]
-            excess = doubt - 2 * d / np.trace(np.linalg.inv(doubt)) * np.eye(d)
-            worth = max(0, 1 - ratio) / 2 / prior
+            known = np.linalg.inv(doubt) + square * (norm**2 - 1) / prior * np.eye(d)  # at norm 1
+            excess = np.linalg.inv(known) - 2 * d / np.trace(known) * np.eye(d)
+            worth = max(0, 1 - ratio) / 2 / prior * norm**2
         batch, k = [], k + 1
     return np.array(actions), theta
 

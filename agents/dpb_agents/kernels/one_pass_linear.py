@@ -70,8 +70,9 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
 
     phi[b] = [x; 1; xbar] for the chosen x and the mean xbar of the round's candidates. With
     z = x - kappa xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). kappa is 0 or, with
-    `contrast`, the James-Stein factor (1 - s^2 / |xbar|^2)_+, s^2 what the candidates' spread about
-    xbar leaves in it by chance. Both are 0 where nothing was observed, out[b] also if z = 0.
+    `contrast`, (1 - s^2 / |xbar|^2)_+, s^2 the mean |x|^2 over m, what |xbar|^2 is for m strangers:
+    James-Stein's estimate of what the candidates share is kappa xbar. phi[b] and out[b] are 0 where
+    nothing was observed, out[b] also if z = 0.
 
     Args:
         features: ``(B, m, d)``.
@@ -111,8 +112,8 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
         _add_clipped(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
         kappa, square = 0.0, 0.0
-        if contrast and together > 0.0 and m > 1:
-            kappa = max(0.0, 1.0 - (alone - together) / ((m - 1.0) * together))
+        if contrast and together > 0.0:
+            kappa = max(0.0, 1.0 - alone / (m * together))
         for j in range(d):
             z[j] = x[j] - kappa * x[d + 1 + j]
             square += z[j] * z[j]

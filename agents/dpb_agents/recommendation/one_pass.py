@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,7 +37,7 @@ class OnePass(WarmStart):
     (`ProblemInfo.prior`) and besides, around the mean, the variance ``(norm w / 2)^2 / d`` per
     coordinate, which is also the level's, around 0. Every record enters once, at rounds that grow
     geometrically the sums are released with Gaussian noise, and until the first release the agent
-    plays the prior's mean (the longest candidate, if that is 0). Without a budget the sums are exact.
+    plays the prior's mean (if that is 0 the longest candidate). Without a budget sums are exact.
 
     Args:
         norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
@@ -78,6 +77,7 @@ class OnePass(WarmStart):
         self.anytime = validation.flag("anytime", self.anytime)
         if self.max_rounds_per_user is not None:
             validation.integer("max_rounds_per_user", self.max_rounds_per_user, 1)
+        self._effect = 0.0
         self.releaser: WeightedSum
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -112,18 +112,6 @@ class OnePass(WarmStart):
         self._unit_noise = 1.0
         self._batches = 0
         self._open(curator)
-
-    @abstractmethod
-    def _open(self, curator: Curator) -> None:
-        """Makes the releaser."""
-
-    @abstractmethod
-    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
-        """Hands the round's record to the releaser; rewards are less the middle of their range."""
-
-    @abstractmethod
-    def _renew(self, batch: int) -> None:
-        """Renews theta from the release that closed a batch, the first of which is 0."""
 
     @among_available
     def act(self, context: Context) -> Array:
@@ -188,6 +176,91 @@ class OnePass(WarmStart):
             anytime=anytime,
         )
 
+    def _open(self, curator: Curator) -> None:
+        """Makes the releaser."""
+        B, n = self.theta.shape
+        half, reach, k = 0.5 * self._range, 1.0, self.max_rounds_per_user
+        self._weights: LifetimeWeights | None = None
+        if k is not None:
+            self._weights = LifetimeWeights(B, n, k)
+            reach = self._weights.reach
+        self.releaser = curator.weighted_sum(
+            n,
+            reward=(-half, half),
+            sensitivity=self._range * reach,
+            schedule=self._plan,
+            what="running reward sums",
+        )
+        m = self._phi.shape[1]
+        self._state = np.zeros((B, m + n))
+        self._state[:, :n] = self._mean
+        self._covariance = np.zeros((B, m + n, m + n))
+        self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
+
+    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        """Hands the round's record to the releaser; rewards are less the middle of their range."""
+        self._candidates = context.features.shape[1]
+        if self._weights is not None:
+            self._weights.scale(context.users, observed, self._directions)
+        self.releaser.add(reward, self._directions)
+        zoo.one_pass_linear.add_products(self._directions, self._phi, self._gram)
+        zoo.one_pass_linear.add_products(self._directions, self._directions, self._own)
+
+    def _likeness(self) -> tuple[Array, Array]:
+        """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
+        rounds = np.maximum(1.0, self._moments[:, -1])
+        *means, together, square = self._moments[:, :-1].T / rounds
+        centre = sum(mean**2 for mean in means)
+        ratio = self._candidates * (together - centre) / np.maximum(square - centre, 1e-9)
+        ratio = (LIKE_CHANCE + rounds * ratio) / (LIKE_CHANCE - 1.0 + rounds)
+        return np.where(square > 0.0, square, 1.0), ratio
+
+    def _believe(self, square: Array, ratio: Array) -> None:
+        """The prior covariance of theta, level and gamma."""
+        n, m = self.theta.shape[1], self._phi.shape[1]
+        precision = np.eye(n - 1) * (square / self._size)[:, None, None]
+        if self._information is not None:
+            precision += self._information
+        kernels.linalg.inverse(precision, self._covariance[:, : n - 1, : n - 1])
+        self._covariance[:, n - 1, n - 1] = self._size
+        own = self._effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
+        self._covariance[:, range(n, m), range(n, m)] = (own**2 * self._size / square)[:, None]
+
+    def _renew(self, batch: int) -> None:
+        """Renews theta from the release that closed a batch, the first of which is 0."""
+        square, ratio = self._likeness()
+        if not batch:
+            self._believe(square, ratio)
+        # exact sums count as all but exact, which keeps the filter's matrices invertible
+        noise = max(self.releaser.noise_std, 1e-3 * self._range)
+        zoo.one_pass_linear.filter_step(
+            self._state,
+            self._covariance,
+            self._gram,
+            self._own,
+            float(self.releaser.schedule.weights[batch]),
+            self._spread,
+            self.releaser.value,
+            noise**2,
+        )
+        self.theta = self._state[:, : self.theta.shape[1]].copy()
+        # theta given the level, which all candidates share
+        d, c = self.theta.shape[1] - 1, self._covariance
+        along = c[:, d, :d, None]
+        self._doubt = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
+        precision = np.repeat(np.eye(d)[None], len(along), axis=0)
+        kernels.linalg.inverse(self._doubt, precision)
+        size = self._size
+        if self.norm > 1.0:
+            # to a wide prior a single play would be knowledge
+            size /= self.norm**2
+            precision += np.eye(d) * (square * (1.0 / size - 1.0 / self._size))[:, None, None]
+            kernels.linalg.inverse(precision, self._doubt)
+        self._even = OVERDUE * d / np.trace(precision, axis1=1, axis2=2)
+        self._worth = 0.5 * self._range / size * np.maximum(0.0, 1.0 - ratio)
+        self._gram[:] = 0.0
+        self._own[:] = 0.0
+
 
 @register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
 @dataclass(eq=False, kw_only=True)
@@ -225,83 +298,7 @@ class OnePassLinear(OnePass):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
-        self.effect = validation.real("effect", self.effect, 0.0)
-
-    def _open(self, curator: Curator) -> None:
-        B, n = self.theta.shape
-        half, reach, k = 0.5 * self._range, 1.0, self.max_rounds_per_user
-        self._weights: LifetimeWeights | None = None
-        if k is not None:
-            self._weights = LifetimeWeights(B, n, k)
-            reach = self._weights.reach
-        self.releaser = curator.weighted_sum(
-            n,
-            reward=(-half, half),
-            sensitivity=self._range * reach,
-            schedule=self._plan,
-            what="running reward sums",
-        )
-        m = self._phi.shape[1]
-        self._state = np.zeros((B, m + n))
-        self._state[:, :n] = self._mean
-        self._covariance = np.zeros((B, m + n, m + n))
-        self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
-
-    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
-        self._candidates = context.features.shape[1]
-        if self._weights is not None:
-            self._weights.scale(context.users, observed, self._directions)
-        self.releaser.add(reward, self._directions)
-        zoo.one_pass_linear.add_products(self._directions, self._phi, self._gram)
-        zoo.one_pass_linear.add_products(self._directions, self._directions, self._own)
-
-    def _likeness(self) -> tuple[Array, Array]:
-        """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
-        rounds = np.maximum(1.0, self._moments[:, -1])
-        *means, together, square = self._moments[:, :-1].T / rounds
-        centre = sum(mean**2 for mean in means)
-        ratio = self._candidates * (together - centre) / np.maximum(square - centre, 1e-9)
-        ratio = (LIKE_CHANCE + rounds * ratio) / (LIKE_CHANCE - 1.0 + rounds)
-        return np.where(square > 0.0, square, 1.0), ratio
-
-    def _believe(self, square: Array, ratio: Array) -> None:
-        """The prior covariance of theta, level and gamma."""
-        n, m = self.theta.shape[1], self._phi.shape[1]
-        precision = np.eye(n - 1) * (square / self._size)[:, None, None]
-        if self._information is not None:
-            precision += self._information
-        kernels.linalg.inverse(precision, self._covariance[:, : n - 1, : n - 1])
-        self._covariance[:, n - 1, n - 1] = self._size
-        own = self.effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
-        self._covariance[:, range(n, m), range(n, m)] = (own**2 * self._size / square)[:, None]
-
-    def _renew(self, batch: int) -> None:
-        square, ratio = self._likeness()
-        if not batch:
-            self._believe(square, ratio)
-        # exact sums count as all but exact, which keeps the filter's matrices invertible
-        noise = max(self.releaser.noise_std, 1e-3 * self._range)
-        zoo.one_pass_linear.filter_step(
-            self._state,
-            self._covariance,
-            self._gram,
-            self._own,
-            float(self.releaser.schedule.weights[batch]),
-            self._spread,
-            self.releaser.value,
-            noise**2,
-        )
-        self.theta = self._state[:, : self.theta.shape[1]].copy()
-        # theta given the level, which all candidates share
-        d, c = self.theta.shape[1] - 1, self._covariance
-        along = c[:, d, :d, None]
-        self._doubt = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
-        precision = np.repeat(np.eye(d)[None], len(along), axis=0)
-        kernels.linalg.inverse(self._doubt, precision)
-        self._even = OVERDUE * d / np.trace(precision, axis1=1, axis2=2)
-        self._worth = 0.5 * self._range / self._size * np.maximum(0.0, 1.0 - ratio)
-        self._gram[:] = 0.0
-        self._own[:] = 0.0
+        self._effect = self.effect = validation.real("effect", self.effect, 0.0)
 
 
 def effective_dimension(d: int) -> float:

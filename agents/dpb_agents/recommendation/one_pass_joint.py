@@ -11,6 +11,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.one_pass import OnePass
 from dpb_gym import validation
+from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
 from dpb_gym.registry import register_agent
@@ -63,6 +64,10 @@ class OnePassLinearJoint(OnePass):
         self.common = validation.real("common", self.common, 0.0)
 
     def _open(self, curator: Curator) -> None:
+        self._arms: Array | None = None
+        if self.problem.fixed_arms:
+            super()._open(curator)
+            return
         B, n = self.theta.shape
         d, b = n - 1, self.intercept
         self._weights = joint_weights(self.curvature)
@@ -99,6 +104,10 @@ class OnePassLinearJoint(OnePass):
         self._recorded = np.zeros(B)
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        if self.problem.fixed_arms:
+            self._check_arms(context)
+            super()._learn(context, reward, observed)
+            return
         if self._cap is not None:
             observed = self._cap.admit(context.users, observed)
             self._directions[~observed] = 0.0
@@ -111,7 +120,20 @@ class OnePassLinearJoint(OnePass):
         else:
             self._recorded += observed
 
+    def _check_arms(self, context: Context) -> None:
+        """What a fixed arm's features are must not depend on who is offered it."""
+        assert context.arms is not None
+        order = context.arms.argsort(axis=1)[:, :, None]
+        arms = np.take_along_axis(context.features, order, axis=1)
+        if self._arms is None:
+            self._arms = arms
+        elif not np.array_equal(arms, self._arms):
+            raise AgentError(f"every round should offer the same arms, round {context.t} does not")
+
     def _renew(self, batch: int) -> None:
+        if self.problem.fixed_arms:
+            super()._renew(batch)
+            return
         n = self.theta.shape[1]
         sums, std, uneven = self.releaser.value, 0.0, 1.0
         if self._combinations is not None:

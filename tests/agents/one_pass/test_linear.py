@@ -15,7 +15,7 @@ from dpb_agents.kernels import one_pass_linear
 from dpb_agents.recommendation.one_pass import planned
 from dpb_agents.recommendation.one_pass_joint import joint_weights
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget, Schedule, WeightedSum
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -63,9 +63,8 @@ def play(agent, problem, seeds, rounds, change=None):
 
 
 def james_stein(x):
-    """What of the candidates' mean is not chance, as far as their spread tells."""
-    chance = x.var(0, ddof=1).sum() / len(x)
-    return max(0.0, 1.0 - chance / (x.mean(0) ** 2).sum())
+    """The share of the candidates' mean that is not what strangers have by chance."""
+    return max(0.0, 1.0 - (x**2).sum() / len(x) ** 2 / (x.mean(0) ** 2).sum())
 
 
 def chosen_records(problem, agent, seed, rounds):
@@ -554,15 +553,43 @@ def test_rewards_need_not_be_centred(name):
         assert found < 0.6 * chance
 
 
+@pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
 @pytest.mark.parametrize("budget", [None, Budget.zcdp(0.5)])
-def test_an_arm_that_was_never_played_is_tried(budget):
+def test_an_arm_that_was_never_played_is_tried(name, budget):
     """Arms that are always offered teach nothing of each other; the first one pays .6."""
     problem = dpb_gym.make_problem(
         "DPB/MultiArmed-v0", horizon=3000, n_arms=5, theta=[0.4, -1, -1, -1, 1.6], reward="linear"
     )
-    agent = begin(problem, range(10), budget)
+    agent = begin(problem, range(10), budget, name)
     _, actions = play(agent, problem, range(10), 3000)
     assert (actions[-500:] == 4).mean() > 0.9
+
+
+def test_arms_that_every_round_offers_are_public_and_only_if_they_stay_the_same():
+    """No context tells of its customer, so the joint form releases rewards alone."""
+    problem = dpb_gym.make_problem("DPB/MultiArmed-v0", horizon=100, n_arms=5)
+    agent = begin(problem, range(3), Budget.zcdp(0.5), "one-pass-linear-joint")
+    assert agent.curator.guarantee.notion == "joint" and agent.releaser.value.shape == (3, 6)
+    instance = problem.instance(range(3))
+    context = instance.context()
+    turned = context._replace(features=context.features[:, ::-1], arms=context.arms[:, ::-1])
+    other = context._replace(features=context.features + np.float32(1e-3))
+    feedback = instance.respond(np.zeros(3, np.int64)).feedback
+    agent.observe(context, np.zeros(3, np.int64), feedback)
+    agent.observe(turned, np.full(3, 4), feedback)
+    with pytest.raises(AgentError, match="the same arms"):
+        agent.observe(other, np.zeros(3, np.int64), feedback)
+
+
+def test_until_the_first_release_the_longest_candidate_is_played():
+    problem = problem_of(1000)
+    agent = begin(problem, range(4), Budget.zcdp(0.05))
+    features = np.full((4, 5, 5), 0.1, np.float32)
+    features[:, 3] = [[0.2], [-0.3], [5.0], [0.10000001]]
+    features[:, 4] = [[0.1], [0.2], [7.0], [0.1]]
+    context = problem.instance(range(4)).context()._replace(features=features)
+    # longer than the ball is as long as the ball, and rounding is no length
+    assert agent.act(context).tolist() == [3, 3, 3, 0]
 
 
 def test_what_the_candidates_of_a_round_share_is_not_theirs():
