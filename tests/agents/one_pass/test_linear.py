@@ -63,8 +63,9 @@ def play(agent, problem, seeds, rounds, change=None):
 
 
 def james_stein(x):
-    """The share of the candidates' mean that is not what strangers have by chance."""
-    return max(0.0, 1.0 - (x**2).sum() / len(x) ** 2 / (x.mean(0) ** 2).sum())
+    """What of the candidates' mean is not chance, as far as their spread tells."""
+    chance = x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
+    return np.clip(1.0 - chance, 0.0, 1.0 - 1.0 / len(x))
 
 
 def chosen_records(problem, agent, seed, rounds):
@@ -268,6 +269,9 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     squares = (mean**2).sum(1), (everyone**2).sum(2).mean(1), np.ones(50)
     wanted = np.column_stack([mean, *squares]) * observed[:, None]
     np.testing.assert_allclose(moments, wanted, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        direction([0.3, 0.4], [[0.3, 0.4]] * 2, True), direction([0.3, 0.4]), atol=1e-9
+    )
     wanted = own / np.linalg.norm(own, axis=1, keepdims=True) / math.sqrt(1 + 0.15**2)
     np.testing.assert_allclose(out[observed, :4], wanted[observed], rtol=1e-6, atol=1e-12)
     assert not direction([0.0, 0.0]).any()
