@@ -271,8 +271,6 @@ class RunningSum(Sum):
     2022, Theorem 2.1).
 
     Args:
-        curator: See `Sum`; also for what is not named here.
-        width: See `Sum`.
         mechanism: ``"blt"`` (buffered linear Toeplitz, constant memory), ``"sqrt-toeplitz"``
             (square root; memory grows with the number of steps) or ``"binary-tree"``
             (logarithmic memory; about twelve times the variance at 10^4 steps). None: ``"blt"``,
@@ -280,7 +278,7 @@ class RunningSum(Sum):
         every: Release interval in rounds: noise is drawn, and the release moves, only every so
             many rounds, so that the mechanism runs over ``horizon // every`` steps. Records
             after the last full interval are never released.
-        **options: See `Sum`. The horizon must be known.
+        **options: The others of `Sum`. The horizon must be known.
 
     Attributes:
         gain: Sensitivity of the mechanism at unit distance.

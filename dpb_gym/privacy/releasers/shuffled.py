@@ -41,12 +41,10 @@ class ShuffledSum(BatchSum):
     Without a budget the sums are exact.
 
     Args:
-        curator: See `Sum`; also for what is not named here.
-        width: See `Sum`.
         batch: Customers of a batch.
         levels: Steps from 0 to the largest coordinate. By default twice the batch, or 16 times
             the root of a record's width if that is more: then neither flips nor rounding matter.
-        **options: See `BatchSum`. Records need `clip` or `reward`.
+        **options: The others of `BatchSum`. Records need `clip` or `reward`.
 
     Raises:
         ParameterError: If a parameter is out of range, or with system noise: the customers are

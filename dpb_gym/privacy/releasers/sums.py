@@ -243,15 +243,13 @@ class BatchSum(Sum):
     they come, as long as that does not depend on the records of the open batch.
 
     Args:
-        curator: See `Sum`; also for what is not named here.
-        width: See `Sum`.
         cumulative: True: a release is the sum of all noisy batches so far (the noise
             accumulates, erratum R5); False: the batch just closed.
         sampling: q: each record enters with probability q, by a secret bit, and the sums are
             divided by q (RU, section 3.2). An (epsilon, delta) budget is accounted with the exact
             profile of the sampled mechanism, in which a unit has one record; zCDP holds at every
             order, where sampling does not help, so its noise is that without.
-        **options: See `Sum`.
+        **options: The others of `Sum`.
     """
 
     def __init__(

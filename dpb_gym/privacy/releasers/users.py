@@ -213,11 +213,9 @@ class UserSum(BatchSum):
     charge covers all batches.
 
     Args:
-        curator: See `Sum`; also for what is not named here.
-        width: See `Sum`.
         radius: Lifetime budget C > 0 of a user.
         reward: Range of the protected numbers, which multiply public directions.
-        **options: See `BatchSum`.
+        **options: The others of `BatchSum`.
     """
 
     def __init__(

@@ -137,12 +137,10 @@ class WeightedSum(Sum):
     records would.
 
     Args:
-        curator: See `Sum`; also for what is not named here.
-        width: See `Sum`.
         schedule: Times and weights, or a function that makes them from sigma, the standard
             deviation of the noise at scale 1 (0 without a budget). Its `Schedule.cost` may be 1
             at most: that is what is charged.
-        **options: See `Sum`.
+        **options: The others of `Sum`.
 
     Attributes:
         schedule: The schedule in use.
