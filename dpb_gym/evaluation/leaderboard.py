@@ -17,7 +17,6 @@ from dpb_gym.evaluation.series import Series, by_row, describe_guarantee, join
 from dpb_gym.evaluation.sources import origin
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Suite
-from dpb_gym.privacy import Budget
 from dpb_gym.problems.season import EXACT, benchmark
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.groups import contests, second, verdict_class
@@ -114,7 +113,7 @@ def _row(task: Task, series: Series, audits: Mapping[str, Mapping[str, Any]]) ->
     return Row(
         agent=series.agent,
         name=series.cell.agent.name,
-        budget=Budget.parse(series.budget),
+        budget=series.cell.agent.budget,
         oracle=spec is not None and spec.uses_oracle,
         notion=notion,
         unit=unit,
@@ -141,7 +140,7 @@ def _score(regret: Interval, constants: Normalisation | None) -> Interval | None
     if constants is None:
         return None
     ends = (regret.mean, regret.high, regret.low)
-    return Interval(*metrics.normalised_score(ends, vars(constants)).tolist())
+    return Interval(*metrics.normalised_score(ends, constants).tolist())
 
 
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -240,7 +239,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
 def _scores(task: TaskResult, row: Row) -> dict[int, float]:
     """Score by replicate."""
     assert task.normalisation is not None
-    found = metrics.normalised_score(list(row.finals.values()), vars(task.normalisation))
+    found = metrics.normalised_score(list(row.finals.values()), task.normalisation)
     return dict(zip(row.finals, found.tolist()))
 
 

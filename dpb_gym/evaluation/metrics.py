@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.model import Interval
+from dpb_gym.report.model import Interval, Normalisation
 
 CONFIDENCE = 0.95
 MIDDLE = 0.25
@@ -132,7 +132,7 @@ def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, 
     return float(np.mean((a < b) + 0.5 * (a == b)))
 
 
-def normalised_score(regret: ArrayLike, constants: Mapping[str, float]) -> Floats:
+def normalised_score(regret: ArrayLike, constants: Normalisation) -> Floats:
     """Scores on the scale where the random policy is 0 and the oracle is 1.
 
     The score is 1 - regret / (oracle - random). Its mean estimates the same number as that of
@@ -141,12 +141,7 @@ def normalised_score(regret: ArrayLike, constants: Mapping[str, float]) -> Float
 
     Args:
         regret: Cumulative pseudo-regret at the horizon.
-        constants: ``random`` and ``oracle``: their frozen mean cumulative rewards.
-
-    Raises:
-        ParameterError: If the constants do not differ.
+        constants: Their frozen mean cumulative rewards.
     """
-    low, high = constants["random"], constants["oracle"]
-    if not np.isfinite([low, high]).all() or high <= low:
-        raise ParameterError(f"oracle must exceed random, got {high} and {low}")
-    return np.asarray(1.0 - np.asarray(regret, dtype=np.float64) / (high - low))
+    span = constants.oracle - constants.random
+    return np.asarray(1.0 - np.asarray(regret, dtype=np.float64) / span)

@@ -13,6 +13,7 @@ from scipy import stats
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation import metrics
+from dpb_gym.report import Normalisation
 
 SAMPLES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 
@@ -105,7 +106,7 @@ def test_paired_differences_remove_what_the_customers_share() -> None:
 
 
 def test_scores_are_linear_between_random_and_oracle() -> None:
-    constants = {"random": 10.0, "oracle": 30.0}
+    constants = Normalisation(random=10.0, oracle=30.0)
     np.testing.assert_allclose(
         metrics.normalised_score([20.0, 0.0, 10.0, 30.0], constants), [0, 1, 0.5, -0.5]
     )
@@ -123,8 +124,8 @@ def test_scores_are_linear_between_random_and_oracle() -> None:
         lambda: metrics.mean_of_tasks([[1.0], []]),
         lambda: metrics.interval(metrics.differences({1: 1.0}, {2: 1.0})),
         lambda: metrics.probability_of_improvement({}, {1: 1.0}),
-        lambda: metrics.normalised_score([1.0], {"random": 1.0, "oracle": 1.0}),
-        lambda: metrics.normalised_score([1.0], {"random": math.nan, "oracle": 1.0}),
+        lambda: metrics.normalised_score([1.0], Normalisation(1.0, 1.0)),
+        lambda: metrics.normalised_score([1.0], Normalisation(math.nan, 1.0)),
     ],
 )
 def test_nothing_to_aggregate_is_refused(call: Any) -> None:
