@@ -42,8 +42,7 @@ def leaderboard(
         options.new_folder(path)
     result = Result.load(directory)
     if audit:
-        rows = [(series, result.kinds[series.task]) for series in result.series]
-        result.audits = audit_series(directory, rows, runs, options.log)
+        result.audits = audit_series(directory, result.series, runs, options.log)
         for kept in result.audits.values():
             if "error" in kept:
                 options.log(f"not audited: {kept['error']}")

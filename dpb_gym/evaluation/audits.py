@@ -32,7 +32,7 @@ def audit_key(agent: AgentRun, kind: str) -> str:
 
 def audit_series(
     directory: str | os.PathLike[str],
-    series: Sequence[tuple[Series, str]],
+    series: Sequence[Series],
     runs: int = 2000,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
@@ -45,7 +45,7 @@ def audit_series(
 
     Args:
         directory: Result directory.
-        series: Rows of the results with their problem kinds.
+        series: Rows of the results.
         runs: Runs in each of the two worlds.
         say: Called with a line on what is going on.
 
@@ -57,13 +57,10 @@ def audit_series(
     from dpb_gym.evaluation.audit.api import small_setting
 
     reports = dict(Store.open(directory).manifest["audits"])
-    for row, kind in series:
-        if row.guarantee is None:
-            continue
-        agent = row.cell.agent
+    for row in series:
+        agent, kind = row.cell.agent, row.cell.task.kind
         key = audit_key(agent, kind)
-        known = reports.get(key, {})
-        if known.get("runs", 0) >= runs:
+        if row.guarantee is None or reports.get(key, {}).get("runs", 0) >= runs:
             continue
         if say is not None:
             say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")

@@ -34,7 +34,7 @@ def test_private_agents_are_audited_once_and_shown(saved):
     found, notes = rows(saved)
     assert found["private"].audit is None and AUDIT_NOTE not in notes
     result = dpb_gym.Result.load(saved)
-    series = [(s, result.kinds[s.task]) for s in result.series]
+    series = result.series
     said = []
     reports = audit_series(saved, series, 200, said.append)
     assert len(reports) == 1 and len(said) == 1

@@ -543,7 +543,7 @@ def test_audits_of_others_are_marked_and_never_count_as_done(
 
     monkeypatch.setattr(audit_room, "audit", audited)
     series = next(s for s in Result.load(board).series if s.agent == "adaprivate-ts")
-    reports = audit_series(board, [(series, "recommendation")], 20)
+    reports = audit_series(board, [series], 20)
     assert len(asked) == 1 and reports[key] == {"error": "not installed"}
 
 
