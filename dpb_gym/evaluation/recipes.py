@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,22 +69,17 @@ def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
         params: Parameters over the agent's defaults.
         track: Track of the task, if it has one.
     """
-    return _effort(name, json.dumps(params, sort_keys=True, default=str), track)
-
-
-@functools.lru_cache(maxsize=4096)
-def _effort(name: str, params: str, track: str) -> str:
-    given = json.loads(params)
     try:
         spec = agent_spec(name)
         # As the recipe's file has them: lists where the agent has tuples.
-        chosen = json.loads(json.dumps({**spec.defaults, **given}, default=str))
+        chosen = json.loads(json.dumps({**spec.defaults, **params}, default=str))
     except DPBError:
         return ""
     for recipe in _recipes(name, spec.entry_point.split(":")[0].split(".")[0], track):
         tuned = recipe.get("tuned_on")
         if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
             return _said(tuned, recipe.get("cost"))
+    given = {key: chosen[key] for key in params}
     return "default parameters" if given.items() <= spec.params.items() else ""
 
 
@@ -97,12 +92,14 @@ def _said(tuned: Mapping[str, Any], cost: Any) -> str:
     return text
 
 
-def _recipes(name: str, package: str, track: str) -> Iterator[dict[str, Any]]:
-    # A script has no place, and no recipes.
+@functools.cache
+def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
+    found = []  # a script has no place, and no recipes
     for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
             for home in (folder / track, folder) if track else (folder,):
                 path = home / f"{name}.yaml"
                 data = parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
                 if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
-                    yield data
+                    found.append(data)
+    return found
