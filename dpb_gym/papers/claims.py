@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.schema import Many, Slug, Spec
-from dpb_gym.papers.curves import Curve, Scalar, counterparts, same
+from dpb_gym.papers.curves import Curve, Scalar, counterparts
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import quantity_kind
 
@@ -227,10 +227,8 @@ class FigureTable(Spec):
             return None
         row = curve.axes[self.rows]
         column = None if self.columns is None else curve.axes[self.columns]
-        for cell in self.printed:
-            if same(cell.row, row) and (cell.column is None or same(cell.column, column)):
-                return cell
-        return None
+        fits = (c for c in self.printed if c.row == row and c.column in (None, column))
+        return next(fits, None)
 
 
 class Study(Spec):

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator
 
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.metrics import limits
@@ -17,7 +18,13 @@ from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval
 
-Scalar = str | int | float | bool
+
+def coordinate(value: Any) -> Any:
+    """A value as it stands on an axis: numbers that differ by rounding alone are one."""
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+Scalar = Annotated[str | int | float | bool, AfterValidator(coordinate)]
 Selector = Mapping[str, Scalar | tuple[Scalar, ...]]
 
 
@@ -87,7 +94,7 @@ class Curve:
     def matches(self, selector: Selector | None) -> bool:
         """Whether the curve lies where the selector points."""
         return all(
-            any(same(self.axes[axis], v) for v in (value if isinstance(value, tuple) else (value,)))
+            self.axes[axis] in (value if isinstance(value, tuple) else (value,))
             for axis, value in (selector or {}).items()
         )
 
@@ -105,32 +112,20 @@ class Curve:
         return Curve(series, self.axes, recorded)
 
 
-def same(a: Any, b: Any) -> bool:
-    """Equality of coordinates; numbers are equal up to rounding."""
-    if isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
-        return a is b
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        return math.isclose(a, b, rel_tol=1e-9)
-    return bool(a == b)
-
-
-def agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether coordinates are the same on every axis of the first."""
-    return all(same(value, other[axis]) for axis, value in one.items())
-
-
 def distinct(found: Sequence[Any], *, ordered: bool = False) -> list[Any]:
     """Distinct values, or coordinates (mappings), in order of appearance; or in their own
     order if all of them are numbers."""
     unique: list[Any] = []
     for one in found:
-        if not any((agree if isinstance(one, Mapping) else same)(one, other) for other in unique):
+        if one not in unique:
             unique.append(one)
 
-    keys = [[*one.values()] if isinstance(one, Mapping) else [one] for one in unique]
-    if ordered and all(v is None or isinstance(v, (int, float)) for key in keys for v in key):
-        order = [[-math.inf if v is None else v for v in key] for key in keys]
-        unique = [unique[i] for i in sorted(range(len(unique)), key=order.__getitem__)]
+    def numbers(one: Any) -> list[Any]:
+        values = one.values() if isinstance(one, Mapping) else [one]
+        return [-math.inf if v is None else v for v in values]
+
+    if ordered and all(isinstance(v, (int, float)) for one in unique for v in numbers(one)):
+        unique.sort(key=numbers)
     return unique
 
 
@@ -147,11 +142,11 @@ def counterparts(curve: Curve, selector: Selector, curves: Sequence[Curve]) -> l
         if other is curve or not other.matches(selector):
             continue
         pairs = [(v, other.axes[axis]) for axis, v in curve.axes.items() if axis not in selector]
-        if all(a is None or b is None or same(a, b) for a, b in pairs):
+        if all(a is None or b is None or a == b for a, b in pairs):
             found.append(other)
     for i, first in enumerate(found):
         for second in found[:i]:
-            if all(same(first.axes[axis], second.axes[axis]) for axis in selector):
+            if all(first.axes[axis] == second.axes[axis] for axis in selector):
                 raise ResultError(
                     f"{first.label} and {second.label} are both compared with {curve.label}: "
                     f"name another axis than {', '.join(selector)}"

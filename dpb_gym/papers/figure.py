@@ -17,7 +17,7 @@ from dpb_gym.evaluation.schema import Many, Slug, Spec, read_spec
 from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector, Study
-from dpb_gym.papers.curves import Curve, Scalar, same
+from dpb_gym.papers.curves import Curve, Scalar, coordinate
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
 
@@ -231,10 +231,10 @@ def _changed(model: Any, **update: Any) -> Any:
 
 
 def _coordinate(series: Series, axis: AxisMap) -> Scalar | None:
-    found = next((v for path in axis.path if (v := _read(series, path)) is not None), None)
-    if not axis.values:
-        return found
-    return next((after for before, after in axis.values if same(before, found)), None)
+    values = (_read(series, path) for path in axis.path)
+    found: Scalar | None = coordinate(next((v for v in values if v is not None), None))
+    known: dict[Any, Scalar] = dict(axis.values)
+    return known.get(found) if known else found
 
 
 def _read(series: Series, path: str) -> Scalar | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.files import make_folder, write_file, write_json
-from dpb_gym.papers.curves import Curve, distinct, same, words
+from dpb_gym.papers.curves import Curve, distinct, words
 from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
@@ -152,16 +152,15 @@ def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any
     # references without a value on a variant axis are drawn in every row instead
     placed = [c for c in shown if len({c.axes[a] is None for a in variants}) < 2]
     rows = distinct([{a: c.axes[a] for a in variants} for c in placed])
-    ranks = [distinct([{a: c.axes[a]} for c in shown]) for a in variants]
-    rows.sort(key=lambda row: [rank.index({a: row[a]}) for rank in ranks for a in rank[0]])
+    ranks = {a: distinct([c.axes[a] for c in shown]) for a in variants}
+    rows.sort(key=lambda row: [ranks[a].index(value) for a, value in row.items()])
     found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
     return rows or [{}], distinct(found, ordered=True) or [{}]
 
 
 def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
-    return all(
-        curve.axes[a] is None or same(curve.axes[a], v) for a, v in coordinates.items()
-    ) and any(curve.axes[a] is not None for a in coordinates)
+    own = [(curve.axes[a], v) for a, v in coordinates.items()]
+    return all(a in (None, v) for a, v in own) and any(a is not None for a, _ in own)
 
 
 def _caption(drawing: Drawing, line: Mapping[str, Any]) -> str:

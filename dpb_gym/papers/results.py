@@ -13,7 +13,7 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
 from dpb_gym.papers.claims import FigureTable, PrintedCell
-from dpb_gym.papers.curves import Curve, distinct, same, word, words
+from dpb_gym.papers.curves import Curve, distinct, word, words
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.pairing import interval, jackknife
 from dpb_gym.papers.verdicts import Judgement
@@ -325,22 +325,18 @@ def fill(table: FigureTable, curves: Sequence[Curve]) -> Filled:
     shown = [c for c in curves if c.matches(table.where) and c.axes[table.rows] is not None]
     axis = table.columns
     columns = [None] if axis is None else distinct([c.axes[axis] for c in shown], ordered=True)
-    rows = []
-    for row in distinct([curve.axes[table.rows] for curve in shown]):
-        line: list[Number | None] = []
-        for column in columns:
-            found = [
-                curve
-                for curve in shown
-                if same(curve.axes[table.rows], row)
-                and (axis is None or same(curve.axes[axis], column))
-            ]
-            if len(found) > 1:
-                raise ResultError(
-                    f"table {table.id}: {found[0].label} and {found[1].label} fall into one cell"
-                )
-            line.append(_cell(table, found[0], curves) if found else None)
-        rows.append((row, tuple(line)))
+    places: dict[Any, dict[Any, Curve]] = {}
+    for curve in shown:
+        line, column = places.setdefault(curve.axes[table.rows], {}), axis and curve.axes[axis]
+        first = line.setdefault(column, curve)
+        if first is not curve:
+            raise ResultError(
+                f"table {table.id}: {first.label} and {curve.label} fall into one cell"
+            )
+    rows = (
+        (row, tuple(_cell(table, line[c], curves) if c in line else None for c in columns))
+        for row, line in places.items()
+    )
     return Filled(table, tuple(columns), tuple(rows))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.metrics import MIN_REPLICATES
 from dpb_gym.papers.claims import Claim, FigureTable
-from dpb_gym.papers.curves import Curve, agree, counterparts, same, word, words
+from dpb_gym.papers.curves import Curve, counterparts, word, words
 from dpb_gym.papers.pairing import Measured, interval, jackknife, p_value
 from dpb_gym.papers.quantities import constant
 from dpb_gym.problems.base import Array
@@ -180,21 +180,16 @@ def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[FigureTable])
 
 
 def _neighbours(curves: Sequence[Curve], axis: str) -> list[tuple[Curve, Curve]]:
-    groups: list[list[Curve]] = []
+    groups: dict[tuple[Any, ...], list[Curve]] = {}
     for curve in curves:
-        if curve.axes[axis] is None:
-            continue
-        rest = {a: v for a, v in curve.axes.items() if a != axis}
-        home = next((group for group in groups if agree(rest, group[0].axes)), None)
-        if home is None:
-            groups.append([curve])
-        else:
-            home.append(curve)
+        if curve.axes[axis] is not None:
+            rest = tuple(v for a, v in curve.axes.items() if a != axis)
+            groups.setdefault(rest, []).append(curve)
     pairs = []
-    for group in groups:
+    for group in groups.values():
         ordered = sorted(group, key=lambda curve: curve.axes[axis])
         for before, after in pairwise(ordered):
-            if same(before.axes[axis], after.axes[axis]):
+            if before.axes[axis] == after.axes[axis]:
                 at = word(before.axes[axis])
                 raise ResultError(f"several curves have {axis}={at}: give another axis")
             pairs.append((before, after))

@@ -10,8 +10,8 @@ import pytest
 from figure_helpers import claim, curve
 
 from dpb_gym.errors import ResultError
-from dpb_gym.papers.claims import Quantity
-from dpb_gym.papers.curves import same
+from dpb_gym.papers.claims import AxisMap, Quantity
+from dpb_gym.papers.curves import coordinate
 from dpb_gym.papers.quantities import slopes
 from dpb_gym.papers.verdicts import judge
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
@@ -89,7 +89,9 @@ def test_references_must_be_one() -> None:
 
 
 def test_equality_of_coordinates() -> None:
-    assert same(0.1 + 0.2, 0.3) and same(5, 5.0) and same("a", "a")
-    assert same(None, None) and not same(None, 0) and not same(1, True) and not same("1", 1)
-    assert curve([1.0], rho=0.3).matches({"rho": (0.1, 0.1 + 0.2)})
+    assert coordinate(0.1 + 0.2) == 0.3 and coordinate(5) == 5 and coordinate(True) is True
+    assert coordinate(None) is None and coordinate("1") == "1"
+    assert curve([1.0], rho=coordinate(0.1 + 0.2)).matches({"rho": (0.1, 0.3)})
+    map_ = AxisMap.model_validate({"path": "budget.rho", "values": [[0.1 + 0.2, 0.3]]})
+    assert map_.values == ((0.3, 0.3),)
     assert not curve([1.0], rho=None).matches({"rho": 0.3})
