@@ -218,8 +218,7 @@ class Silent(LocalLinear):
 
         def sends(context, action, feedback):
             seen = np.ones(len(action)) if feedback.observed is None else feedback.observed
-            gram, response = send(context, action, feedback)
-            return gram * seen[:, None, None], response * seen[:, None]
+            return send(context, action, feedback) * seen[:, None]
 
         self.statistics.send = sends
 
