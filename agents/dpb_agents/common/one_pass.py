@@ -164,6 +164,7 @@ class OnePassNewton(WarmStart):
         signal: float,
         rare: float = 0.0,
         loose: float = 0.0,
+        lead: float = 0.0,
         calm: float = 0.0,
         earliest: int = 10,
     ) -> None:
@@ -179,6 +180,7 @@ class OnePassNewton(WarmStart):
             signal: Size of a coordinate of one record's response, for the first release.
             rare: See `kernels.posterior.posterior`.
             loose: See there.
+            lead: See there; 0 where there is a prior mean.
             calm: See there.
             earliest: Exact sums are released from this round on, noisy ones not before.
 
@@ -190,7 +192,7 @@ class OnePassNewton(WarmStart):
         self._centre, self._known = known.centre, known.information()
         self._size = size = float(sizes[beliefs.argmax()])
         self.layout, self._sizes, self._beliefs = layout, sizes, beliefs
-        self._exploring = (rare, loose, calm)
+        self._exploring = (rare, loose, 0.0 if self._centre.any() else lead, calm)
         unit_noise, horizon = layout.unit_noise(size), self.horizon(problem)
 
         self._releaser = curator.weighted_sum(
@@ -219,6 +221,8 @@ class OnePassNewton(WarmStart):
         self._kept = [0]
         self.theta = np.tile(self._centre, (B, 1))
         self.covariance = np.tile(np.eye(d) * float((beliefs * sizes**2).sum()) / d, (B, 1, 1))
+        extra = np.maximum(0.0, self._exploring[2] ** 2 - sizes**2)
+        self.covariance[:, -1, -1] += float((beliefs * extra).sum()) / d
         if self._known is not None:
             self._known = self._known + np.eye(d) * (d / size**2)
             house.linalg.inverse(np.repeat(self._known[None], B, axis=0), self.covariance)
@@ -294,7 +298,7 @@ class OnePassNewton(WarmStart):
         said = (information, estimate.sums[:, -d:] / response, self._centre)
         errors = (estimate.uneven, (estimate.std / response) ** 2, left)
         if self._known is not None:
-            calm = self._exploring[2]
+            calm = self._exploring[3]
             kernels.posterior.informed_posterior(*said, self._known, *errors, calm, *found)
         else:
             kernels.posterior.posterior(

@@ -81,6 +81,7 @@ def posterior(
     left,
     rare,
     loose,
+    lead,
     calm,
     theta,
     covariance,
@@ -95,6 +96,8 @@ def posterior(
     candidate weighs its belief times the likelihood of u. A direction is rare if it carries
     less than `rare` of the mean information and of the last coordinate's, and the last
     coordinate, which the policy sets, takes part in it; its prior size is at least `loose`.
+    Where r < `lead`, the last coordinate's prior deviation is that of `lead`: t has one more
+    part, g e in the eigenbasis with g ~ N(0, (lead^2 - r^2) / d) and e the last unit vector.
 
     Args:
         information: ``(B, d, d)``, symmetric.
@@ -107,6 +110,7 @@ def posterior(
         left: Variance of the error in an entry of the information, ``(B,)``.
         rare: See above.
         loose: Least prior size in rare directions.
+        lead: Least prior size of the last coordinate.
         calm: Factor of the posterior's standard deviation in `root`; in rare directions that
             deviation over the first candidate's, at least `calm` and at most 1.
         theta: Output ``(B, d)``.
@@ -118,6 +122,7 @@ def posterior(
     m = sizes.shape[0]
     values, vectors = np.empty(d), np.empty((d, d))
     weights, means, kept = np.empty(m), np.empty((m, d)), np.empty((m, d))
+    leant = np.empty((m, d))
     mean, rotated, scaled, few = np.empty(d), np.empty(d), np.empty(d), np.empty(d, np.bool_)
     local = np.empty((d, d))
     far = 0.0
@@ -137,19 +142,26 @@ def posterior(
             few[i] = values[i] < rare * level and vectors[d - 1, i] ** 2 > LEVER
         for r in range(m):
             size = sizes[r] * sizes[r]
+            extra = max(0.0, lead * lead - size) / d
+            along, told = 0.0, 0.0
             weights[r] = elementary.log(beliefs[r])
             for i in range(d):
                 h = values[i]
                 prior = (max(loose * loose, size) if few[i] else size) / d
-                error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * (size + far)
+                square = size + extra + far
+                error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * square
                 total = prior * h * h + error
-                means[r, i], kept[r, i] = 0.0, prior
+                means[r, i], kept[r, i], leant[r, i] = 0.0, prior, vectors[d - 1, i]
                 if total > 0.0:
                     weights[r] -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
                     means[r, i] = prior * h * rotated[i] / total
                     kept[r, i] = prior * error / total
+                    along += h * h * vectors[d - 1, i] ** 2 / total
+                    told += h * vectors[d - 1, i] * rotated[i] / total
+                    leant[r, i] *= error / total
+            weights[r] += _lean(extra, along, told, means[r], leant[r])
         likeliest[b] = sizes[np.argmax(weights)]
-        _average(weights, means, kept, mean, local)
+        _average(weights, means, kept, leant, mean, local)
         _turn_back(vectors, mean, local, centre, scaled, theta[b], covariance[b])
         for j in range(d):
             for i in range(d):
@@ -160,8 +172,25 @@ def posterior(
 
 
 @inline
-def _average(weights, means, kept, mean, covariance):
-    """Mean and covariance of a mixture of diagonal Gaussians, of logarithms of weights ``(m,)``."""
+def _lean(extra, along, told, mean, leant):
+    """Adds g e to t, g ~ N(0, `extra`), of which `along` and `told` are information and score.
+
+    Moves the mean along `leant`, what of e nothing else explains, and makes it the root of what g
+    adds to the covariance; the change of the logarithm of the likelihood.
+    """
+    ratio = 1.0 + extra * along
+    for i in range(mean.shape[0]):
+        mean[i] += extra * told / ratio * leant[i]
+        leant[i] *= np.sqrt(extra / ratio)
+    return 0.5 * (extra * told * told / ratio - elementary.log(ratio))
+
+
+@inline
+def _average(weights, means, kept, leant, mean, covariance):
+    """Mean and covariance of a mixture, of logarithms of weights ``(m,)``.
+
+    Its parts are Gaussians of covariances diag(kept) + leant leant'.
+    """
     m, d = means.shape
     top, total = weights.max(), 0.0
     for r in range(m):
@@ -178,7 +207,7 @@ def _average(weights, means, kept, mean, covariance):
         for i in range(d):
             for j in range(d):
                 apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
-                covariance[i, j] += weights[r] * apart
+                covariance[i, j] += weights[r] * (apart + leant[r, i] * leant[r, j])
 
 
 @inline

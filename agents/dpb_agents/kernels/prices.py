@@ -23,6 +23,8 @@ STACK = START_INTERVALS + 64
 NARROWEST = 1e-13
 # Met only by parameters that overflow; the search then returns its best price so far.
 MAX_INTERVALS = 200_000
+# Small draws around a price within (0, 1) gain what they cost: between that and nothing is free.
+BET = 2.0
 
 
 @inline
@@ -186,3 +188,20 @@ def total_revenues(intercepts, slope, prices, model, zeta, out):
         for j in range(intercepts.shape[0]):
             s += expected_revenue(intercepts[j], slope, prices[i], model, zeta)
         out[i] = s
+
+
+@jit
+def warranted(features, theta, drawn, known, model, zeta, price):
+    """Replaces prices best for `drawn` that are a bad bet by those `known` to be best for theta.
+
+    A bad bet costs by theta more than `BET` times what it gains by the theta drawn.
+    """
+    for i in range(features.shape[0]):
+        a, slope = intercept_slope(features, theta, i)
+        cost = expected_revenue(a, slope, known[i], model, zeta)
+        cost -= expected_revenue(a, slope, price[i], model, zeta)
+        a, slope = intercept_slope(features, drawn, i)
+        gain = expected_revenue(a, slope, price[i], model, zeta)
+        gain -= expected_revenue(a, slope, known[i], model, zeta)
+        if cost > BET * gain:
+            price[i] = known[i]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped in few rounds.
 GAUSSIAN_RANGE = (-3.0, 3.0)
+# A budget is hopeless if the first release takes more than this part of the rounds: by twice that
+# round, when theta is told, half of them are over.
+HOPELESS = 0.25
 # Prices drawn again for each record.
 TWINS = 3
 LEAST_NORM, LARGEST_NORM = 0.2, 0.85
@@ -53,12 +56,14 @@ class OnePassPricing(OnePassNewton):
     The price is best for theta plus a small draw from its posterior, so that prices never stop
     to differ: the factor `disperse` costs about disperse^2 of what not knowing theta costs. In
     directions that have carried next to no information, intercept against slope say, the draw
-    is whole and the prior wide, until prices have told them apart. What a price differs by from
+    is whole and the prior wide, until prices have told them apart. A draw whose price costs more
+    than twice what it may gain is left. What a price differs by from
     others that might have been drawn for the same customer is independent of the customer: with a
     budget it counts BOOST times more for the price's coefficient, and the direction of least
     information, where the price takes part in it, counts more in every record. Until the first
-    release the price is that of the prior mean: 1 for theta = 0 and logistic demand, so that a
-    budget too small to learn from costs no more than price 1 does; random for Gaussian demand.
+    release the price is that of the prior mean: 1 for theta = 0 and logistic demand; random for
+    Gaussian demand. With a budget too small to learn from in time, and no prior mean, prices for
+    logistic demand are exp(-U), U uniform: the law of least regret in the worst case.
 
     The guarantee is anticipating zCDP (or the (epsilon, delta) that was asked for) per
     user-round, replace-one, and all-Gaussian; the argument gives joint privacy as well. It is
@@ -69,9 +74,9 @@ class OnePassPricing(OnePassNewton):
         norm: Prior size of theta - prior mean. By default (T / (t_0 sqrt(d)))^0.4 / 7 kept
             within [0.2, 0.85] for logistic demand, t_0 the round at which the noise in one
             coordinate is as large as a theta of size 1: the less a budget can teach, the more a
-            small theta, which means price 1, is preferred. For Gaussian demand 0.85. Larger
-            sizes are believed in as well if the responses speak for them, the less the
-            smaller it is.
+            small theta, which means price 1, is preferred; that of the price's coefficient alone
+            is 0.85. For Gaussian demand 0.85. Larger sizes are believed in as well if the
+            responses speak for them, the less the smaller it is.
         clip: Norm U of a response for which the row has its full sensitivity, in units of the
             largest that is possible (zeta, or the range to which Gaussian demand is clipped).
         bound: The same norm B of the curvature, in units of zeta^2 / 4, or 1 for Gaussian
@@ -128,34 +133,39 @@ class OnePassPricing(OnePassNewton):
             signal=rate,
             rare=RARE if logistic and self.disperse else 0.0,
             loose=min(WIDER * norm, WIDEST),
+            lead=LARGEST_NORM if logistic and self.norm is None else 0.0,
             calm=self.disperse,
         )
-        self._blind = 0 if logistic or self._centre.any() else self.first_release
+        self._blind, self._bets = self.first_release, logistic and self.disperse > 0.0
+        if logistic:
+            horizon = self.horizon(problem)
+            self._blind = horizon if self._blind > HOPELESS * horizon and curator.private else 0
+        if self._centre.any():
+            self._blind = 0
         self._twins = TWINS if logistic and curator.private else 0
         bounds = (0.0, 1.0) if logistic else GAUSSIAN_RANGE
         self._demand = MODELS.index(problem.demand), zeta
         self._public = *self._demand, *bounds, self.layout.weighting, self.layout.factors
         self._normals = streams.normals(d)
         self._drawn = np.empty_like(self.theta)
-        self._value = np.empty(streams.replicates)
+        self._best, self._value = np.empty((2, streams.replicates))
 
     def act(self, context: Context) -> Array:
+        """Best for theta plus a draw, unless that is a bad bet; blind prices tell nothing."""
+        normals, price, x = self._normals.next(), np.empty(len(self.theta)), context.features
         if self.rounds < self._blind:
-            normals = self._normals.next()
-            return np.array([kernels.elementary.normal_cdf(z) for z in normals[:, 0]])
-        return self._price(context)
-
-    def _price(self, context: Context) -> Array:
-        """Best for theta plus a draw."""
-        price = np.empty(len(self.theta))
-        zoo.posterior.dispersed(self.theta, self.root, self._normals.next(), self._drawn)
-        kernels.pricing.best_prices(
-            context.features, self._drawn, *self._demand, price, self._value
-        )
+            uniforms = portable.each(kernels.elementary.normal_cdf, normals[:, 0])
+            private = self._twins > 0  # uniform where one learns soon, or of least regret
+            return portable.each(kernels.elementary.exp, -uniforms) if private else uniforms
+        zoo.posterior.dispersed(self.theta, self.root, normals, self._drawn)
+        kernels.pricing.best_prices(x, self._drawn, *self._demand, price, self._value)
+        if self._bets:
+            kernels.pricing.best_prices(x, self.theta, *self._demand, self._best, self._value)
+            zoo.prices.warranted(x, self.theta, self._drawn, self._best, *self._demand, price)
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        prices = np.array([action, *(self._price(context) for _ in range(self._twins))])
+        prices = np.array([action, *(self.act(context) for _ in range(self._twins))])
         features, prices, demand = recorded(context, prices, feedback)
         zoo.one_pass.demand_rows(
             features,

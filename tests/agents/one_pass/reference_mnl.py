@@ -43,23 +43,26 @@ def even_out(H, noise):
     return mu * np.eye(d) + w * D, w * noise**2
 
 
-def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, calm=0.0):
+def posterior(H, u, sizes, beliefs, spread, noise, left, *, rare=0.0, wide=0.0, lead=0.0, calm):
     """Mean, covariance, exploring root, likeliest r: u = H theta + e in the eigenbasis of H."""
     d = len(u)
     h, E = np.linalg.eigh(H)
     h, z = np.maximum(h, 0.0), E.T @ u
     few = (h < rare * min(h.mean(), H[-1, -1])) & (E[-1] ** 2 > LEVER)
-    logs, means, variances = [], [], []
+    logs, means, own = [], [], []
     for r, belief in zip(sizes, beliefs):
-        prior = np.where(few, max(wide, r), r) ** 2 / d
-        error = spread * h + noise + left * (1 + 1 / d) / 2 * r**2
-        total = prior * h**2 + error
-        logs.append(math.log(belief) - 0.5 * (np.log(total) + z**2 / total).sum())
-        means.append(prior * h * z / total)
-        variances.append(prior * error / total)
+        more = max(0.0, lead**2 - r**2) / d
+        prior = np.diag(np.where(few, max(wide, r), r) ** 2 / d) + more * np.outer(E[-1], E[-1])
+        error = spread * h + noise + left * (1 + 1 / d) / 2 * (r**2 + more)
+        total = h[:, None] * prior * h + np.diag(error)
+        gain = np.linalg.solve(total, h[:, None] * prior).T
+        logs.append(math.log(belief) - np.linalg.slogdet(total)[1] / 2)
+        logs[-1] -= z @ np.linalg.solve(total, z) / 2
+        means.append(gain @ z)
+        own.append(prior - gain @ (h[:, None] * prior))
     weights, means = softmax(np.array(logs)), np.array(means)
     mean = weights @ means
-    local = np.diag(weights @ np.array(variances))
+    local = np.einsum("r,rij->ij", weights, own)
     local += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
     sd = np.sqrt(np.diag(local))
     draw = np.where(few, np.clip(sd * math.sqrt(d) / sizes[0], calm, 1.0), calm)
@@ -99,11 +102,9 @@ class OnePassMNL:
         v = s * np.minimum(1.0, cut / np.maximum(np.linalg.norm(s, axis=1), 1e-300))[:, None]
         H = (v * p[:, None]).T @ s / c
         u = H @ self.theta + v - p @ v  # one row per outcome
-        w = 1.0
-        if self.private:
-            load = (1 - SHARE) * (H**2).sum() / BOUND**2
-            load += SHARE * (u**2).sum(axis=1).max() / CUT**2
-            w = min(LARGEST_WEIGHT, 1 / math.sqrt(load))
+        load = (1 - SHARE) * (H**2).sum() / BOUND**2
+        load += SHARE * (u**2).sum(axis=1).max() / CUT**2
+        w = min(LARGEST_WEIGHT, 1 / math.sqrt(load)) if self.private else 1.0
         a, b = self.factors
         return np.concatenate([a * w * isometric_half(H), b * w * u[chosen]])
 
@@ -111,9 +112,8 @@ class OnePassMNL:
         """From combined sums whose every coordinate has noise `std`; `late`: without early ones."""
         a, b = self.factors
         H, left = even_out(full(sums[: -self.d] / a, self.d), std / a)
-        u = sums[-self.d :] / b
-        known = SIZES, BELIEFS, spread, (std / b) ** 2, left
-        self.theta, self.V, self.root, size = posterior(H, u, *known, calm=1.0)
+        known = sums[-self.d :] / b, SIZES, BELIEFS, spread, (std / b) ** 2, left
+        self.theta, self.V, self.root, size = posterior(H, *known, calm=1.0)
         larger = size > NORM or not self.private
         if late and larger and np.linalg.norm(self.theta) > UNFORESEEN * NORM:
             self.learn(*late)

@@ -9,7 +9,7 @@ from reference_mnl import LEVER, UNFORESEEN, even_out, full, isometric_half, pos
 from scipy.optimize import minimize_scalar
 
 CLIP, BOUND, DISPERSE, RARE, LARGEST_WEIGHT = 0.3, 0.2, 0.1, 0.15, 4.0
-TWINS, BOOST = 3, 4.0
+TWINS, BOOST, FIRST, HOPELESS, BET, CLOSE = 3, 4.0, 2.4, 0.25, 2.0, {"xatol": 1e-10}
 SIZES, OTHERS, RELUCTANCE, LARGEST = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0075, 20, 0.85
 
 
@@ -37,31 +37,44 @@ class OnePassPricing:
         self.U, self.B = CLIP * zeta, BOUND * zeta**2 / 4
         widening, rate = self.B * math.sqrt(1 + 1 / d), zeta**2 / 4 / (4 * d)
         even = sigma * (2 * self.U + widening) / rate  # t_0 of a theta of size 1
-        r = LARGEST
-        if self.private:
-            r = min(r, max(0.2, (horizon / (even * math.sqrt(d))) ** 0.4 / 7))
+        r = (
+            min(LARGEST, max(0.2, (horizon / (even * math.sqrt(d))) ** 0.4 / 7))
+            if sigma
+            else LARGEST
+        )
         self.r, self.sizes = r, r * SIZES
         others = OTHERS * (r / LARGEST) ** RELUCTANCE
         self.beliefs = np.array([1 - 4 * others] + [others] * 4)
         self.q = 2 * self.U / (2 * self.U + r * widening)
         self.theta, self.V = np.zeros(d), np.eye(d) * (self.beliefs @ self.sizes**2) / d
+        self.V[-1, -1] += self.beliefs @ np.maximum(0, LARGEST**2 - self.sizes**2) / d
         self.root, self.weak = np.zeros((d, d)), np.zeros(d)
         self.factors = (1.0, 1.0)
         if self.private:
             self.factors = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
+        a, b = self.factors
+        first = FIRST * sigma * math.sqrt(1 / b**2 + (1 + 1 / d) / 2 * (r / a) ** 2) / rate
+        self.hopeless = self.private and round(max(10, first)) > HOPELESS * horizon
 
     def phi(self, x, price):
         return np.append(x, -price) / math.sqrt(self.d)
 
     def price(self, x, normals):
-        """The price in [0, 1] of largest expected revenue under theta + root z."""
+        """Best for theta + root z, or for theta if that is a bad bet; hopeless: of least regret."""
+        if self.hopeless:
+            return math.exp(-(1 + math.erf(normals[0] / math.sqrt(2))) / 2)
         drawn = self.theta + self.root @ normals
 
-        def loss(p):
-            return -p * sigmoid(self.zeta * self.phi(x, p) @ drawn)
+        def worth(p, theta):
+            return p * sigmoid(self.zeta * self.phi(x, p) @ theta)
 
-        inner = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-10})
-        return min([1.0, 0.0, inner.x], key=loss)
+        def best(theta):
+            inner = minimize_scalar(lambda p: -worth(p, theta), bounds=(0, 1), options=CLOSE).x
+            return max([1.0, 0.0, inner], key=lambda p: worth(p, theta))
+
+        p, known = best(drawn), best(self.theta)
+        cost = worth(known, self.theta) - worth(p, self.theta)
+        return known if cost > BET * (worth(p, drawn) - worth(known, drawn)) else p
 
     def record(self, x, prices, demand):
         """The row of one sale at the first price; the others were drawn like it."""
@@ -80,11 +93,9 @@ class OnePassPricing:
         H += least * np.outer(gap, gap)
         score = zeta * (phi + more + least / h * gap)
         u = [H @ self.theta + (y - f) * score for y in (0.0, 1.0)]
-        w = 1.0
-        if self.private:
-            load = (1 - self.q) * (H**2).sum() / self.B**2
-            load += self.q * max(v @ v for v in u) / self.U**2
-            w = min(LARGEST_WEIGHT, 1 / math.sqrt(load))
+        load = (1 - self.q) * (H**2).sum() / self.B**2
+        load += self.q * max(v @ v for v in u) / self.U**2
+        w = min(LARGEST_WEIGHT, 1 / math.sqrt(load)) if self.private else 1.0
         a, b = self.factors
         return np.concatenate([a * w * isometric_half(H), b * w * u[int(demand)]])
 
@@ -104,6 +115,7 @@ class OnePassPricing:
             left,
             rare=RARE,
             wide=min(6 * self.r, 2.5 * LARGEST),
+            lead=LARGEST,
             calm=DISPERSE,
         )
         larger = size > self.r or not self.private

