@@ -93,7 +93,7 @@ def test_loss_matches_finite_differences_and_bounds(demand):
         loss, gradient, hessian = np.zeros(B), np.zeros((B, 4)), np.zeros((B, 4, 4))
         for b in range(B):
             record = features[b : b + 1], price[b : b + 1], y[b : b + 1], 1.0, 1, model, 4.0
-            terms = at[b], gradient[b], hessian[b], np.empty(4)
+            terms = at[b], gradient[b], hessian[b]
             loss[b] = kernels.pricing.add_demands_one(*record, *terms)
         return loss, gradient, hessian
 
