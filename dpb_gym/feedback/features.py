@@ -158,7 +158,8 @@ class GaussianStatistics(LocalMechanism):
         Of x x' they have the upper triangle, row by row; `dpb_gym.kernels.recommendation.unfold`
         makes matrices of it. Features and numbers are taken to be finite.
         """
-        r = np.clip(validation.array("rewards", rewards, (len(features),)), self.low, self.high)
+        given = validation.array("rewards", rewards, (len(features),))
+        r = np.minimum(np.maximum(given, self.low), self.high)
         out = np.empty((len(features), self.width))
         vectors = features[:, None, :]
         kernels.recommendation.statistics(vectors, r, self.sigma, numbers, out)

@@ -130,8 +130,8 @@ def expm1(x):
 
 
 @inline
-def _log(u, lost):
-    """log(u + lost) for a positive normal u and |lost| below its rounding."""
+def log_of_sum(u, lost):
+    """log(u + lost) for a positive normal u and |lost| below its rounding; without branches."""
     bits = np.float64(u).view(np.int64)
     k = (bits - 0x3FE6A09E667F3BCD) >> 52  # that of the root of 1/2, so that m is near 1
     m = np.int64(bits - (k << 52)).view(np.float64)
@@ -152,10 +152,10 @@ def _log(u, lost):
 def log(x):
     """Natural logarithm; -inf at 0, NaN below."""
     if 2.2250738585072014e-308 <= x < np.inf:
-        return _log(x, 0.0)
+        return log_of_sum(x, 0.0)
     if not 0.0 < x < np.inf:
         return -np.inf if x == 0.0 else x + (np.nan if x < 0.0 else 0.0)
-    return _log(x * 18014398509481984.0, 0.0) - 54.0 * (LN2[0] + LN2[1])
+    return log_of_sum(x * 18014398509481984.0, 0.0) - 54.0 * (LN2[0] + LN2[1])
 
 
 @jit
@@ -164,7 +164,7 @@ def log1p(x):
     u = 1.0 + x
     if not 2.2250738585072014e-308 <= u < np.inf:
         return log(u)
-    return _log(u, x - (u - 1.0) if x < 1.0 else 1.0 - (u - x))
+    return log_of_sum(u, x - (u - 1.0) if x < 1.0 else 1.0 - (u - x))
 
 
 @jit
@@ -239,7 +239,7 @@ def _central(q):
 
 @inline
 def _beyond(q):
-    r = np.sqrt(-_log(0.5 - abs(q), 0.0))
+    r = np.sqrt(-log_of_sum(0.5 - abs(q), 0.0))
     value = _polynomial(TAIL_TOP, r) / _polynomial(TAIL_BOTTOM, r)
     return value if q > 0.0 else -value
 

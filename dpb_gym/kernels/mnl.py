@@ -297,6 +297,8 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
     """
     d = theta.shape[0]
     loss = 0.0
+    rows, shares = np.empty((4, d)), np.empty(4)
+    x0, x1, x2, x3 = rows[0], rows[1], rows[2], rows[3]
     for r in range(first, n):
         many, bought = offered[r], chosen[r]
         if many == 0:
@@ -317,15 +319,24 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
             p[a] = exp(p[a] - top)
             total += p[a]
         loss += top + log(total)
-        for k in range(d):
-            mean[k] = 0.0
-        for a in range(many):
-            w = p[a] / total
+        mean[:] = 0.0
+        # four items at a time, one after the other for every entry
+        for first_item in range(0, many, 4):
+            for i in range(4):
+                a = first_item + i
+                if a < many:
+                    shares[i] = p[a] / total
+                    for k in range(d):
+                        rows[i, k] = x[r, a, k]
+                else:
+                    shares[i], rows[i] = 0.0, 0.0
             for j in range(d):
-                wx = w * x[r, a, j]
-                mean[j] += wx
+                w0, w1 = shares[0] * x0[j], shares[1] * x1[j]
+                w2, w3 = shares[2] * x2[j], shares[3] * x3[j]
+                mean[j] = mean[j] + w0 + w1 + w2 + w3
+                row = hessian[j]
                 for k in range(j + 1):
-                    hessian[j, k] += wx * x[r, a, k]
+                    row[k] = row[k] + w0 * x0[k] + w1 * x1[k] + w2 * x2[k] + w3 * x3[k]
         for j in range(d):
             gradient[j] += mean[j]
             for k in range(j + 1):

@@ -71,7 +71,6 @@ def delta(composition: Composition, epsilon_: float) -> float:
     return _delta_of(composition.events, epsilon_) if composition else 0.0
 
 
-
 # ---------------------------------------------------------------- Gaussian, in closed form
 
 

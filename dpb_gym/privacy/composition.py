@@ -104,4 +104,3 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
         return EVENT_TYPES[kind](**values)
     except TypeError as error:
         raise ParameterError(f"a {kind!r} event has other fields: {error}") from error
-

@@ -115,6 +115,7 @@ class MNLPolicy(WarmStart):
         self._refresh(np.zeros((B, d, d)))
         self._updated_at = self._logdet.copy()
         self._updates = np.zeros(B, np.int64)
+        self._rise = portable.log(self.growth)
         self._utility = np.empty((B, N))
 
     @property
@@ -147,7 +148,7 @@ class MNLPolicy(WarmStart):
         if context.t < self.explore:
             return
         self._refresh(known.gram.value)
-        due = self._logdet > self._updated_at + portable.log(self.growth)
+        due = self._logdet > self._updated_at + self._rise
         if context.t == self.explore:
             due[:] = True
         if known.max_updates is not None:

@@ -77,49 +77,47 @@ def load(rows, tape, first):
                 tape[c, (first + r) * WIDE + j] = rows[r, c * WIDE + j]
 
 
-@vectorised
-def pack(weights, widths, packed, through):
-    """Packs a network: by layers the matrix and the bias, in blocks of outputs, and the matrix
-    transposed, in blocks of inputs; the first layer's only if slopes go `through` it. Numbers
-    that are no weights are left alone, as zeros."""
+@inline
+def _move(weights, widths, packed, back, through):
+    """Copies weights to their packed places, or `back`; see `pack` and `unpack`."""
     at, to = 0, 0
     for layer in range(widths.shape[0] - 1):
         fan, out = widths[layer], widths[layer + 1]
         bias = to + _blocks(out) * _up(fan) * WIDE
-        turned = bias + _blocks(out) * WIDE
+        turned, narrow = bias + _blocks(out) * WIDE, out <= NARROW
         for i in range(fan + 1):
-            for c in range(_blocks(out)):
+            for c in range(0 if back and narrow and i < fan else _blocks(out)):
                 wide, first = min(WIDE, out - c * WIDE), at + i * out + c * WIDE
                 k = bias + c * WIDE if i == fan else to + (c * _up(fan) + i) * WIDE
-                _copy(weights[first : first + wide], packed[k : k + wide])
-        for k in range(_blocks(fan) if layer or through or out <= NARROW else 0):
+                if back:
+                    _copy(packed[k : k + wide], weights[first : first + wide])
+                else:
+                    _copy(weights[first : first + wide], packed[k : k + wide])
+        for k in range(_blocks(fan) if narrow or (not back and (layer or through)) else 0):
             for o in range(out):
                 first = turned + (k * _up(out) + o) * WIDE
                 row = packed[first : first + min(WIDE, fan - k * WIDE)]
                 column = weights[at + k * WIDE * out + o :]
                 for i in range(row.shape[0]):
-                    row[i] = column[i * out]
+                    if back:
+                        column[i * out] = row[i]
+                    else:
+                        row[i] = column[i * out]
         at, to = at + (fan + 1) * out, turned + _blocks(fan) * _up(out) * WIDE
+
+
+@vectorised
+def pack(weights, widths, packed, through):
+    """Packs a network: by layers the matrix and the bias, in blocks of outputs, and the matrix
+    transposed, in blocks of inputs; the first layer's only if slopes go `through` it. Numbers
+    that are no weights are left alone, as zeros."""
+    _move(weights, widths, packed, False, through)
 
 
 @vectorised
 def unpack(packed, widths, gradient):
     """Writes a packed gradient (see `backward`) into a flat one; leaves zeros behind."""
-    at, to = 0, 0
-    for layer in range(widths.shape[0] - 1):
-        fan, out = widths[layer], widths[layer + 1]
-        bias = to + _blocks(out) * _up(fan) * WIDE
-        turned = bias + _blocks(out) * WIDE
-        for i in range(fan + 1):
-            for c in range(_blocks(out) if i == fan or out > NARROW else 0):
-                wide, first = min(WIDE, out - c * WIDE), at + i * out + c * WIDE
-                k = bias + c * WIDE if i == fan else to + (c * _up(fan) + i) * WIDE
-                _copy(packed[k : k + wide], gradient[first : first + wide])
-        for i in range(fan if out <= NARROW else 0):
-            for o in range(out):
-                k = turned + (i // WIDE * _up(out) + o) * WIDE + i % WIDE
-                gradient[at + i * out + o] = packed[k]
-        at, to = at + (fan + 1) * out, turned + _blocks(fan) * _up(out) * WIDE
+    _move(gradient, widths, packed, True, False)
     packed[:] = ZERO
 
 
@@ -326,13 +324,14 @@ def shorten(gradient, longest):
 
 
 @vectorised
-def adam(weights, gradient, moments, step, rate, eps):
+def adam(weights, gradient, mean, square, step, rate, eps):
     """One step of Adam (Kingma & Ba 2015), in place.
 
     Args:
         weights: ``(P,)`` float32.
         gradient: ``(P,)`` float32; zeros afterwards.
-        moments: ``(2, P)`` float32: running means of the gradient and of its square.
+        mean: ``(P,)`` float32: running mean of the gradient.
+        square: ``(P,)`` float32: running mean of its square.
         step: Number of the step, from 1.
         rate: Learning rate.
         eps: Added to the root of the second moment.
@@ -343,6 +342,6 @@ def adam(weights, gradient, moments, step, rate, eps):
     for k in range(weights.shape[0]):
         g = gradient[k]
         gradient[k] = ZERO
-        moments[0, k] = BETA1 * moments[0, k] + (ONE - BETA1) * g
-        moments[1, k] = BETA2 * moments[1, k] + (ONE - BETA2) * (g * g)
-        weights[k] -= scale * moments[0, k] / (np.sqrt(moments[1, k]) * lift + least)
+        mean[k] = BETA1 * mean[k] + (ONE - BETA1) * g
+        square[k] = BETA2 * square[k] + (ONE - BETA2) * (g * g)
+        weights[k] -= scale * mean[k] / (np.sqrt(square[k]) * lift + least)

@@ -24,7 +24,7 @@ from dpb_agents.kernels.networks import (
     unpack,
 )
 from dpb_gym.kernels._jit import inline, vectorised
-from dpb_gym.kernels.elementary import _log, exp, log
+from dpb_gym.kernels.elementary import exp, log, log_of_sum
 
 CLIP, LONGEST, EPS, WORTH = 0.2, 0.5, 1e-5, 0.5
 SMALLEST = 1e-300
@@ -59,7 +59,8 @@ def draw(scores, offered, uniforms, slates):
     K, keys, held = slates.shape[1], np.empty(N), np.empty(slates.shape[1])
     for b in range(B):
         for j in range(N):  # the largest sums of score and Gumbel variable
-            keys[j] = scores[b, j] - _log(-_log(max(uniforms[b, j], SMALLEST), 0.0), 0.0)
+            exponential = -log_of_sum(max(uniforms[b, j], SMALLEST), 0.0)
+            keys[j] = scores[b, j] - log_of_sum(exponential, 0.0)
         slates[b] = -1
         held[:] = -np.inf
         for j in range(N):
@@ -225,7 +226,7 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
 
     Args:
         weights: ``(B, 2 P + 1)`` float32, in place.
-        moments: ``(B, 2, 2 P + 1)`` float32, in place: see `networks.adam`.
+        moments: ``(B, 2, 2 P + 1)`` float32, in place: mean and square of `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: Of actor and critic, see `networks.forward`.
         rounds: Contexts ``(B, n, N, d)`` float32, what was offered ``(B, n, N)`` bool, slates
@@ -269,4 +270,4 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
                 unpack(sums[1], widths, gradient[P : 2 * P])
                 shorten(gradient, LONGEST)
                 steps[b] += 1
-                adam(weights[b], gradient, moments[b], steps[b], rate, EPS)
+                adam(weights[b], gradient, moments[b, 0], moments[b, 1], steps[b], rate, EPS)

@@ -80,7 +80,7 @@ def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
 
     Args:
         weights: ``(B, P)`` float32, in place.
-        moments: ``(B, 2, P)`` float32, in place: see `networks.adam`.
+        moments: ``(B, 2, P)`` float32, in place: mean and square of `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: See `networks.forward`.
         rounds: Inputs ``(B, n, d)`` float32, which of the outputs was played ``(B, n)`` and
@@ -111,7 +111,7 @@ def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
             unpack(packed[1], widths, gradient)
             shorten(gradient, LONGEST)
             steps[b] += 1
-            adam(weights[b], gradient, moments[b], steps[b], rate, EPS)
+            adam(weights[b], gradient, moments[b, 0], moments[b, 1], steps[b], rate, EPS)
 
 
 @inline
@@ -122,21 +122,19 @@ def _gather(inputs, pick, tape):
 
 
 @jit
-def _criticise(packed, widths, inputs, pick, actions, tapes):
-    """Runs both critics on remembered contexts with actions ``(m,)``."""
-    m, d = pick.shape[0], inputs.shape[1]
+def _criticise(packed, widths, actions, tapes):
+    """Runs both critics on the contexts of their tapes with actions ``(m,)``."""
+    m, d = actions.shape[0], widths[0] - 1
     for k in range(2):
-        _gather(inputs, pick, tapes[k])
         for s in range(m):
             tapes[k, d // WIDE, s * WIDE + d % WIDE] = actions[s]
         forward(packed[k], widths, True, tapes[k], m)
 
 
 @jit
-def _act(packed, widths, inputs, pick, normals, tape, drawn):
-    """Fills the actor's tape, and action, deviation and log-probability of every draw."""
-    m = pick.shape[0]
-    _gather(inputs, pick, tape)
+def _act(packed, widths, normals, tape, drawn):
+    """Runs the actor; action, deviation and log-probability of every draw."""
+    m = normals.shape[0]
     forward(packed, widths, True, tape, m)
     for s in range(m):
         mean, width = tape[-1, s * WIDE], min(max(np.float64(tape[-1, s * WIDE + 1]), LOW), HIGH)
@@ -191,7 +189,7 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
     Args:
         weights: ``(B, P)`` float32, in place: actor, two critics, logarithm of the entropy
             coefficient.
-        moments: ``(B, 2, P)`` float32, in place: see `networks.adam`.
+        moments: ``(B, 2, P)`` float32, in place: mean and square of `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: Of the actor, ``(d, ..., 2)``, see `networks.forward`; the critics' are those with
             the action as one more input and one output.
@@ -205,7 +203,7 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
     m, total = picks.shape[2], weights.shape[1] - 1
     judging = widths.copy()
     judging[0], judging[-1] = widths[0] + 1, 1
-    P, size = count(widths)[0], count(judging)[0]
+    P, size, seen = count(widths)[0], count(judging)[0], count(widths[:1])[2]
     tape, slopes = new_tape(widths, m), new_tape(widths, m)
     tapes = np.zeros((2, *new_tape(judging, m).shape), np.float32)
     slants, gradient = np.zeros_like(tapes), np.zeros(total + 1, np.float32)
@@ -216,28 +214,32 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
         if not due[b]:
             continue
         own, inputs = weights[b], rounds[0][b]
+        mean, square = moments[b, 0], moments[b, 1]
         for g in range(picks.shape[1]):
             pick = picks[b, g]
+            _gather(inputs, pick, tape)
+            for k in range(2):
+                tapes[k, :seen] = tape[:seen]
             pack(own[:P], widths, actor[0], False)
-            _act(actor[0], widths, inputs, pick, normals[b, g], tape, drawn)
+            _act(actor[0], widths, normals[b, g], tape, drawn)
             worth, entropy = exp(np.float64(own[total])), 0.0
             for s in range(m):
                 entropy -= drawn[2, s] / m
             gradient[total] = entropy - target
             _pack_critics(own[P:total], judging, critics[0], False)
-            _criticise(critics[0], judging, inputs, pick, rounds[1][b][pick], tapes)
+            _criticise(critics[0], judging, rounds[1][b][pick], tapes)
             _fit_critics(critics, judging, rounds[2][b][pick], tapes, slants)
             unpack(critics[1, 0], judging, gradient[P : P + size])
             unpack(critics[1, 1], judging, gradient[P + size : total])
             steps[b] += 1
-            adam(own[P:], gradient[P:], moments[b, :, P:], steps[b], rate, EPS)
+            adam(own[P:], gradient[P:], mean[P:], square[P:], steps[b], rate, EPS)
             _pack_critics(own[P:total], judging, critics[0], True)
-            _criticise(critics[0], judging, inputs, pick, drawn[0], tapes)
+            _criticise(critics[0], judging, drawn[0], tapes)
             _value_slopes(critics, judging, tapes, slants, value_slopes)
             _act_slopes(tape, drawn, worth, value_slopes, slopes)
             backward(actor[0], widths, True, tape, slopes, m, actor[1], False)
             unpack(actor[1], widths, gradient[:P])
-            adam(own[:P], gradient[:P], moments[b, :, :P], steps[b], rate, EPS)
+            adam(own[:P], gradient[:P], mean[:P], square[:P], steps[b], rate, EPS)
 
 
 @inline

@@ -59,13 +59,14 @@ class Episodic(RewardRival):
         self._gain = np.zeros(B)
         self._length = np.zeros(B, np.int64)
         self._least = np.full(B, self.length * self._stretch)
+        self._enough = portable.log(self.trigger)
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
         self._grow(self._everything, self._gain)
         self._grow(self._episode)
         self._length += 1
-        due = (self._length >= self._least) & (self._gain >= portable.log(self.trigger))
+        due = (self._length >= self._least) & (self._gain >= self._enough)
         if not due.any():
             return
         norm = np.ones(len(due))

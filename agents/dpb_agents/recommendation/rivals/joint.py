@@ -64,7 +64,7 @@ class JointLinUCB(LinearRival):
         return self._width
 
     def _learn(self, reward: Array) -> None:
-        inside = np.clip(reward, self._low, self._high)
+        inside = np.minimum(np.maximum(reward, self._low), self._high)
         zoo.linear.with_reward(self._chosen, inside, self._records)
         self.releaser.add(self._ones, self._records)
         if self._rounds % self._interval == 0:

@@ -36,6 +36,7 @@ class Switching(RewardRival):
         self._logdet = np.zeros(B)
         self._switched_at = np.zeros(B)
         self._switches = np.zeros(B, np.int64)
+        self._rise = portable.log1p(self.growth)
         self._width = self._widths(self._all)
 
     @abstractmethod
@@ -45,7 +46,7 @@ class Switching(RewardRival):
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
         self._grow(self._current, self._logdet)
-        due = self._logdet - self._switched_at > portable.log1p(self.growth)
+        due = self._logdet - self._switched_at > self._rise
         if not due.any():
             return
         self._response[due] += self.releaser.release(due)[due]
