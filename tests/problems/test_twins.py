@@ -55,6 +55,19 @@ def test_mnl(seed):
         )
 
 
+@given(SEEDS, st.integers(1, 12), st.integers(1, 14), st.sampled_from([-np.inf, -1.0, 0.0]))
+@settings(max_examples=200, deadline=None)
+def test_the_best_items_of_a_stable_sort(seed, n, K, floor):
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.normal(size=n), 1) * 10.0 ** rng.integers(-300, 300)
+    odd = rng.choice([0.0, -0.0, -np.inf, np.nan, np.inf], n)
+    scores = np.where(rng.random(n) < 0.4, odd, scores)
+    picked, keys = np.empty(K, np.int64), np.empty(n, np.int64)
+    count = kernels.mnl.top_indices(scores, K, floor, picked, keys)
+    ranked = sorted(np.flatnonzero(scores > floor).tolist(), key=lambda i: -scores[i])
+    assert picked[:count].tolist() == sorted(ranked[:K]) and (picked[count:] == -1).all()
+
+
 @given(SEEDS, st.sampled_from(["logistic", "gaussian"]))
 @settings(max_examples=40, deadline=None)
 def test_pricing(seed, demand):

@@ -87,7 +87,7 @@ class InformationWeighted(LinearRival):
     def _learn(self, reward: Array) -> None:
         if self._rounds == self._begun + 1:
             self._weigh()
-        inside = np.clip(reward, self._low, self._high)
+        inside = np.minimum(np.maximum(reward, self._low), self._high)
         records = self._chosen, inside, self._root, self._gamma, self._bound
         weights, scaled, response = self._record
         zoo.weighted.records(*records, weights, scaled, response)
@@ -114,5 +114,5 @@ class InformationWeighted(LinearRival):
         sums = self._total, self._summed, self.shift * norm * noise, self.ridge, n
         made = self._inverse, self._theta, self._mean, self._size
         zoo.weighted.solve(*sums, self._root, self._known, *made)
-        self._pull = self._ones
+        self._pull, self._informed = self._ones, bool(self._mean.any())
         self._width = self.alpha * (self._half + self.response.sigma * noise / math.sqrt(n))

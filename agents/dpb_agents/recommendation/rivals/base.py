@@ -63,6 +63,7 @@ class LinearRival(WarmStart):
         self._rounds = 0
         self._theta = np.zeros((B, d))
         self._mean, self._pull = np.tile(self.prior(problem).centre, (B, 1)), np.full(B, self.ridge)
+        self._informed = bool(self._mean.any())
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
         self._width = np.full(B, self.alpha)
         self._chosen = np.empty((B, d))
@@ -88,7 +89,7 @@ class LinearRival(WarmStart):
 
     def _estimate(self) -> Array:
         """V^-1 (b + pull m): ``_theta`` = V^-1 b, and V holds ``_pull`` times the identity."""
-        if not self._mean.any():
+        if not self._informed:
             return self._theta
         pulled = np.empty_like(self._theta)
         kernels.linalg.multiply(self._inverse, self._pull[:, None] * self._mean, pulled)
