@@ -61,14 +61,7 @@ class PairFeatures:
     magnitude: float
 
     def of(self, hotels: Array, searches: Array) -> Array:
-        """Features of given pairs, float32 ``(n, d)``: the numbers that a round has."""
-        return self._product(self.hotels[hotels], self.searches[searches])
-
-    def of_all(self, hotels: Array, searches: Array) -> Array:
-        """Features float32 ``(B, N, d)`` of searches ``(B,)`` with hotel rows ``(N, d)``."""
-        return self._product(hotels[None, :, :], self.searches[searches][:, None, :])
-
-    def _product(self, hotels: Array, searches: Array) -> Array:
+        """Features float32 ``(..., d)`` of rows of `hotels` with rows of `searches`."""
         features = np.multiply(hotels, searches, order="C")
         rescale(features, "raw" if self.norm == "bound" else self.norm)
         return features
@@ -170,7 +163,7 @@ def fit_hotel_model(data: HotelChoices, features: PairFeatures, ridge: float = 1
     """
     ridge = validation.real("ridge", ridge, 0.0, open_low=True)
     search = np.repeat(np.arange(len(data.users)), np.diff(data.starts))
-    rows = features.of(data.shown, search)
+    rows = features.of(features.hotels[data.shown], features.searches[search])
     theta = fit_mnl(rows, data.starts, data.choice, ridge, data.name)
     return HotelModel(data, features, theta, choice_figures(rows, data.starts, data.choice, theta))
 
@@ -276,7 +269,8 @@ class ExpediaProblem(AssortmentProblem):
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         n = len(self.model.features.searches)
         search = np.minimum((drawn["search"] * n).astype(np.int64), n - 1)
-        features = self.model.features.of_all(self._hotels, search)
+        searches = self.model.features.searches[search]
+        features = self.model.features.of(self._hotels[None], searches[:, None])
         context = Context(int(t[0]), features, revenues=self.fixed_revenues(len(t)))
         return Round(context, drawn["response"], {"search": search})
 

@@ -122,7 +122,7 @@ def check_location(location: Path | None, known: DataSet | None) -> CheckReport:
     source: Source | None = None
     try:
         source = None if location is None else Source(location)
-        loaded, _ = load_with_counts(location or (known.name if known else ""))
+        loaded = load_with_counts(location or (known.name if known else ""))
         source, counts = loaded.source or source, loaded.counts
         format_name = loaded.format.name if loaded.format else format_name
     except MissingExtraError as error:

@@ -32,12 +32,14 @@ class Loaded:
     Attributes:
         table: The ratings.
         counts: Sizes found.
+        known: The registered data set that it claims to be; None for any other.
         source: Where they came from; None for generated data.
         format: Format of the file; None for generated data.
     """
 
     table: RatingTable
     counts: Counts
+    known: DataSet | None
     source: Source | None = None
     format: RatingFormat | None = None
 
@@ -75,9 +77,10 @@ def load_ratings(
         >>> dpb_data.load_ratings("synthetic-movielens")
         RatingTable('synthetic-movielens': 12,000 ratings in [0.5, 5], 300 users, 200 items)
     """
-    loaded, known = load_with_counts(source, format=format, strict=strict)
-    if strict and known is not None:
-        known.require(loaded.counts, loaded.source.path if loaded.source else known.name)
+    loaded = load_with_counts(source, format=format, strict=strict)
+    if strict and loaded.known is not None:
+        place = loaded.source.path if loaded.source else loaded.known.name
+        loaded.known.require(loaded.counts, place)
     return loaded.table
 
 
@@ -187,17 +190,13 @@ def _table(
 
 def load_with_counts(
     source: str | os.PathLike[str], *, format: str | None = None, strict: bool = True
-) -> tuple[Loaded, DataSet | None]:
-    """Loads like `load_ratings`, but leaves the comparison with published counts to the caller.
-
-    Returns:
-        What was loaded, and the registered data set that it claims to be (None for any other).
-    """
+) -> Loaded:
+    """Loads like `load_ratings`, but leaves the comparison with published counts to the caller."""
     table, known = generated(source, "ratings"), find_dataset(source)
     if table is not None:
         if format is not None:
             raise ParameterError(f"{source} is generated and has no format; leave format out")
-        return Loaded(table, Counts(len(table), table.n_users, table.n_items)), known
+        return Loaded(table, Counts(len(table), table.n_users, table.n_items), known)
     location = locate(source)
     known = known or claimed_dataset(location)
     opened, fmt, member = detect(Source(location), format)
@@ -208,7 +207,7 @@ def load_with_counts(
     counts = Counts(len(table), table.n_users, table.n_items, catalogue)
     if strict and member == "u.data" and "u.info" in opened.names():
         _check_u_info(opened, counts)
-    return Loaded(table, counts, opened, fmt), known
+    return Loaded(table, counts, known, opened, fmt)
 
 
 def claimed_dataset(location: Path) -> DataSet | None:

@@ -115,16 +115,16 @@ def test_the_default_follows_the_paper():
 def test_features_against_plain_products(small, feature_set, norm, intercept):
     features = pair_features(small, feature_set, norm, intercept)
     searches = np.array([0, 5, 5, 11])
-    rows = features.of_all(features.hotels, searches)
+    rows = features.of(features.hotels[None], features.searches[searches][:, None])
     expected = plain_features(small, feature_set, norm, intercept, searches)
     assert rows.dtype == np.float32 and rows.shape == expected.shape
     np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=2e-5)
-    again = features.of(np.tile(np.arange(len(small.hotels)), 4), np.repeat(searches, 30))
+    again = rows_of(features, np.tile(np.arange(len(small.hotels)), 4), np.repeat(searches, 30))
     np.testing.assert_array_equal(again.reshape(rows.shape), rows)  # bit for bit
     pairs = plain_pairs(small, feature_set, intercept)
     names = [" * ".join(p for p in pair if p) or "intercept" for pair in pairs]
     assert list(features.names) == names
-    everything = features.of_all(features.hotels, np.arange(len(small.users)))
+    everything = features.of(features.hotels[None], features.searches[:, None])
     assert np.abs(everything).max() <= features.magnitude
     if norm != "raw":
         # clip and bound: in the unit ball up to float32; scale divides by sqrt(d) only.
@@ -141,6 +141,11 @@ def test_largest_norm(n, m, d, seed):
     searches = rng.normal(size=(n, d)).astype(np.float32)
     product = hotels[None].astype(np.float64) * searches[:, None]
     assert largest_norm(hotels, searches) == pytest.approx(np.linalg.norm(product, axis=-1).max())
+
+
+def rows_of(features, hotels, searches):
+    """Features of pairs by their numbers."""
+    return features.of(features.hotels[hotels], features.searches[searches])
 
 
 def likelihood(theta, data, rows):
@@ -160,7 +165,7 @@ def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridg
     features = pair_features(small, feature_set, norm, intercept=True)
     model = fit_hotel_model(small, features, ridge)
     search = np.repeat(np.arange(len(small.users)), np.diff(small.starts))
-    rows = features.of(small.shown, search).astype(np.float64)
+    rows = rows_of(features, small.shown, search).astype(np.float64)
 
     def objective(theta):
         return -likelihood(theta, small, rows) + 0.5 * ridge * theta @ theta
@@ -195,13 +200,13 @@ def test_the_fit_recovers_what_simulated_choices_came_from(data, seed):
            "choice": np.zeros(len(users), np.int64)}
     )  # fmt: skip
     features = pair_features(many, "hotel", "raw", intercept=True)
-    u = features.of(shown, search) @ theta + rng.gumbel(size=len(shown))
+    u = rows_of(features, shown, search) @ theta + rng.gumbel(size=len(shown))
     outside = rng.gumbel(size=len(users))
     for s, (a, b) in enumerate(pairwise(starts)):
         best = int(u[a:b].argmax())
         many.choice[s] = best if u[a + best] > outside[s] else -1
     model = fit_hotel_model(many, features, ridge=1e-3)
-    rows = features.of(shown, search).astype(np.float64)
+    rows = rows_of(features, shown, search).astype(np.float64)
     information = np.zeros((11, 11))
     for a, b in pairwise(starts):
         p = np.exp(rows[a:b] @ theta)
@@ -219,7 +224,7 @@ def test_share_correctly_ranked_by_plain_loops(small):
     features = pair_features(small, "hotel", "raw", True)
     model = fit_hotel_model(small, features)
     search = np.repeat(np.arange(len(small.users)), np.diff(small.starts))
-    u = features.of(small.shown, search).astype(np.float64) @ model.theta
+    u = rows_of(features, small.shown, search).astype(np.float64) @ model.theta
     among, with_outside, fitted = [], [], []
     for s, (a, b) in enumerate(zip(small.starts[:-1], small.starts[1:])):
         utilities = [*u[a:b], 0.0]
