@@ -163,14 +163,10 @@ class PrintedCell(Spec):
     """A number of the paper.
 
     Attributes:
-        row: Value on the table's row axis.
-        column: Value on its column axis, None without one.
         value: The number.
         spread: What the paper prints behind the plus-minus, if anything.
     """
 
-    row: Scalar
-    column: Scalar | None
     value: float = Field(allow_inf_nan=False)
     spread: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
@@ -187,8 +183,8 @@ class FigureTable(Spec):
         columns: Axis of the columns; a single column without one.
         where: Which curves it shows.
         digits: Digits after the point.
-        printed: The paper's numbers. In YAML a mapping from row to column to
-            ``[value, spread]`` or value; without columns from row to those.
+        printed: The paper's numbers by row and column, which is None without columns. In YAML a
+            mapping from row to column to ``[value, spread]`` or value; or from row to those.
     """
 
     id: Slug
@@ -198,21 +194,21 @@ class FigureTable(Spec):
     columns: Axis | None = None
     where: Selector = Field(default_factory=dict)
     digits: int = Field(default=1, ge=0, le=6)
-    printed: Many[PrintedCell] = ()
+    printed: dict[tuple[Scalar, Scalar | None], PrintedCell] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, data: Any) -> Any:
         if not (isinstance(data, dict) and isinstance(data.get("printed"), dict)):
             return data
-        cells = []
+        cells = {}
         for row, line in data["printed"].items():
             columns = {None: line} if data.get("columns") is None else line
             if not isinstance(columns, dict):
                 raise ValueError(f"printed: a row maps columns to numbers, got {line!r}")
             for column, cell in columns.items():
                 value, spread = cell if isinstance(cell, list) and len(cell) == 2 else (cell, None)
-                cells.append({"row": row, "column": column, "value": value, "spread": spread})
+                cells[row, column] = {"value": value, "spread": spread}
         return {**data, "printed": cells}
 
     @property
@@ -225,10 +221,7 @@ class FigureTable(Spec):
         """What the paper prints in a curve's place, None if nothing."""
         if not curve.matches(self.where):
             return None
-        row = curve.axes[self.rows]
-        column = None if self.columns is None else curve.axes[self.columns]
-        fits = (c for c in self.printed if c.row == row and c.column in (None, column))
-        return next(fits, None)
+        return self.printed.get((curve.axes[self.rows], self.columns and curve.axes[self.columns]))
 
 
 class Study(Spec):
