@@ -122,7 +122,7 @@ def posterior(
     m = sizes.shape[0]
     values, vectors = np.empty(d), np.empty((d, d))
     weights, means, kept = np.empty(m), np.empty((m, d)), np.empty((m, d))
-    leant = np.empty((m, d))
+    leant, errors = np.empty((m, d)), np.empty(d)
     mean, rotated, scaled, few = np.empty(d), np.empty(d), np.empty(d), np.empty(d, np.bool_)
     local = np.empty((d, d))
     far = 0.0
@@ -143,23 +143,13 @@ def posterior(
         for r in range(m):
             size = sizes[r] * sizes[r]
             extra = max(0.0, lead * lead - size) / d
-            along, told = 0.0, 0.0
-            weights[r] = elementary.log(beliefs[r])
+            unknown = 0.5 * left[b] * (1.0 + 1.0 / d) * (size + extra + far)
             for i in range(d):
-                h = values[i]
-                prior = (max(loose * loose, size) if few[i] else size) / d
-                square = size + extra + far
-                error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * square
-                total = prior * h * h + error
-                means[r, i], kept[r, i], leant[r, i] = 0.0, prior, vectors[d - 1, i]
-                if total > 0.0:
-                    weights[r] -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
-                    means[r, i] = prior * h * rotated[i] / total
-                    kept[r, i] = prior * error / total
-                    along += h * h * vectors[d - 1, i] ** 2 / total
-                    told += h * vectors[d - 1, i] * rotated[i] / total
-                    leant[r, i] *= error / total
-            weights[r] += _lean(extra, along, told, means[r], leant[r])
+                kept[r, i] = (max(loose * loose, size) if few[i] else size) / d
+                errors[i] = spread * values[i] + noise + unknown
+                leant[r, i] = vectors[d - 1, i]
+            prior = elementary.log(beliefs[r])
+            weights[r] = _told(prior, values, rotated, errors, extra, means[r], kept[r], leant[r])
         likeliest[b] = sizes[np.argmax(weights)]
         _average(weights, means, kept, leant, mean, local)
         _turn_back(vectors, mean, local, centre, scaled, theta[b], covariance[b])
@@ -172,17 +162,28 @@ def posterior(
 
 
 @inline
-def _lean(extra, along, told, mean, leant):
-    """Adds g e to t, g ~ N(0, `extra`), of which `along` and `told` are information and score.
+def _told(weight, values, rotated, errors, extra, mean, kept, leant):
+    """Posterior of t + g e, t of prior variances `kept` and g ~ N(0, `extra`), given `rotated`.
 
-    Moves the mean along `leant`, what of e nothing else explains, and makes it the root of what g
-    adds to the covariance; the change of the logarithm of the likelihood.
+    Writes its mean; its covariance is diag(kept) + leant leant', where leant came as e. Returns
+    `weight` plus the logarithm of the likelihood.
     """
+    along, told = 0.0, 0.0
+    for i in range(values.shape[0]):
+        h, prior, total = values[i], kept[i], kept[i] * values[i] * values[i] + errors[i]
+        mean[i] = 0.0
+        if total > 0.0:
+            weight -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
+            mean[i] = prior * h * rotated[i] / total
+            kept[i] = prior * errors[i] / total
+            along += h * h * leant[i] ** 2 / total
+            told += h * leant[i] * rotated[i] / total
+            leant[i] *= errors[i] / total
     ratio = 1.0 + extra * along
-    for i in range(mean.shape[0]):
+    for i in range(values.shape[0]):
         mean[i] += extra * told / ratio * leant[i]
         leant[i] *= np.sqrt(extra / ratio)
-    return 0.5 * (extra * told * told / ratio - elementary.log(ratio))
+    return weight + 0.5 * (extra * told * told / ratio - elementary.log(ratio))
 
 
 @inline
