@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpb_gym import portable
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
@@ -41,11 +40,6 @@ def signed(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
     rng.random(out=out, dtype=out.dtype)
     out *= 2.0
     out -= 1.0
-
-
-def normal(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-    """Fills a field with standard normals."""
-    portable.fill_normals(rng, out)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.base import Field, Problem, normal
+from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
@@ -139,20 +139,26 @@ class RecommendationProblem(Problem):
         return {**hidden, **self.schedule.hidden(draw, self._shape)}
 
     def fields(self) -> dict[str, Field]:
-        m = self.n_candidates
         if not self.schedule.drawn:
             return {}
-        if self.design == "sphere" and self.fresh:
-            return {"features": Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)}
         if self.fresh:
-            return {"coefficients": Field((m, self.rank), np.float32, Stream.FEATURES, normal)}
-        return {"arms": Field((m,), np.int64, Stream.CANDIDATES, self.draw_candidates)}
+            return {"features": Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)}
+        shape = (self.n_candidates,)
+        return {"arms": Field(shape, np.int64, Stream.CANDIDATES, self.draw_candidates)}
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
-        portable.fill_normals(rng, rows)
-        kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
+        if self.design == "sphere":
+            portable.fill_normals(rng, rows)
+            kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
+        else:
+            n, d = len(out), self.dim
+            coefficients = portable.normals(rng, (n, self.n_candidates, self.rank), np.float32)
+            block = np.arange(start, start + n) // self.block_rounds
+            first = block * self.rank % d if self.design == "blocks" else np.zeros_like(block)
+            basis = np.broadcast_to(hidden["basis"], (n, d, d))
+            kernels.recommendation.project_block(coefficients, basis, first, out)
         rescale(rows, self.context_norm)
 
     def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
@@ -167,18 +173,7 @@ class RecommendationProblem(Problem):
             # one pool for all rows, where they are rounds of one replicate
             kernels.recommendation.gather(pool if pool.strides[0] else pool[:1], arms, features)
         else:
-            if not self.schedule.drawn:
-                features = self.schedule.at(hidden, t)
-            elif "features" in drawn:
-                features = drawn["features"]
-            else:
-                coefficients = np.ascontiguousarray(drawn["coefficients"])
-                features = np.empty((*coefficients.shape[:2], self.dim), np.float32)
-                first = np.zeros_like(t)
-                if self.design == "blocks":
-                    first = (t - 1) // self.block_rounds * self.rank % self.dim
-                kernels.recommendation.project_block(coefficients, hidden["basis"], first, features)
-                rescale(features, self.context_norm)
+            features = drawn["features"] if self.schedule.drawn else self.schedule.at(hidden, t)
             arms = np.full(features.shape[:2], -1, np.int64)
         users = None
         if self.interactions_per_user is not None:
