@@ -60,20 +60,17 @@ class Observations:
 
     def encode(self, context: Context) -> Array | dict[str, Array]:
         """Returns fresh arrays with leading axis B."""
-        if self.mode == "flat":
-            flat = context.features.reshape(len(context.features), -1)
-            if context.revenues is None:
-                return flat.copy()
-            return np.concatenate([flat, context.revenues], axis=1)
-        named = {"features": context.features.copy()}
+        named = {"features": context.features}
         if context.revenues is not None:
-            named["revenues"] = context.revenues.copy()
-        if self._user:
-            assert context.users is not None
+            named["revenues"] = context.revenues
+        if self.mode == "flat":
+            flat = [part.reshape(len(part), -1) for part in named.values()]
+            return np.concatenate(flat, axis=1)
+        if self._user and context.users is not None:
             named["user"] = context.users.astype(np.int64)[:, None]
         if context.available is not None:
             named["available"] = context.available.astype(np.int8)
-        return named
+        return {name: np.array(part) for name, part in named.items()}
 
 
 def lane(observation: Array | dict[str, Array], i: int) -> Any:

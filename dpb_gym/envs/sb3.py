@@ -192,18 +192,14 @@ def _rows(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
         if f"_{key}" not in infos:  # the masks themselves
             continue
         present = infos[f"_{key}"].tolist()
-        column = _rows(values, count) if isinstance(values, dict) else _column(values)
+        if isinstance(values, dict):
+            column: Sequence[Any] = _rows(values, count)
+        else:
+            column = values.tolist() if values.ndim == 1 else [value.copy() for value in values]
         for row, held, value in zip(rows, present, column):
             if held:
                 row[key] = value
     return rows
-
-
-def _column(values: Array) -> Sequence[Any]:
-    if values.ndim == 1:
-        scalars: list[Any] = values.tolist()
-        return scalars
-    return [value.copy() for value in values]
 
 
 def make_sb3_vec(
