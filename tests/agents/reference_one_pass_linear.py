@@ -45,7 +45,7 @@ def play(joint, contexts, answer, noise, sigma):
         x = contexts[t] / np.linalg.norm(contexts[t], axis=1, keepdims=True).clip(1)
         score = x @ theta[:d] + worth * ((x @ excess) * x).sum(1).clip(0)
         arm = int((score if theta.any() else (x**2).sum(1).round(6)).argmax())
-        kappa = 1 - x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
+        kappa = 1 - (1 + 2 / d) * x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
         z = x[arm] - share * np.clip(kappa, 0, 1 - 1 / len(x)) * x.mean(0)
         v = np.append(z / np.linalg.norm(z), intercept) / np.sqrt(stretch)
         actions.append(arm)

@@ -70,10 +70,10 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
 
     phi[b] = [x; 1; xbar] for the chosen x and the mean xbar of the round's candidates. With
     z = x - kappa xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). kappa is 0 or, with
-    `contrast`, (1 - s^2 / |xbar|^2)_+, s^2 what the candidates' spread about xbar leaves in it by
-    chance: kappa xbar is James-Stein's estimate of what they share. It is at most 1 - 1 / m, for
-    candidates that are all but equal. phi[b] and out[b] are 0 where nothing was observed, out[b]
-    also if z = 0.
+    `contrast`, (1 - (1 + 2 / d) s^2 / |xbar|^2)_+, s^2 what the candidates' spread about xbar
+    leaves in |xbar|^2 by chance, of relative variance 2 / d: kappa xbar estimates what they share,
+    after James and Stein. It is at most 1 - 1 / m, for candidates that are all but equal. phi[b]
+    and out[b] are 0 where nothing was observed, out[b] also if z = 0.
 
     Args:
         features: ``(B, m, d)``.
@@ -113,10 +113,9 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
         _add_clipped(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
         kappa, square = 0.0, 0.0
-        if contrast and together > 0.0:
-            most = 1.0 - 1.0 / m
-            if alone < together * m:
-                kappa = min(most, (1.0 - alone / (m * together)) / most)
+        if contrast and m > 1 and together > 0.0:
+            chance = (1.0 + 2.0 / d) * (alone - together) / ((m - 1.0) * together)
+            kappa = max(0.0, min(1.0 - chance, 1.0 - 1.0 / m))
         for j in range(d):
             z[j] = x[j] - kappa * x[d + 1 + j]
             square += z[j] * z[j]

@@ -64,7 +64,7 @@ def play(agent, problem, seeds, rounds, change=None):
 
 def james_stein(x):
     """What of the candidates' mean is not chance, as far as their spread tells."""
-    chance = x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
+    chance = (1 + 2 / x.shape[1]) * x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
     return np.clip(1.0 - chance, 0.0, 1.0 - 1.0 / len(x))
 
 
