@@ -230,7 +230,7 @@ def make_jobs(
     if replicates is not None:
         validation.integer("replicates", replicates, 1, SEED_SPAN)
     protocol = suite.protocol if stored else ""
-    jobs: list[tuple[int, Job]] = []
+    jobs: list[tuple[int, int, Job]] = []
     for plan in plans:
         if not plan.runs:
             continue
@@ -246,9 +246,10 @@ def make_jobs(
         for number, block in enumerate(blocks(suite, task, replicates)):
             shared |= {"start": block.start, "stop": block.stop}
             cells = tuple(Cell(**shared, agent=run) for run in runs)
-            jobs.append((number, Job(cells, plan.problem)))
-    # Block by block, so that workers start on different tasks and do not all compile the same.
-    return [job for _, job in sorted(jobs, key=lambda item: item[0])]
+            jobs.append((-task.horizon, number, Job(cells, plan.problem)))
+    # The longest first, so that no worker has one for itself when the others are done. Then block
+    # by block, so that workers start on different tasks and do not all compile the same.
+    return [job for *_, job in sorted(jobs, key=lambda item: item[:2])]
 
 
 def blocks(suite: Suite, task: Task, replicates: int | None = None) -> list[range]:

@@ -12,7 +12,7 @@ from numpy.random import Generator
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems import search
-from dpb_gym.problems.base import Field, Problem, signed, uniform
+from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import (
     CONTEXT_NORMS,
     GAUSSIAN_BOUND,
@@ -20,7 +20,16 @@ from dpb_gym.problems.contexts import (
     read_rank,
     rescale,
 )
-from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
+from dpb_gym.problems.rounds import (
+    Array,
+    Context,
+    Feedback,
+    Hidden,
+    ProblemInfo,
+    Round,
+    signed,
+    uniform,
+)
 from dpb_gym.streams import Stream
 
 RANDOM = {"random": (0.0, 1.0), "signed": (-1.0, 1.0)}

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +15,16 @@ from numpy.random import Generator
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Outcome, ProblemInfo, Round
+from dpb_gym.problems.rounds import (
+    Array,
+    Context,
+    Feedback,
+    Field,
+    Hidden,
+    Outcome,
+    ProblemInfo,
+    Round,
+)
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
@@ -27,38 +35,6 @@ __all__ = [
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
 NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
-Fill = Callable[[Generator, int, Hidden, Array], None]
-
-
-def uniform(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-    """Fills a field with uniforms on [0, 1)."""
-    rng.random(out=out, dtype=out.dtype)
-
-
-def signed(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-    """Fills a field with uniforms on [-1, 1)."""
-    rng.random(out=out, dtype=out.dtype)
-    out *= 2.0
-    out -= 1.0
-
-
-@dataclass(frozen=True)
-class Field:
-    """Numbers that one replicate needs each round, from a stream of their own.
-
-    Attributes:
-        shape: Shape in one round.
-        dtype: NumPy dtype of the stored block.
-        stream: The stream they come from.
-        fill: ``fill(generator, start, hidden, out)`` writes rounds start+1,
-            start+2, ... into ``out[0], out[1], ...``; consumes a fixed count of
-            numbers per round, in round order; uniforms by default.
-    """
-
-    shape: tuple[int, ...]
-    dtype: type
-    stream: Stream
-    fill: Fill = uniform
 
 
 class Problem(ABC):

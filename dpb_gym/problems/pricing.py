@@ -11,9 +11,9 @@ from numpy.random import Generator
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError
 from dpb_gym.problems import search
-from dpb_gym.problems.base import Field, Problem, signed
+from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
-from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round, signed
 from dpb_gym.streams import Stream, generator
 
 GLM = ("logistic", "gaussian")

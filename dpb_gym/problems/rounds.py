@@ -1,4 +1,4 @@
-"""What the parts of a round are called: contexts, feedback, outcomes; B replicates at once."""
+"""The parts of a round: contexts, feedback, outcomes, and the numbers drawn for them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpb_gym.problems.prior import Prior
+from dpb_gym.streams import Stream
 
 Array = NDArray[Any]
 Hidden = dict[str, Array]
+Fill = Callable[[Generator, int, Hidden, Array], None]
 LONGEST = 10**9
 """What an agent that is not told the horizon plans for."""
 
@@ -172,3 +175,34 @@ class Outcome(NamedTuple):
     feedback: Feedback
     expected: Array
     regret: Array
+
+
+def uniform(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
+    """Fills a field with uniforms on [0, 1)."""
+    rng.random(out=out, dtype=out.dtype)
+
+
+def signed(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
+    """Fills a field with uniforms on [-1, 1)."""
+    rng.random(out=out, dtype=out.dtype)
+    out *= 2.0
+    out -= 1.0
+
+
+@dataclass(frozen=True)
+class Field:
+    """Numbers that one replicate needs each round, from a stream of their own.
+
+    Attributes:
+        shape: Shape in one round.
+        dtype: NumPy dtype of the stored block.
+        stream: The stream they come from.
+        fill: ``fill(generator, start, hidden, out)`` writes rounds start+1,
+            start+2, ... into ``out[0], out[1], ...``; consumes a fixed count of
+            numbers per round, in round order; uniforms by default.
+    """
+
+    shape: tuple[int, ...]
+    dtype: type
+    stream: Stream
+    fill: Fill = uniform
