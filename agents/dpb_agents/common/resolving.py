@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
 from dpb_agents.assortment.one_pass import OnePassMNL
 from dpb_agents.common.one_pass import OnePassNewton
 from dpb_agents.common.parameters import inside, integer
@@ -156,12 +155,12 @@ class ResolvingPricing(Resolving, OnePassPricing):
     def model(self, problem: ProblemInfo) -> Problem:
         return PricingProblem(dim=problem.dim, zeta=problem.zeta or 1.0)
 
-    def _price(self, context: Context) -> Array:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        super().begin(problem, streams, curator)
+        self._bets = self._bets and self._bids is None
+
+    def _priced(self, features: Array, theta: Array, price: Array) -> None:
         if self._bids is None:
-            return super()._price(context)
-        price, cost = np.empty(len(self.theta)), np.ascontiguousarray(self._bids[:, 0])
-        zoo.posterior.dispersed(self.theta, self.root, self._normals.next(), self._drawn)
-        kernels.pricing.best_net_prices(
-            context.features, self._drawn, self._demand[1], cost, price, self._value
-        )
-        return price
+            return super()._priced(features, theta, price)
+        cost = np.ascontiguousarray(self._bids[:, 0])
+        kernels.pricing.best_net_prices(features, theta, self._demand[1], cost, price, self._value)

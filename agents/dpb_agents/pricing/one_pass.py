@@ -158,11 +158,15 @@ class OnePassPricing(OnePassNewton):
             private = self._twins > 0  # uniform where one learns soon, or of least regret
             return portable.each(kernels.elementary.exp, -uniforms) if private else uniforms
         zoo.posterior.dispersed(self.theta, self.root, normals, self._drawn)
-        kernels.pricing.best_prices(x, self._drawn, *self._demand, price, self._value)
+        self._priced(x, self._drawn, price)
         if self._bets:
-            kernels.pricing.best_prices(x, self.theta, *self._demand, self._best, self._value)
+            self._priced(x, self.theta, self._best)
             zoo.prices.warranted(x, self.theta, self._drawn, self._best, *self._demand, price)
         return price
+
+    def _priced(self, features: Array, theta: Array, price: Array) -> None:
+        """Best prices for a theta, written to `price`."""
+        kernels.pricing.best_prices(features, theta, *self._demand, price, self._value)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         prices = np.array([action, *(self.act(context) for _ in range(self._twins))])
