@@ -13,7 +13,7 @@ DOCS ?= docs/_build/html
 
 help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
-	@echo "make bench         run the arena, dpb-bench-v1 (about half an hour on two cores); resumes"
+	@echo "make bench         run the arena, dpb-bench-v1 (under half an hour on two cores); resumes"
 	@echo "make test          set up and run the tests"
 	@echo "make test-fast     those that start no process and no browser, below a minute"
 	@echo "make lint types    style and type checks"

@@ -238,6 +238,17 @@ def test_jobs_cover_every_replicate_once(suite: Suite) -> None:
         )
 
 
+def test_the_longest_jobs_come_first_and_tasks_take_turns(suite: Suite) -> None:
+    def order(told: Suite) -> list[tuple[str, int]]:
+        jobs = make_jobs(told, plan_suite(told))
+        return [(job.task.name, job.cells[0].start) for job in jobs]
+
+    turns = [(name, start) for start in (0, 2, 4) for name in ("offers", "items")]
+    assert order(suite) == sorted(turns)  # "items" are longer
+    even = parse_suite(suite.to_yaml().replace("horizon: 40", "horizon: 60"), "even")
+    assert order(even) == turns
+
+
 ARENA: dict[str, Any] = {
     "name": "arena-v0",
     "replicates": 6,
