@@ -1,4 +1,4 @@
-"""The adapter against Stable-Baselines3's own vectorisation of single environments."""
+"""Several environments for Stable-Baselines3: against single ones, and what is shown of actions."""
 
 from __future__ import annotations
 
@@ -9,103 +9,22 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpb_gym  # noqa: F401
 from dpb_gym.errors import ActionError, MissingExtraError, ParameterError, UnknownNameError
+from dpb_gym.feedback import PrivateResponse, RandomizedResponse
 
 pytestmark = pytest.mark.sb3
 pytest.importorskip("stable_baselines3", reason="needs the [sb3] extra")
 
 from stable_baselines3 import PPO  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv  # noqa: E402
+from stable_baselines3.common.vec_env import DummyVecEnv  # noqa: E402
 
 from dpb_gym.envs.sb3 import SB3VecEnv, make_sb3_vec  # noqa: E402
-
-CASES = [
-    ("DPB/Assortment-v0", {"n_items": 6, "capacity": 2, "dim": 2}),
-    ("DPB/Assortment-v0", {"n_items": 6, "capacity": 2, "dim": 2, "obs_mode": "dict"}),
-    ("DPB/Assortment-v0", {"n_items": 5, "capacity": 2, "dim": 2, "action_mode": "index"}),
-    ("DPB/Assortment-v0", {"n_items": 5, "capacity": 2, "dim": 2, "action_mode": "mask"}),
-    ("DPB/Assortment-v0", {"n_items": 5, "capacity": 2, "dim": 2, "action_mode": "scores"}),
-    ("DPB/Pricing-v0", {}),
-    ("DPB/Pricing-v0", {"demand": "gaussian", "n_prices": 7}),
-    ("DPB/Recommendation-v0", {"dim": 3, "users_per_horizon": 2, "obs_mode": "dict"}),
-    ("DPB/MovieLensReplay-v0", {"dim": 4, "protocol": "replay"}),
-    ("DPB/JesterReplay-v0", {"dim": 4}),
-]
-
-
-def assert_same(ours: Any, theirs: Any) -> None:
-    """Equal to the last bit, dictionaries and types of scalars included."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert_same(ours[key], theirs[key])
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs):
-            assert_same(one, other)
-    elif isinstance(ours, np.ndarray):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-    else:
-        assert ours == theirs
-
-
-def assert_lockstep(ours: VecEnv, theirs: VecEnv, rounds: int, seed: int = 11) -> int:
-    """Steps both with the same actions; returns how many episodes ended."""
-    assert ours.observation_space == theirs.observation_space
-    assert ours.action_space == theirs.action_space
-    space = ours.action_space
-    space.seed(seed)
-    assert ours.seed(seed) == theirs.seed(seed)
-    assert_same(dict_of(ours.reset()), dict_of(theirs.reset()))
-    ended = 0
-    for _ in range(rounds):
-        actions = np.array([space.sample() for _ in range(ours.num_envs)])
-        observations, *rest = ours.step(actions)
-        wanted, *others = theirs.step(actions)
-        assert_same(dict_of(observations), dict_of(wanted))
-        assert_same(rest, others)
-        assert_same(ours.reset_infos, theirs.reset_infos)
-        ended += int(rest[1].sum())
-    return ended
-
-
-def dict_of(observations: Any) -> Any:
-    return dict(observations) if isinstance(observations, dict) else observations
-
-
-@pytest.mark.parametrize(("env_id", "kwargs"), CASES)
-def test_equals_single_environments(env_id: str, kwargs: dict[str, Any]) -> None:
-    singles = DummyVecEnv([lambda: gymnasium.make(env_id, horizon=5, **kwargs)] * 3)
-    adapter = make_sb3_vec(env_id, 3, horizon=5, rescale_actions=False, **kwargs).venv
-    assert assert_lockstep(adapter, singles, 13) == 6
-
-
-def test_equals_single_environments_on_early_terminations() -> None:
-    """A foreign environment, where episodes of different lengths end in both ways."""
-
-    def make() -> gymnasium.Env[Any, Any]:
-        return gymnasium.make("CartPole-v1", max_episode_steps=17)
-
-    vector = SyncVectorEnv([make] * 4, autoreset_mode=AutoresetMode.SAME_STEP)
-    adapter = SB3VecEnv(vector)
-    singles = DummyVecEnv([make] * 4)
-    assert assert_lockstep(adapter, singles, 120) > 12
-    vector.reset(seed=0)
-    flags = set()
-    for _ in range(60):
-        _, _, dones, infos = adapter.step(np.zeros(4, np.int64) + np.arange(4) % 2)
-        flags |= {i["TimeLimit.truncated"] for i, done in zip(infos, dones) if done}
-    assert False in flags
 
 
 def test_ppo_learns_the_same_through_both() -> None:
@@ -138,6 +57,19 @@ def test_horizon_is_a_truncation_with_the_last_observation() -> None:
         assert start == {"t": 0}
 
 
+def test_private_environments() -> None:
+    def make() -> gymnasium.Env[Any, Any]:
+        env = gymnasium.make("DPB/Pricing-v0", horizon=5)
+        return PrivateResponse(env, RandomizedResponse(epsilon=1.0))
+
+    adapter = SB3VecEnv([make] * 2)
+    assert adapter.action_space.low == -1.0
+    adapter.reset()
+    infos = adapter.step(np.zeros((2, 1), np.float32))[3]
+    assert "demand" in infos[0] and "regret" not in infos[0]
+    assert len(adapter.get_attr("guarantee")) == 2
+
+
 def test_infos_are_fresh_and_apart() -> None:
     adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=9)
     adapter.reset()
@@ -163,20 +95,6 @@ def test_seeds_are_used_once_and_name_the_replicate() -> None:
     assert not np.array_equal(first, adapter.reset())
     adapter.seed(7)
     np.testing.assert_array_equal(first, adapter.reset())
-
-
-def test_options() -> None:
-    adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=5)
-    adapter.reset()
-    adapter.set_options({"reset_mask": np.array([True, False])})
-    adapter.step(np.zeros((2, 1), np.float32))
-    observations = adapter.reset()
-    _, _, _, infos = adapter.step(np.zeros((2, 1), np.float32))
-    assert [info["t"] for info in infos] == [1, 2]
-    assert observations.shape == (2, 2)
-    adapter.set_options([{"a": 1}, {"a": 2}])
-    with pytest.raises(ParameterError, match="same options"):
-        adapter.reset()
 
 
 class TestRescaling:
@@ -239,52 +157,6 @@ class TestRescaling:
                 adapter.step(actions)
 
 
-class TestSharedObject:
-    def adapter(self) -> SB3VecEnv:
-        vector = gymnasium.make_vec(
-            "DPB/Pricing-v0", num_envs=3, horizon=4, autoreset_mode=AutoresetMode.SAME_STEP
-        )
-        return SB3VecEnv(RecordEpisodeStatistics(vector))
-
-    def test_get_attr(self) -> None:
-        adapter = self.adapter()
-        assert adapter.get_attr("render_mode") == [None] * 3
-        assert [p.horizon for p in adapter.get_attr("problem", [0, 2])] == [4, 4]
-        assert adapter.has_attr("problem")
-        assert not adapter.has_attr("no_such_attribute")
-        with pytest.raises(AttributeError, match="no_such_attribute"):
-            adapter.get_attr("no_such_attribute")
-
-    def test_set_attr(self) -> None:
-        adapter = self.adapter()
-        adapter.set_attr("note", "all")
-        assert adapter.get_attr("note", 1) == ["all"]
-        with pytest.raises(ParameterError, match="share one object"):
-            adapter.set_attr("note", "one", 1)
-        assert adapter.get_attr("note") == ["all"] * 3
-
-    def test_env_method(self) -> None:
-        adapter = self.adapter()
-        problem = adapter.get_attr("problem", 0)[0]
-        adapter.set_attr("ask", lambda low, high=2: (low, high, problem.horizon))
-        assert adapter.env_method("ask", 1, high=3, indices=[0, 1]) == [(1, 3, 4)] * 2
-        with pytest.raises(AttributeError):
-            adapter.env_method("no_such_method")
-
-    def test_env_is_wrapped(self) -> None:
-        from stable_baselines3.common.monitor import Monitor
-
-        adapter = self.adapter()
-        assert adapter.env_is_wrapped(RecordEpisodeStatistics) == [True] * 3
-        assert adapter.env_is_wrapped(Monitor, 0) == [False]
-        assert make_sb3_vec("DPB/Pricing-v0").env_is_wrapped(RecordEpisodeStatistics) == [False]
-
-    def test_close(self) -> None:
-        adapter = self.adapter()
-        adapter.close()
-        assert adapter.vector_env.unwrapped.closed
-
-
 def test_monitor_and_evaluation() -> None:
     adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=6)
     model = PPO("MlpPolicy", adapter, n_steps=8, batch_size=8, n_epochs=1, seed=0, device="cpu")
@@ -297,13 +169,9 @@ def test_monitor_and_evaluation() -> None:
     assert all(0.0 <= reward <= 6.0 for reward in rewards)
 
 
-def test_rejects_other_autoreset_modes_and_objects() -> None:
-    for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED):
-        vector = gymnasium.make_vec("DPB/Pricing-v0", num_envs=2, autoreset_mode=mode)
-        with pytest.raises(ParameterError, match="SameStep"):
-            SB3VecEnv(vector)
+def test_rejects_vector_environments() -> None:
     with pytest.raises(ParameterError, match="VectorEnv"):
-        SB3VecEnv(gymnasium.make("DPB/Pricing-v0"))  # type: ignore[arg-type]
+        SB3VecEnv(gymnasium.make_vec("DPB/Pricing-v0", num_envs=2))  # type: ignore[arg-type]
 
 
 def test_bad_names_and_parameters() -> None:
