@@ -9,13 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, dot_one
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 OK, NOT_FINITE, NOT_SYMMETRIC, NOT_PSD = 0, 1, 2, 3
 SYMMETRY_TOLERANCE = 1e-9
@@ -26,7 +22,7 @@ TINY = 1e-280  # squares below it lose digits, or are 0
 
 
 @inline
-def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
+def _shrink(row, radius):
     """What brings a row into the ball, and whether it was outside by more than rounding."""
     largest, squares = 0.0, 0.0
     slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # less what sums of squares err by
@@ -49,7 +45,7 @@ def _shrink(row: Floats, radius: float) -> tuple[float, bool]:
 
 
 @jit
-def add_clipped(rows: Floats, radius: float, grid: float, pending: Floats, clipped: Ints) -> int:
+def add_clipped(rows, radius, grid, pending, clipped):
     """Adds rows (B, W), scaled down to norm `radius`, to `pending`; counts the scaled ones.
 
     Rows that exceed the radius by single-precision rounding only are scaled but not counted.
@@ -74,7 +70,7 @@ def add_clipped(rows: Floats, radius: float, grid: float, pending: Floats, clipp
 
 
 @jit
-def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> int:
+def pack_symmetric(matrices, psd, shift, rows):
     """Writes symmetric matrices (B, d, d) as isometric rows (B, d (d + 1) / 2).
 
     Checks that all numbers are finite, that the matrices are symmetric and, with `psd`, that
@@ -107,15 +103,7 @@ def pack_symmetric(matrices: Floats, psd: bool, shift: float, rows: Floats) -> i
 
 
 @jit
-def add_squares(
-    values: Floats,
-    vectors: Floats,
-    psd: bool,
-    radius: float,
-    grid: float,
-    pending: Floats,
-    clipped: Ints,
-) -> int:
+def add_squares(values, vectors, psd, radius, grid, pending, clipped):
     """Adds records ``value * sum_k v v'`` to `pending` as `add_clipped` of `pack_symmetric` does.
 
     Such a matrix is symmetric, positive semidefinite unless its value is negative, and its norm is
@@ -172,17 +160,7 @@ def add_squares(
 
 
 @jit
-def add_scaled(
-    values: Floats,
-    directions: Floats,
-    low: float,
-    high: float,
-    longest: float,
-    radius: float,
-    grid: float,
-    pending: Floats,
-    clipped: Ints,
-) -> int:
+def add_scaled(values, directions, low, high, longest, radius, grid, pending, clipped):
     """`add_clipped` of ``value * direction``, values clipped to a range, directions to a norm."""
     batch, width = directions.shape
     rows = np.empty((batch, width))
@@ -202,15 +180,7 @@ def add_scaled(
 
 
 @jit
-def blt_step(
-    block: Floats,
-    index: int,
-    theta: Floats,
-    omega: Floats,
-    buffers: Floats,
-    fresh: Floats,
-    noise: Floats,
-) -> None:
+def blt_step(block, index, theta, omega, buffers, fresh, noise):
     """One step of the buffered linear Toeplitz noise.
 
     Args:
@@ -239,7 +209,7 @@ def blt_step(
 
 
 @jit
-def blt_impulse(theta: Floats, omega: Floats, steps: int) -> Floats:
+def blt_impulse(theta, omega, steps):
     """Noise at steps 1..n if the first normal is 1 and all others 0, (n,)."""
     block, buffers = np.zeros((1, 2, 1)), np.zeros((1, theta.shape[0], 1))
     fresh, noise, out = np.empty(1), np.zeros((1, 1)), np.empty(steps)
@@ -251,7 +221,7 @@ def blt_impulse(theta: Floats, omega: Floats, steps: int) -> Floats:
 
 
 @jit
-def tree_step(block: Floats, index: int, step: int, prefix: Floats, noise: Floats) -> None:
+def tree_step(block, index, step, prefix, noise):
     """One step of the binary tree's noise.
 
     Step t completes one node, of the level of t's lowest set bit; the release at t sums the
@@ -285,7 +255,7 @@ def tree_step(block: Floats, index: int, step: int, prefix: Floats, noise: Float
 
 
 @jit
-def emit_symmetric(total: Floats, noise: Floats, sigma: float, out: Floats) -> None:
+def emit_symmetric(total, noise, sigma, out):
     """Writes ``total + sigma * noise`` as symmetric matrices (B, d, d)."""
     batch, side = out.shape[0], out.shape[1]
     root2 = math.sqrt(2.0)

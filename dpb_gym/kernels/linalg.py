@@ -334,26 +334,16 @@ def eigh_one(matrix, values, vectors):
     magnitude (the first such) is positive. All NaN where an entry is not finite.
     """
     d = matrix.shape[0]
-    a, v, order = np.empty((d, d)), np.eye(d), np.empty(d, np.int64)
+    a, v = np.empty((d, d)), np.eye(d)
     if not _mirror(matrix, a):
         values[:] = np.nan
         vectors[:] = np.nan
         return
     _diagonalise(a, v)
+    order = np.argsort(np.diag(a), kind="mergesort")
     for i in range(d):
-        x = a[i, i]
-        j = i
-        while j > 0 and values[j - 1] > x:
-            values[j], order[j] = values[j - 1], order[j - 1]
-            j -= 1
-        values[j], order[j] = x, i
-    for i in range(d):
-        row = v[order[i]]
-        lead = 0.0
-        for k in range(d):
-            if abs(row[k]) > abs(lead):
-                lead = row[k]
-        vectors[:, i] = row if lead > 0.0 else -row
+        values[i], row = a[order[i], order[i]], v[order[i]]
+        vectors[:, i] = row if row[np.abs(row).argmax()] > 0.0 else -row
 
 
 @jit
@@ -402,18 +392,9 @@ def orthonormalise(columns):
     Each becomes its part outside the span of those before it, normalised: of independent
     normal columns, a uniformly random frame.
     """
-    d, r = columns.shape
-    for j in range(r):
+    for j in range(columns.shape[1]):
+        column = columns[:, j]
         for _ in range(2):
             for k in range(j):
-                s = 0.0
-                for i in range(d):
-                    s += columns[i, k] * columns[i, j]
-                for i in range(d):
-                    columns[i, j] -= s * columns[i, k]
-            s = 0.0
-            for i in range(d):
-                s += columns[i, j] * columns[i, j]
-            root = np.sqrt(s)
-            for i in range(d):
-                columns[i, j] /= root
+                column -= (columns[:, k] * column).sum() * columns[:, k]
+            column /= np.sqrt((column * column).sum())

@@ -35,26 +35,12 @@ def _direction(hessian, curvature, ridge, gradient, factor, step):
 
 
 @jit
-def _advance(
-    loss,
-    gradient,
-    hessian,
-    curvature,
-    ridge,
-    linear,
-    decrement,
-    precision,
-    best,
-    least,
-    scale,
-    slope,
-    step,
-    point,
-    theta,
-    norm,
-    active,
-):
+def _advance(losses, terms, ends, state):
     """Judges the losses at `point` and moves to the next one; clears them for it."""
+    loss, gradient, hessian = losses
+    curvature, ridge, linear = terms
+    decrement, precision = ends
+    best, least, scale, slope, step, point, theta, norm, active = state
     B, d = theta.shape
     factor = np.empty((d, d))
     some = False
@@ -141,14 +127,11 @@ def minimise(
     active, point = due.copy(), theta.copy()
     norm[due] = np.inf
     hessian[due] = 0.0
-    moving = bool(due.any())
-    passes = 0
+    state = (best, least, scale, slope, step, point, theta, norm, active)
+    ends, moving, passes = (decrement, precision), bool(due.any()), 0
     while moving and passes < MAX_PASSES:
         losses(active, point, loss, gradient, hessian)
-        moving = _advance(
-            loss, gradient, hessian, bend, ridge, linear, decrement, precision,
-            best, least, scale, slope, step, point, theta, norm, active,
-        )  # fmt: skip
+        moving = _advance((loss, gradient, hessian), (bend, ridge, linear), ends, state)
         passes += 1
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import inline, jit, vectorised
+from dpb_gym.kernels._jit import jit, vectorised
 from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
+from dpb_gym.kernels.linalg import dot_one
 
 LOGISTIC, LINEAR, GAUSSIAN = 0, 1, 2
 
@@ -211,22 +212,6 @@ def mean_reward(score, model, sd):
     return _clipped_normal_mean(mean, sd)
 
 
-@inline
-def _score(features, theta, b, k):
-    """<x, theta>, summed in four interleaved parts in a fixed order."""
-    d = theta.shape[1]
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    n = d - d % 4
-    for j in range(0, n, 4):
-        s0 += features[b, k, j] * theta[b, j]
-        s1 += features[b, k, j + 1] * theta[b, j + 1]
-        s2 += features[b, k, j + 2] * theta[b, j + 2]
-        s3 += features[b, k, j + 3] * theta[b, j + 3]
-    for j in range(n, d):
-        s0 += features[b, k, j] * theta[b, j]
-    return (s0 + s1) + (s2 + s3)
-
-
 @jit
 def best_arms(features, theta, model, sd, arm, value):
     """Candidate of largest expected reward (lowest index among equal scores).
@@ -236,9 +221,9 @@ def best_arms(features, theta, model, sd, arm, value):
     B, m, _ = features.shape
     for b in range(B):
         arm[b] = 0
-        best = _score(features, theta, b, 0)
+        best = dot_one(features[b, 0], theta[b])
         for k in range(1, m):
-            score = _score(features, theta, b, k)
+            score = dot_one(features[b, k], theta[b])
             if score > best:
                 arm[b] = k
                 best = score
@@ -252,7 +237,7 @@ def outcome(features, theta, arm, model, sd, uniform, reward, expected):
     for b in range(B):
         if arm[b] < 0 or arm[b] >= m:
             return b + 1
-        score = _score(features, theta, b, arm[b])
+        score = dot_one(features[b, arm[b]], theta[b])
         expected[b] = mean_reward(score, model, sd)
         if model == GAUSSIAN:
             reward[b] = min(1.0, max(0.0, 0.5 + 0.25 * score + sd * normal_of(uniform[b])))
