@@ -72,14 +72,14 @@ class Watch:
         return sum(self.done)
 
     def summary(self) -> str:
-        """One line: share, rounds per second, time left."""
+        """One line: share, rounds per second, and from one per cent on the time left."""
         done, total = self.poll(), sum(self.sizes)
-        elapsed = time.monotonic() - self.started
-        speed = done / elapsed if elapsed > 0 else 0.0
-        left = (total - done) / speed if speed > 0 else float("nan")
+        speed = done / max(time.monotonic() - self.started, 1e-9)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
-        rest = "" if done == total or speed == 0 else f", {duration(left)} left"
+        # the first rounds wait for kernels to compile
+        known = 0.01 * total <= done < total
+        rest = f", {duration((total - done) / speed)} left" if known else ""
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 

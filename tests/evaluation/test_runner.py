@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import dpb_gym
 from dpb_gym.errors import ParameterError
 from dpb_gym.evaluation.outcome import CellResult, Failure
+from dpb_gym.evaluation.progress import Watch
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.privacy import Budget
@@ -179,6 +180,15 @@ def test_time_and_progress_are_counted() -> None:
         assert timing.rounds == 2 * (HORIZON - 1) and timing.companions == len(everyone)
         shared = timing.environment_seconds / len(everyone)
         assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
+
+
+def test_no_time_left_is_told_before_kernels_have_compiled() -> None:
+    watch = Watch([1000, 1000], None)
+    told = []
+    for done in (0, 19, 20, 2000):
+        watch.done[1] = done
+        told.append("left" in watch.summary())
+    assert told == [False, False, True, False]
 
 
 @pytest.mark.parametrize("busy", [1.0, 0.25])
