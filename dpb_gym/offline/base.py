@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import validation
+from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import checked
 from dpb_gym.offline.collecting import LOGS, Columns, collect
+from dpb_gym.offline.targets import Ask, frozen_choices
 from dpb_gym.problems.base import Array, Context, Problem
 
 
@@ -55,11 +56,9 @@ class Log(ABC):
         """
         return cls(*arrays, **named)
 
-    def _keep(self, given: Mapping[str, Any], **bounds: tuple[float, float]) -> None:
-        """Checks what was given by what the class declares, and keeps it."""
-        ends = validation.span("reward_range", self.reward_range)
-        kept = checked(type(self), given, {}, {"reward": ends, **bounds})
-        for name, value in {**given, **kept, "reward_range": ends}.items():
+    def _keep(self, **checked: Any) -> None:
+        """Keeps what was checked in the place of what was given."""
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -129,3 +128,28 @@ class Log(ABC):
     def context(self, i: int | Array, t: int) -> Context:
         """Round i, or one for each replicate, as an agent sees it at its round t."""
         return Context(t, self.features[np.atleast_1d(i)])
+
+
+def answers(
+    agent: Agent,
+    logs: Sequence[Log],
+    samples: int,
+    t: int | None = None,
+    asking: Callable[[Agent, int, int], Ask] | None = None,
+) -> Iterator[Array]:
+    """Asks a frozen agent about every round of its replicates' logs.
+
+    Args:
+        agent: A trained agent of one replicate per log; it is copied and never told a reward.
+        logs: Logs of one length.
+        samples: Answers per round of a random policy; one that always answers alike gives one.
+        t: The round number that the agent is told; the length of the log by default.
+        asking: `frozen_choices`, or `frozen_shares`.
+
+    Yields:
+        Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
+    """
+    ask = (asking or frozen_choices)(agent, len(logs), samples)
+    told = len(logs[0]) if t is None else validation.integer("t", t, 1)
+    for i in range(len(logs[0])):
+        yield ask(Context.join(told, [log.context(i, told) for log in logs]))

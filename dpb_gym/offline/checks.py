@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +11,6 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array
 
-Bounds = Mapping[str, tuple[float, float]]
 NO_BOUNDS = (-np.inf, np.inf)
 SUM_TOLERANCE = 1e-9
 
@@ -29,7 +26,7 @@ def values(
     positive: bool = False,
     sums: bool = False,
 ) -> Array:
-    """Numbers of a shape, finite and within bounds.
+    """A read-only copy of numbers of a shape, finite and within bounds.
 
     Args:
         name: For messages.
@@ -62,7 +59,9 @@ def values(
     if sums:
         total = found.sum(axis=-1)
         refuse(np.abs(total - 1.0) > SUM_TOLERANCE, "sum to 1 in every round", total)
-    return found.astype(dtype, copy=False)
+    kept: Array = np.array(found, dtype, order="C")
+    kept.flags.writeable = False
+    return kept
 
 
 def distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
@@ -70,62 +69,16 @@ def distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
     return values(name, value, shape, 0.0, 1.0, sums=True)
 
 
-@dataclass(frozen=True)
-class Part:
-    """Declares an array of a log, in the annotation of its field.
-
-    Attributes:
-        axes: A letter per axis: n rounds, m candidates or items, d features, K positions.
-        bounds: Name of its bounds: ``"item"``, ``"share"``, or one that the log gives.
-        dtype: See `values`, as the others.
-    """
-
-    axes: str
-    bounds: str = ""
-    dtype: type = np.float64
-    positive: bool = False
-    sums: bool = False
+def features_of(given: ArrayLike, axes: int) -> Array:
+    """What a policy saw, float32 ``(n, d)`` or ``(n, m, d)``: at least 2 rounds and candidates."""
+    found = values("features", given, (None,) * axes, dtype=np.float32)
+    if not found.size or min(found.shape[:-1]) < 2:
+        raise ParameterError(
+            f"a log needs at least 2 rounds and 2 candidates, got features of shape {found.shape}"
+        )
+    return found
 
 
-def checked(
-    kind: type, given: Mapping[str, Any], sizes: dict[str, int], bounds: Bounds, prefix: str = ""
-) -> dict[str, Array]:
-    """Read-only copies of the arrays that a class declares, in the order of their declaration.
-
-    Args:
-        kind: The class.
-        given: Some of its arrays by name; None for one that it may lack.
-        sizes: Length of each axis, as far as known; completed.
-        bounds: By name.
-        prefix: Put before names in messages.
-
-    Raises:
-        ParameterError: If an array has a wrong shape or a value out of range; the message names
-            the first bad round.
-    """
-    kept = {}
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        part = next((p for p in getattr(hint, "__metadata__", ()) if isinstance(p, Part)), None)
-        value = given.get(name)
-        if part is None or name not in given or (value is None and getattr(kind, name, "") is None):
-            continue
-        known = {"": NO_BOUNDS, "share": (0.0, 1.0), "item": (0, sizes.get("m", 0) - 1), **bounds}
-        shape = tuple(sizes.get(axis) for axis in part.axes)
-        found = values(
-            prefix + name, value, shape, *known[part.bounds], dtype=part.dtype,
-            positive=part.positive, sums=part.sums,
-        )  # fmt: skip
-        sizes.update(zip(part.axes, found.shape))
-        if not found.size or any(sizes.get(axis, 2) < 2 for axis in "nm"):
-            raise ParameterError(
-                f"a log needs at least 2 rounds and 2 candidates, got {name} of shape {found.shape}"
-            )
-        kept[name] = frozen(found)
-    return kept
-
-
-def frozen(value: Array) -> Array:
-    """A read-only copy."""
-    result = np.array(value, order="C")
-    result.flags.writeable = False
-    return result
+def optional(name: str, value: ArrayLike | None, *bounds: Any, **wanted: Any) -> Array | None:
+    """See `values`; None stays None."""
+    return None if value is None else values(name, value, *bounds, **wanted)

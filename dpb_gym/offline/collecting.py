@@ -228,15 +228,8 @@ def _candidates(
     shares = np.full((B, m), mixed / m)
     if given is not None:
         shares += (1.0 - mixed) * distribution("behaviour", given[0], (B, m))
-    action = np.array([_draw(row, one.random()) for row, one in zip(shares, random)], np.int64)
+    action = np.array([one.choice(m, p=row) for row, one in zip(shares, random)], np.int64)
     return action, {"actions": action, "behaviour": shares}
-
-
-def _draw(shares: Array, uniform: float) -> int:
-    total = np.cumsum(shares)
-    found = int(np.searchsorted(total, uniform * total[-1], side="right"))
-    # Rounding may leave the last step just below its total.
-    return min(found, int(np.flatnonzero(shares)[-1]))
 
 
 def _sets(

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DataError, ParameterError
-from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import Part, checked, distribution, values
+from dpb_gym.offline.base import Log, answers
+from dpb_gym.offline.checks import distribution, features_of, optional, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -26,7 +26,7 @@ from dpb_gym.offline.estimators import (
     cross_fitted,
     estimated_propensities,
 )
-from dpb_gym.offline.targets import answers, frozen_shares
+from dpb_gym.offline.targets import frozen_shares
 from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
 
 COLUMNS = {
@@ -90,16 +90,16 @@ class LoggedData(Log):
         0.2
     """
 
-    features: Annotated[Array, Part("nmd", dtype=np.float32)]
-    actions: Annotated[Array, Part("n", "item", dtype=np.int64)]
-    propensities: Annotated[Array, Part("n", "propensity", positive=True)]
-    rewards: Annotated[Array, Part("n", "reward")]
+    features: Array
+    actions: Array
+    propensities: Array
+    rewards: Array
     reward_range: tuple[float, float]
-    behaviour: Annotated[Array | None, Part("nm", "share", sums=True)] = None
+    behaviour: Array | None = None
     minimum_propensity: float | None = None
-    arms: Annotated[Array | None, Part("nm", dtype=np.int64)] = None
-    users: Annotated[Array | None, Part("n", dtype=np.int64)] = None
-    expected: Annotated[Array | None, Part("nm", "reward")] = None
+    arms: Array | None = None
+    users: Array | None = None
+    expected: Array | None = None
     name: str = "log"
     estimated: bool = False
 
@@ -109,20 +109,30 @@ class LoggedData(Log):
     options: ClassVar[tuple[str, ...]] = (*LIMITS, "groups")
 
     def __post_init__(self) -> None:
-        given = dict(vars(self))
-        if self.propensities is None:
-            first = {key: given[key] for key in ("features", "actions", "behaviour")}
-            known = checked(LoggedData, first, {}, {})
-            if self.behaviour is None:
-                known["behaviour"] = estimated_propensities(known["features"], known["actions"])
-                given |= {"behaviour": known["behaviour"], "estimated": True}
-            rounds = np.arange(len(known["actions"]))
-            given["propensities"] = known["behaviour"][rounds, known["actions"]]
-        least = 0.0
+        ends = validation.span("reward_range", self.reward_range)
+        x = features_of(self.features, 3)
+        n, m, _ = x.shape
+        actions = values("actions", self.actions, (n,), 0, m - 1, dtype=np.int64)
+        behaviour, propensities, least = self.behaviour, self.propensities, 0.0
         if self.minimum_propensity is not None:
             name = "minimum_propensity"
             least = validation.real(name, self.minimum_propensity, 0.0, 1.0, open_low=True)
-        self._keep(given, propensity=(least, 1.0))
+        if behaviour is None and propensities is None:
+            behaviour = estimated_propensities(x, actions)
+            self._keep(estimated=True)
+        if behaviour is not None:
+            behaviour = distribution("behaviour", behaviour, (n, m))
+            propensities = (
+                behaviour[np.arange(n), actions] if propensities is None else propensities
+            )
+        self._keep(
+            features=x, actions=actions, reward_range=ends, behaviour=behaviour,
+            propensities=values("propensities", propensities, (n,), least, 1.0, positive=True),
+            rewards=values("rewards", self.rewards, (n,), *ends),
+            arms=optional("arms", self.arms, (n, m), dtype=np.int64),
+            users=optional("users", self.users, (n,), dtype=np.int64),
+            expected=optional("expected", self.expected, (n, m), *ends),
+        )  # fmt: skip
 
     @classmethod
     def from_columns(

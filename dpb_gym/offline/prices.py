@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import NO_BOUNDS, Part, values
+from dpb_gym.offline.base import Log, answers
+from dpb_gym.offline.checks import NO_BOUNDS, features_of, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -24,7 +24,6 @@ from dpb_gym.offline.estimators import (
     cross_fitted,
     effective_sample_size,
 )
-from dpb_gym.offline.targets import answers
 from dpb_gym.problems.base import Array, Problem
 
 
@@ -97,10 +96,10 @@ class PriceLog(Log):
         price_range: Lowest and highest price that it could offer; infinite if unbounded.
     """
 
-    features: Annotated[Array, Part("nd", dtype=np.float32)]
-    prices: Annotated[Array, Part("n", "price")]
-    densities: Annotated[Array, Part("n", "density", positive=True)]
-    rewards: Annotated[Array, Part("n", "reward")]
+    features: Array
+    prices: Array
+    densities: Array
+    rewards: Array
     reward_range: tuple[float, float]
     price_range: tuple[float, float] = NO_BOUNDS
     name: str = "log"
@@ -120,8 +119,16 @@ class PriceLog(Log):
         )  # fmt: skip
 
     def __post_init__(self) -> None:
-        ends = validation.span("price_range", self.price_range, finite=False)
-        self._keep({**vars(self), "price_range": ends}, price=ends, density=(0.0, np.inf))
+        offered = validation.span("price_range", self.price_range, finite=False)
+        ends = validation.span("reward_range", self.reward_range)
+        x = features_of(self.features, 2)
+        n = (len(x),)
+        self._keep(
+            features=x, price_range=offered, reward_range=ends,
+            prices=values("prices", self.prices, n, *offered),
+            densities=values("densities", self.densities, n, 0.0, positive=True),
+            rewards=values("rewards", self.rewards, n, *ends),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         n, d = self.features.shape

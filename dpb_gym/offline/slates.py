@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError, shown
-from dpb_gym.offline.base import Log
-from dpb_gym.offline.checks import Part, checked, distribution, values
+from dpb_gym.offline.base import Log, answers
+from dpb_gym.offline.checks import distribution, features_of, optional, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted, cross_fitted
-from dpb_gym.offline.targets import answers
 from dpb_gym.problems.base import Array, Context, Problem
 
 
@@ -35,9 +34,9 @@ class SlateProbabilities:
             it. None if not known; needed of targets by ``cascade-dr``.
     """
 
-    slate: Annotated[Array, Part("n", "share", positive=True)]
-    marginals: Annotated[Array | None, Part("nK", "share", positive=True)] = None
-    prefixes: Annotated[Array | None, Part("nK", "share", positive=True)] = None
+    slate: Array
+    marginals: Array | None = None
+    prefixes: Array | None = None
     conditional: Array | None = None
 
     @classmethod
@@ -168,13 +167,13 @@ class SlateLog(Log):
         revenues: ``(n, m)`` that the agent sees beside the features, or None.
     """
 
-    features: Annotated[Array, Part("nmd", dtype=np.float32)]
-    actions: Annotated[Array, Part("nK", "item", dtype=np.int64)]
+    features: Array
+    actions: Array
     behaviour: SlateProbabilities
-    rewards: Annotated[Array, Part("nK", "reward")]
+    rewards: Array
     reward_range: tuple[float, float]
     ordered: bool = True
-    revenues: Annotated[Array | None, Part("nm", dtype=np.float32)] = None
+    revenues: Array | None = None
     name: str = "log"
 
     kind: ClassVar[str] = "assortment"
@@ -194,13 +193,27 @@ class SlateLog(Log):
         if not isinstance(self.behaviour, SlateProbabilities):
             given = shown(self.behaviour)
             raise ParameterError(f"behaviour must be SlateProbabilities, got {given}")
-        ordered = validation.flag("ordered", self.ordered)
-        self._keep(vars(self))
-        if not ordered and (np.diff(np.sort(self.actions, axis=1), axis=1) == 0).any():
+        ends = validation.span("reward_range", self.reward_range)
+        x = features_of(self.features, 3)
+        n, m, _ = x.shape
+        actions = values("actions", self.actions, (n, None), 0, m - 1, dtype=np.int64)
+        if not actions.size:
+            raise ParameterError(f"a slate shows at least 1 item, got actions of {actions.shape}")
+        twice = (np.diff(np.sort(actions, axis=1), axis=1) == 0).any()
+        if not validation.flag("ordered", self.ordered) and twice:
             raise ParameterError("a set shows no item twice")
-        sizes = dict(zip("nK", self.actions.shape))
-        shares = checked(SlateProbabilities, vars(self.behaviour), sizes, {}, "behaviour.")
-        object.__setattr__(self, "behaviour", SlateProbabilities(**shares))
+        parts = {
+            part: optional(f"behaviour.{part}", given, actions.shape, 0.0, 1.0, positive=True)
+            for part, given in vars(self.behaviour).items()
+            if part in ("marginals", "prefixes")
+        }
+        slate = values("behaviour.slate", self.behaviour.slate, (n,), 0.0, 1.0, positive=True)
+        self._keep(
+            features=x, actions=actions, reward_range=ends,
+            behaviour=SlateProbabilities(slate, **parts),
+            rewards=values("rewards", self.rewards, actions.shape, *ends),
+            revenues=optional("revenues", self.revenues, (n, m), dtype=np.float32),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         n, K = self.actions.shape

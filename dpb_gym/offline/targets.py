@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,36 +14,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.checks import distribution
 from dpb_gym.problems.base import Array, Context
 
-if TYPE_CHECKING:
-    from dpb_gym.offline.base import Log
-
-
 Ask = Callable[[Context], Array]
-
-
-def answers(
-    agent: Agent,
-    logs: Sequence[Log],
-    samples: int,
-    t: int | None = None,
-    asking: Callable[[Agent, int, int], Ask] | None = None,
-) -> Iterator[Array]:
-    """Asks a frozen agent about every round of its replicates' logs.
-
-    Args:
-        agent: A trained agent of one replicate per log; it is copied and never told a reward.
-        logs: Logs of one length.
-        samples: Answers per round of a random policy; one that always answers alike gives one.
-        t: The round number that the agent is told; the length of the log by default.
-        asking: `frozen_choices`, or `frozen_shares`.
-
-    Yields:
-        Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
-    """
-    ask = (asking or frozen_choices)(agent, len(logs), samples)
-    told = len(logs[0]) if t is None else validation.integer("t", t, 1)
-    for i in range(len(logs[0])):
-        yield ask(Context.join(told, [log.context(i, told) for log in logs]))
 
 
 def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation import metrics
-from dpb_gym.papers.claims import FigureTable, PrintedCell
+from dpb_gym.papers.claims import FigureTable
 from dpb_gym.papers.curves import Curve, distinct, word, words
 from dpb_gym.papers.figure import Figure
 from dpb_gym.papers.pairing import interval, jackknife
@@ -79,8 +79,7 @@ class FigureResult:
         decided = tuple((j.verdict, _claim(j), _details(j)) for j in self.judgements)
         yield Grid("Verdicts", ("verdict", "claim", "decided by"), decided)
         for table in self.figure.tables:
-            filled = fill(table, self.curves)
-            yield Grid(table.title, filled.head, filled.lines, filled.legend)
+            yield grid(table, fill(table, self.curves))
         head = ("agent", "asked for", "on", "true guarantee")
         yield Grid("What is really guaranteed", head, self._guarantees())
         every = tuple(
@@ -139,7 +138,7 @@ class FigureResult:
                 }
                 for judgement in self.judgements
             ],
-            "tables": [fill(table, self.curves).to_dict() for table in figure.tables],
+            "tables": [plain_table(table, fill(table, self.curves)) for table in figure.tables],
             "curves": [
                 {
                     "task": curve.series.task,
@@ -224,142 +223,98 @@ def _details(judgement: Judgement) -> str:
 NOTHING = "–"
 
 
-@dataclass(frozen=True)
-class Number:
-    """One number of a table.
-
-    Attributes:
-        mean: The quantity.
-        sd: Standard deviation over replicates, where the quantity is one number per replicate.
-        low: End of the 95% interval, where it is not.
-        high: The other end.
-        printed: The paper's number.
-        replicates: Replicates.
-    """
-
-    mean: float
-    sd: float | None
-    low: float | None
-    high: float | None
-    printed: PrintedCell | None
-    replicates: int
-
-    def text(self, digits: int) -> str:
-        """The number with its spread, the paper's in brackets."""
-        said = _plain(self.mean, self.sd, digits)
-        if self.low is not None and self.high is not None:
-            said += f" ({_plain(self.low, None, digits)} to {_plain(self.high, None, digits)})"
-        if self.printed is not None:
-            said += f" [{_plain(self.printed.value, self.printed.spread, digits)}]"
-        return said
+Cell = dict[str, float | None]
+"""A number of a table: ``mean``, the quantity; ``sd``, its standard deviation where it is one
+number per replicate, else ``low`` and ``high``, its 95% interval; ``printed`` and
+``printed_spread``, the paper's; ``replicates``."""
+Cells = dict[tuple[Any, Any], Cell | None]
 
 
-@dataclass(frozen=True)
-class Filled:
-    """A table with its numbers.
+def fill(table: FigureTable, curves: Sequence[Curve]) -> Cells:
+    """Fills a table from the curves of its figure.
 
-    Attributes:
-        table: The table.
-        columns: Values on the column axis; None for what has no value there.
-        rows: Value on the row axis, and a cell, or nothing, per column.
-    """
-
-    table: FigureTable
-    columns: tuple[Any, ...]
-    rows: tuple[tuple[Any, tuple[Number | None, ...]], ...]
-
-    @property
-    def legend(self) -> str:
-        """How to read the cells; empty if they are plain numbers."""
-        cells = [cell for _, line in self.rows for cell in line if cell is not None]
-        said = [
-            ("mean ± standard deviation over replicates", any(c.sd is not None for c in cells)),
-            ("95% intervals in parentheses", any(c.low is not None for c in cells)),
-            ("the paper's numbers in brackets", any(c.printed is not None for c in cells)),
-        ]
-        return "; ".join(text for text, there in said if there)
-
-    @property
-    def head(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        axis = self.table.columns
-        if axis is None:
-            return ("", "measured")
-        return ("", *(NOTHING if c is None else f"{axis}={word(c)}" for c in self.columns))
-
-    @property
-    def lines(self) -> tuple[tuple[str, ...], ...]:
-        """The rows as text."""
-        digits = self.table.digits
-        return tuple(
-            (word(row), *(NOTHING if c is None else c.text(digits) for c in cells))
-            for row, cells in self.rows
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        table = self.table
-        cells = []
-        for row, line in self.rows:
-            for column, cell in zip(self.columns, line):
-                if cell is None:
-                    continue
-                place = {table.rows: row} | ({table.columns: column} if table.columns else {})
-                numbers = dict(vars(cell))
-                numbers["mean"] = cell.mean if math.isfinite(cell.mean) else None
-                numbers["printed"] = cell.printed and cell.printed.value
-                numbers["printed_spread"] = cell.printed and cell.printed.spread
-                cells.append(place | numbers)
-        quantity = table.quantity.model_dump(mode="json", exclude_defaults=True)
-        return {"id": table.id, "title": table.title, "quantity": quantity, "cells": cells}
-
-
-def fill(table: FigureTable, curves: Sequence[Curve]) -> Filled:
-    """Fills a table from the curves of its figure; rows and columns in order of appearance.
-
-    Cells whose quantity is not defined (no reference) stay empty.
+    Returns:
+        Numbers by values on the axes of rows and columns (None without), in order of appearance;
+        None where the quantity is not defined (no reference).
 
     Raises:
         ResultError: If two curves belong into one cell.
     """
-    shown = [c for c in curves if c.matches(table.where) and c.axes[table.rows] is not None]
-    axis = table.columns
-    columns = [None] if axis is None else distinct([c.axes[axis] for c in shown], ordered=True)
-    places: dict[Any, dict[Any, Curve]] = {}
-    for curve in shown:
-        line, column = places.setdefault(curve.axes[table.rows], {}), axis and curve.axes[axis]
-        first = line.setdefault(column, curve)
+    places: dict[tuple[Any, Any], Curve] = {}
+    for curve in curves:
+        row = curve.axes[table.rows]
+        if row is None or not curve.matches(table.where):
+            continue
+        first = places.setdefault((row, table.columns and curve.axes[table.columns]), curve)
         if first is not curve:
             raise ResultError(
                 f"table {table.id}: {first.label} and {curve.label} fall into one cell"
             )
-    rows = (
-        (row, tuple(_cell(table, line[c], curves) if c in line else None for c in columns))
-        for row, line in places.items()
+    return {place: _cell(table, curve, curves) for place, curve in places.items()}
+
+
+def grid(table: FigureTable, cells: Cells) -> Grid:
+    """A filled table as text, with how to read the cells unless they are plain numbers."""
+    columns = distinct([column for _, column in cells], ordered=True)
+    said = {
+        "sd": "mean ± standard deviation over replicates",
+        "low": "95% intervals in parentheses",
+        "printed": "the paper's numbers in brackets",
+    }
+    there = {part for cell in cells.values() for part, v in (cell or {}).items() if v is not None}
+    axis = table.columns
+    names = [NOTHING if c is None else f"{axis}={word(c)}" for c in columns]
+    head = ("", "measured") if axis is None else ("", *names)
+    lines = tuple(
+        (word(row), *(_text(cells.get((row, column)), table.digits) for column in columns))
+        for row in distinct([row for row, _ in cells])
     )
-    return Filled(table, tuple(columns), tuple(rows))
+    return Grid(table.title, head, lines, "; ".join(said[part] for part in said if part in there))
 
 
-def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Number | None:
+def plain_table(table: FigureTable, cells: Cells) -> dict[str, Any]:
+    """A filled table as plain JSON values."""
+    quantity = table.quantity.model_dump(mode="json", exclude_defaults=True)
+    axes = tuple(filter(None, (table.rows, table.columns)))
+    found = [dict(zip(axes, place)) | cell for place, cell in cells.items() if cell is not None]
+    for cell in found:
+        cell["mean"] = cell["mean"] if math.isfinite(cell["mean"]) else None
+    return {"id": table.id, "title": table.title, "quantity": quantity, "cells": found}
+
+
+def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | None:
     printed = table.printed_for(curve)
     try:
         measured = table.quantity.of(curve, curves)
         (values,), count = jackknife(measured)
-        mean = float(values[0])
-        if not measured.columns:
-            return Number(mean, None, None, None, printed, len(curve.series.replicates))
-        if len(measured.columns) > 1:
-            found = interval(values)
-            return Number(mean, None, found.low, found.high, printed, count)
+        ends = interval(values) if len(measured.columns) > 1 else None
     except ResultError:
         return None
-    sample = list(measured.columns[0].values())
-    sd = float(np.std(sample, ddof=1)) if count > 1 else None
-    return Number(mean, sd, None, None, printed, count)
+    single = len(measured.columns) == 1 and count > 1
+    return {
+        "mean": float(values[0]),
+        "sd": float(np.std([*measured.columns[0].values()], ddof=1)) if single else None,
+        "low": None if ends is None else ends.low,
+        "high": None if ends is None else ends.high,
+        "printed": None if printed is None else printed.value,
+        "printed_spread": None if printed is None else printed.spread,
+        "replicates": count if measured.columns else len(curve.series.replicates),
+    }
 
 
-def _plain(value: float, spread: float | None, digits: int) -> str:
-    if math.isinf(value):
-        return "unbounded" if value > 0 else "-unbounded"
-    text = f"{value:,.{digits}f}"
-    return text if spread is None else f"{text} ± {spread:,.{digits}f}"
+def _text(cell: Cell | None, digits: int) -> str:
+    """The number with its spread or interval, the paper's in brackets."""
+    if cell is None:
+        return NOTHING
+
+    def plain(of: str, spread: str = "") -> str:
+        value, around = cell[of], cell.get(spread)
+        assert value is not None
+        if math.isinf(value):
+            return "unbounded" if value > 0 else "-unbounded"
+        return f"{value:,.{digits}f}" + ("" if around is None else f" ± {around:,.{digits}f}")
+
+    text = plain("mean", "sd")
+    if cell["low"] is not None:
+        text += f" ({plain('low')} to {plain('high')})"
+    return text if cell["printed"] is None else f"{text} [{plain('printed', 'printed_spread')}]"

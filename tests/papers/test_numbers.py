@@ -14,7 +14,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import AxisMap, FigureTable, Quantity
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.results import fill
+from dpb_gym.papers.results import fill, grid, plain_table
 from dpb_gym.papers.verdicts import judge
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 
@@ -93,38 +93,40 @@ def test_recorded_numbers_and_their_ratios() -> None:
 
 
 def test_tables_are_filled_in_order(curves: list[Curve]) -> None:
-    filled = fill(
-        table(quantity=OWN, columns="epsilon", printed={"P-TS": {1.0: [76.0, 2.0], 5: 96.0}}),
-        curves,
-    )
-    assert filled.columns == (None, 1.0, 5.0)
-    assert [row for row, _ in filled.rows] == ["UCB", "TS", "P-UCB", "P-TS", "Random"]
-    ts = filled.rows[3][1]
-    assert ts[0] is None and ts[1] is not None and ts[2] is not None
-    assert (ts[1].mean, ts[1].sd, ts[1].printed.value) == (75.0, 0.0, 76.0)  # type: ignore[union-attr]
-    assert ts[2].sd == pytest.approx(np.std([90, 100], ddof=1))
-    assert filled.lines[3] == ("P-TS", "–", "75.0 ± 0.0 [76.0 ± 2.0]", "95.0 ± 7.1 [96.0]")
-    assert filled.lines[4][1] == "–"  # two references: no percentage
-    assert filled.head == ("", "–", "epsilon=1", "epsilon=5")
-    assert "the paper's numbers in brackets" in filled.legend
-    plain = filled.to_dict()["cells"]
-    assert {"run": "P-TS", "epsilon": 5.0}.items() <= plain[-1].items()
-    assert plain[-1]["printed"] == 96.0
+    own = table(quantity=OWN, columns="epsilon", printed={"P-TS": {1.0: [76.0, 2.0], 5: 96.0}})
+    cells = fill(own, curves)
+    assert ("P-TS", None) not in cells
+    one, five = cells["P-TS", 1.0], cells["P-TS", 5.0]
+    assert one is not None and five is not None
+    assert (one["mean"], one["sd"], one["printed"], one["printed_spread"]) == (75.0, 0.0, 76.0, 2.0)
+    assert five["sd"] == pytest.approx(np.std([90, 100], ddof=1))
+    assert five["printed"] == 96.0 and five["printed_spread"] is None
+    assert cells["Random", None] is None  # two references: no percentage
+    shown = grid(own, cells)
+    assert shown.head == ("", "–", "epsilon=1", "epsilon=5")
+    assert [line[0] for line in shown.rows] == ["UCB", "TS", "P-UCB", "P-TS", "Random"]
+    assert shown.rows[3] == ("P-TS", "–", "75.0 ± 0.0 [76.0 ± 2.0]", "95.0 ± 7.1 [96.0]")
+    assert shown.rows[4][1] == "–"
+    assert "the paper's numbers in brackets" in shown.note
 
 
 def test_tables_without_columns_and_with_intervals(curves: list[Curve]) -> None:
     scores = {"kind": "normalised-score", "reference": {"run": "Random"}}
-    filled = fill(
-        table(quantity=scores, where={"run": ["UCB", "TS"]}, printed={"UCB": 0.7}), curves
-    )
-    (cell,) = filled.rows[0][1]
-    assert cell is not None and cell.sd is None and cell.printed is not None
-    assert cell.low is not None and cell.high is not None and cell.low <= 0.7 <= cell.high
-    assert "95% intervals" in filled.legend and len(filled.head) == 2
+    own = table(quantity=scores, where={"run": ["UCB", "TS"]}, printed={"UCB": 0.7})
+    cells = fill(own, curves)
+    cell = cells["UCB", None]
+    assert cell is not None and cell["sd"] is None and cell["printed"] == 0.7
+    assert cell["low"] is not None and cell["high"] is not None
+    assert cell["low"] <= 0.7 <= cell["high"]
+    shown = grid(own, cells)
+    assert "95% intervals" in shown.note and len(shown.head) == 2
+    assert shown.rows[0][1] == "0.7 (-0.1 to 1.5) [0.7]"
     with pytest.raises(ResultError, match="fall into one cell"):
         fill(table(where={"run": "P-TS"}), curves)
-    empty = fill(table(quantity="guarantee-epsilon"), curves[:1])
-    assert empty.lines == (("UCB", "unbounded"),) and empty.to_dict()["cells"][0]["mean"] is None
+    spent = table(quantity="guarantee-epsilon")
+    cells = fill(spent, curves[:1])
+    assert grid(spent, cells).rows == (("UCB", "unbounded"),)
+    assert plain_table(spent, cells)["cells"][0]["mean"] is None
 
 
 def test_claims_against_printed_numbers(curves: list[Curve]) -> None:
