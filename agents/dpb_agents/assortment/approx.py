@@ -14,7 +14,7 @@ from dpb_agents.assortment.dpmnl import DPMNL, _Width
 from dpb_agents.assortment.policy import ChoiceReleasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_agents.common.parameters import choice
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import (
     Budget,
@@ -59,7 +59,6 @@ class Split:
     budget="required",
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class DPMNLApprox(DPMNL):
     """The benchmark of Cho & Sun: DPMNL with (epsilon, delta) releases (section S.3).
 
@@ -97,12 +96,12 @@ class DPMNLApprox(DPMNL):
 
     mechanism: str = field(default="binary-tree", init=False)
     every: int = field(default=1, init=False)
+    calibration: str = choice("verified", CALIBRATIONS)
     conversion: str = choice("correct", CONVERSIONS)
     sigma: str = choice("theorem-5", SIGMAS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.choice("calibration", self.calibration, CALIBRATIONS)
         if self.sigma != "theorem-5" and not self._printed:
             raise ParameterError("sigma='algorithm-4' is a printed constant: calibration='paper'")
 

@@ -6,7 +6,6 @@ arXiv:2410.22488.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
@@ -37,7 +36,6 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
     budget="required",
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class DPMNL(MNLPolicy):
     """DPMNL: private MLE and private Gram matrix under UCB-MNL's policy (Cho & Sun).
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE
 from dpb_agents.common.parameters import positive
-from dpb_gym import portable, validation
+from dpb_gym import portable
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,6 @@ class Width:
         return math.sqrt(2 * d * portable.log1p(t / d) + 2 * portable.log(t)) / (2 * self.kappa)
 
 
-@dataclass(eq=False, kw_only=True)
 class ExactMNL(MNLPolicy):
     """The multinomial-logit policy on exact releases: maximum likelihood and Gram sum.
 
@@ -42,12 +39,8 @@ class ExactMNL(MNLPolicy):
         "growth": [1.3, 2.0],
     }
 
-    kappa: float = field(default=1.0, init=False)
+    kappa: float = positive(1.0, init=False)
     ridge: float = positive(1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.kappa = validation.real("kappa", self.kappa, 0.0, open_low=True)
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         d, K = problem.dim, problem.capacity
@@ -64,7 +57,6 @@ class ExactMNL(MNLPolicy):
 
 
 @register_agent("ucb-mnl", supports=["assortment"])
-@dataclass(eq=False, kw_only=True)
 class UCBMNL(ExactMNL):
     """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021).
 
@@ -84,7 +76,6 @@ class UCBMNL(ExactMNL):
 
 
 @register_agent("ts-mnl", supports=["assortment"])
-@dataclass(eq=False, kw_only=True)
 class TSMNL(ExactMNL):
     """TS-MNL: Thompson sampling with optimistic draws (Oh & Iyengar 2019).
 
@@ -104,7 +95,6 @@ class TSMNL(ExactMNL):
 
 
 @register_agent("greedy-mnl", supports=["assortment"])
-@dataclass(eq=False, kw_only=True)
 class GreedyMNL(ExactMNL):
     """Greedy MNL: random start, then the best assortment under maximum likelihood."""
 

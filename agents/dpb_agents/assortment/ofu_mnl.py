@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from dpb_gym.streams import AgentStreams
 
 
 @register_agent("ofu-mnl-plus", supports=["assortment"])
-@dataclass(eq=False, kw_only=True)
 class OFUMNLPlus(WarmStart):
     """OFU-MNL+: optimistic utilities around an online mirror descent estimate.
 

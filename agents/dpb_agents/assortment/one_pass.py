@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -36,7 +35,6 @@ FEW = 5
     supports=["assortment"],
     protects=("joint", "user-round"),
 )
-@dataclass(eq=False, kw_only=True)
 class OnePassMNL(OnePassNewton):
     """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
 

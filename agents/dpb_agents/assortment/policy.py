@@ -8,24 +8,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
-from dpb_agents.common.parameters import integer, real
+from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
+from dpb_gym.privacy import Curator, RunningSum
 from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, RunningSum
 
 Array = NDArray[Any]
 RULES = ("greedy", "ucb", "ts")
@@ -54,7 +52,6 @@ class ChoiceReleasers:
     clip: bool
 
 
-@dataclass(eq=False, kw_only=True)
 class MNLPolicy(WarmStart):
     """Base of the multinomial-logit agents: B replicates, any revenues, any capacity.
 
@@ -73,18 +70,11 @@ class MNLPolicy(WarmStart):
         growth: Factor by which det V must grow between two estimates, > 1.
     """
 
-    rule: str = field(default="greedy", init=False)
-    scale: float = field(default=0.0, init=False)
-    samples: int | None = field(default=None, init=False)
+    rule: str = choice("greedy", RULES, init=False)
+    scale: float = real(0.0, 0.0, init=False)
+    samples: int | None = integer(None, 1, init=False)
     explore: int = integer(0, 0)
     growth: float = real(2.0, 1.0, open_low=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.rule = validation.choice("rule", self.rule, RULES)
-        self.scale = validation.real("scale", self.scale, 0.0)
-        if self.samples is not None:
-            self.samples = validation.integer("samples", self.samples, 1)
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:

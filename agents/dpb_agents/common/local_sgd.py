@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dpb_agents import kernels as zoo
@@ -12,11 +9,9 @@ from dpb_agents.common.parameters import positive
 from dpb_agents.common.prior import WarmStart
 from dpb_gym.errors import AgentError
 from dpb_gym.local import Messages
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 LOGISTIC, GAUSSIAN = 0, 1
 GAUSSIAN_LIMIT = 3.0
@@ -33,7 +28,6 @@ class Gradients(Messages):
         return np.asarray(reach[:, None] * sent)
 
 
-@dataclass(eq=False, kw_only=True)
 class LocalSGD(WarmStart):
     """theta by stochastic gradients g_t = (f(<v_t, theta_t>) - y_t) v_t that users randomise.
 

@@ -107,7 +107,6 @@ class Combined(NamedTuple):
     uneven: float
 
 
-@dataclass(eq=False, kw_only=True)
 class OnePassNewton(WarmStart):
     """Base of the one-pass agents whose curvature is private: assortment and pricing.
 

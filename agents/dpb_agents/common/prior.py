@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpb_agents.common.parameters import Configured
@@ -11,7 +11,6 @@ from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.prior import Prior
 
 
-@dataclass(eq=False, kw_only=True)
 class WarmStart(Configured):
     """An agent whose regularisation pulls theta to a known point instead of to 0.
 

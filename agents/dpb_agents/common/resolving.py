@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import field
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dpb_agents.common.parameters import inside, integer
 from dpb_agents.pricing.one_pass import OnePassPricing
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo, Round
 from dpb_gym.problems.pricing import PricingProblem
@@ -21,14 +22,10 @@ from dpb_gym.problems.season import AGAIN, SHADE, bid_prices
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
-
 PROTECTS = ("central", "reward")
 REMEMBERED = 64  # contexts
 
 
-@dataclass(eq=False, kw_only=True)
 class Resolving(OnePassNewton):
     """Base of the re-solving agents; what runs out has a price.
 
@@ -114,7 +111,6 @@ class Resolving(OnePassNewton):
 
 
 @register_agent("resolving-mnl", supports=["assortment"], protects=PROTECTS)
-@dataclass(eq=False, kw_only=True)
 class ResolvingMNL(Resolving, OnePassMNL):
     """Re-solved bid prices over one-pass-mnl, for assortment with finite stock.
 
@@ -140,7 +136,6 @@ class ResolvingMNL(Resolving, OnePassMNL):
 
 
 @register_agent("resolving-pricing", supports=["pricing"], protects=PROTECTS)
-@dataclass(eq=False, kw_only=True)
 class ResolvingPricing(Resolving, OnePassPricing):
     """Re-solved bid prices over one-pass-pricing, for a season with finitely many seats.
 

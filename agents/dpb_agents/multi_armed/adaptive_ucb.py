@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +24,6 @@ from dpb_gym.registry import register_agent
     law="laplace",
 )
 @register_agent("adac-ucb", supports=SUPPORTS, protects=("central", "reward"), fixed_arms=True)
-@dataclass(eq=False, kw_only=True)
 class AdaptiveUCB(MultiArmed):
     """AdaC-UCB (Azize & Basu 2024): UCB in doubling, forgetful episodes, Gaussian noise.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from dpb_gym.streams import AgentStreams
 SUPPORTS = ["recommendation"]
 
 
-@dataclass(eq=False, kw_only=True)
 class MultiArmed(Configured):
     """An agent that knows an arm by its number in the pool alone.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from dpb_gym.registry import register_agent
 
 
 @register_agent("dp-se", supports=SUPPORTS, protects=("central", "reward"), fixed_arms=True)
-@dataclass(eq=False, kw_only=True)
 class DPSE(MultiArmed):
     """DP-SE: successive elimination by Laplace means, pure privacy (Sajed & Sheffet 2019).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,7 +24,6 @@ ALPHAS = [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 4.0]
 
 
 @register_agent("ucb", supports=SUPPORTS, fixed_arms=True)
-@dataclass(eq=False, kw_only=True)
 class UCB(MultiArmed):
     """UCB1 (Auer, Cesa-Bianchi & Fischer 2002): the largest mean + range sqrt(alpha log t / N).
 

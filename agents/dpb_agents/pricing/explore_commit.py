@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from dpb_agents.pricing.policy import DemandReleasers
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import recorded
 from dpb_gym import portable
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 
 @register_agent(
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     protects=("anticipating", "user-round"),
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class ExploreCommit(ExactGLM):
     """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
 
@@ -41,9 +38,6 @@ class ExploreCommit(ExactGLM):
         explore: Random prices; by default ceil(sqrt(d T)), or with a budget
             ceil((d T)^(2/3)), as private estimates need more (both at most T / 4).
         demand_bound: With a budget, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     # enough records to be driven far
@@ -58,9 +52,8 @@ class ExploreCommit(ExactGLM):
     demand_bound: float = positive(3.0)
 
     def __post_init__(self) -> None:
-        self._explore = self.explore
-        self.explore = 0 if self.explore is None else self.explore
         super().__post_init__()
+        self._explore = self.explore
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         T, d = problem.longest, problem.dim
@@ -80,7 +73,6 @@ class ExploreCommit(ExactGLM):
 
 
 @register_agent("mle-cycle-pricing", supports=["pricing"])
-@dataclass(eq=False, kw_only=True)
 class MLECycle(ExactGLM):
     """MLE-cycle: episodes of doubling length, each begun with random prices and then a fit.
 
@@ -90,9 +82,6 @@ class MLECycle(ExactGLM):
         first: Length of the first episode, >= 2.
         tests: Random prices at the start of an episode: ``"sqrt"`` (the square root of its
             length, rounded up) or ``"dim"`` (d of them).
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -131,7 +120,6 @@ class MLECycle(ExactGLM):
 
 
 @register_agent("cils-pricing", supports=["pricing"])
-@dataclass(eq=False, kw_only=True)
 class ControlledVariance(ExactGLM):
     """Constrained iterated least squares (Keskin & Zeevi 2014), by maximum likelihood.
 
@@ -141,9 +129,6 @@ class ControlledVariance(ExactGLM):
 
     Args:
         width: k, >= 0; 0 is iterated least squares.
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {

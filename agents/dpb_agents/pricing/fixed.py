@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_gym import portable, validation
-from dpb_gym.agent import Agent, unsuitable
+from dpb_agents.common.parameters import Configured, choice, integer, positive, real
+from dpb_gym import portable
+from dpb_gym.agent import unsuitable
 from dpb_gym.errors import ActionError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -23,7 +24,7 @@ SCALES = {"logistic": 0.5, "gaussian": math.sqrt(2.0)}
 
 
 @register_agent("fixed-price", supports=["pricing"])
-class FixedPrice(Agent):
+class FixedPrice(Configured):
     """One price for everybody: a bandit over a price grid that ignores the customers.
 
     The control that any personalised policy must beat (erratum P7). The grid has
@@ -40,9 +41,6 @@ class FixedPrice(Agent):
         scale: s, > 0. By default the Beta posterior for ``ts`` on logistic demand, else
             1/2 for logistic and sqrt(2) for Gaussian demand, for which the demand of a
             random customer is s-sub-Gaussian.
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -50,17 +48,10 @@ class FixedPrice(Agent):
         "n_prices": [None, 4, 10, 20],
     }
 
-    def __init__(
-        self,
-        rule: str = "ts",
-        n_prices: int | None = None,
-        price: float | None = None,
-        scale: float | None = None,
-    ) -> None:
-        self.rule = validation.choice("rule", rule, RULES)
-        self.n_prices = None if n_prices is None else validation.integer("n_prices", n_prices, 1)
-        self.price = None if price is None else validation.real("price", price, 0.0, 1.0)
-        self.scale = None if scale is None else validation.real("scale", scale, 0.0, open_low=True)
+    rule: str = choice("ts", RULES)
+    n_prices: int | None = integer(None, 1)
+    price: float | None = real(None, 0.0, 1.0)
+    scale: float | None = positive(None)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:

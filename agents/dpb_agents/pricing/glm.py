@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dpb_agents.common.parameters import positive
 from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.records import ExactMLE
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
-
-@dataclass(eq=False, kw_only=True)
 class ExactGLM(GLMPolicy):
     """The pricing policy on exact maximum likelihood.
 
@@ -50,7 +46,6 @@ class ExactGLM(GLMPolicy):
     summary="GLM-UCB: maximum likelihood with an optimistic bonus, without privacy.",
     rule="ucb",
 )
-@dataclass(eq=False, kw_only=True)
 class GLMPricing(ExactGLM):
     """Maximum-likelihood pricing without privacy: greedy, or optimistic (GLM-UCB).
 
@@ -62,9 +57,6 @@ class GLMPricing(ExactGLM):
         explore: Random prices at the start (CSW: 10).
         gamma: Width of the bonus of ``ucb``, >= 0 (CSW: 1).
         growth: Factor between two fits, > 1: of rounds (greedy) or of det V (ucb; CSW: 2).
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {

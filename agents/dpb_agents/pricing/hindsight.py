@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import field
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import Configured, integer
 from dpb_agents.pricing.records import MODELS
-from dpb_gym import validation
-from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
-
 
 @register_agent("best-fixed-price", supports=["pricing"], uses_oracle=True)
-class BestFixedPrice(Agent):
+class BestFixedPrice(Configured):
     """The price that is best for all of the customers, known beforehand.
 
     What ignoring the customers costs at least. It reads the hidden state and the customers
@@ -32,15 +29,12 @@ class BestFixedPrice(Agent):
         sample: Customers looked at, evenly spread over the horizon.
 
     Raises:
-        ParameterError: If a parameter is out of range.
         AgentError: From `begin`, if no running environment was attached.
     """
 
-    _instance: Instance | None = None
-
-    def __init__(self, n_prices: int = 101, sample: int = 20_000) -> None:
-        self.n_prices = validation.integer("n_prices", n_prices, 3)
-        self.sample = validation.integer("sample", sample, 1)
+    n_prices: int = integer(101, 3)
+    sample: int = integer(20_000, 1)
+    _instance: Instance | None = field(default=None, init=False)
 
     def attach(self, instance: Instance) -> None:
         self._instance = instance

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,12 +12,10 @@ from dpb_agents.common.parameters import integer, real
 from dpb_agents.pricing.records import recorded
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 
 @register_agent(
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     protects=("local", "user-round"),
     budget="required",
 )
-@dataclass(eq=False, kw_only=True)
 class LocalPricing(LocalSGD):
     """Personalised prices from locally private gradients (Zhao, Jiang & Yu 2024; Han et al. 2021).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -43,7 +42,6 @@ OTHERS, RELUCTANCE = 0.0075, 20.0
 
 
 @register_agent("one-pass-pricing", supports=["pricing"], protects=("anticipating", "user-round"))
-@dataclass(eq=False, kw_only=True)
 class OnePassPricing(OnePassNewton):
     """One-pass private Newton for pricing: noisy sums of curvature and response.
 

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_agents.common.parameters import integer, real
+from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.pricing.records import MODELS, Estimator, recorded
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
+from dpb_gym.privacy import Curator, RunningSum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, RunningSum
 
 RULES = ("greedy", "ucb")
 SEARCH_TOLERANCE = 1e-7
@@ -45,7 +42,6 @@ class DemandReleasers:
     max_updates: int | None = None
 
 
-@dataclass(eq=False, kw_only=True)
 class GLMPolicy(WarmStart):
     """Base of the pricing agents that estimate theta: B replicates, either demand model.
 
@@ -66,15 +62,10 @@ class GLMPolicy(WarmStart):
         growth: Factor between two renewals of theta, > 1: of rounds or of det V; see above.
     """
 
-    rule: str = field(default="greedy", init=False)
-    gamma: float = field(default=0.0, init=False)
+    rule: str = choice("greedy", RULES, init=False)
+    gamma: float = real(0.0, 0.0, init=False)
     explore: int = integer(10, 0)
     growth: float = real(2.0, 1.0, open_low=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.rule = validation.choice("rule", self.rule, RULES)
-        self.gamma = validation.real("gamma", self.gamma, 0.0)
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:

@@ -6,19 +6,18 @@ arXiv:2009.12920.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_agents.common.parameters import choice
+from dpb_agents.common.parameters import choice, inside, integer, positive
 from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.private_mle import PrivateMLE
 from dpb_agents.pricing.records import ExactMLE, recorded
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.errors import BudgetError, HorizonExceeded
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -46,7 +45,6 @@ STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verif
     budget="required",
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class PrivatePricing(GLMPolicy):
     """Private pricing (CSW, Algorithms 1-3): private MLE and private Gram matrix.
 
@@ -85,9 +83,6 @@ class PrivatePricing(GLMPolicy):
             thousandth of the horizon.
         demand_bound: B_Y for Gaussian demand, > 0: the releasers clip demand to
             [-B_Y, B_Y]. Logistic demand lies in [0, 1].
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     # one MLE with all of its share, on enough records to be driven far
@@ -106,32 +101,22 @@ class PrivatePricing(GLMPolicy):
     }
 
     calibration: str = choice("verified", ("verified", *PRINTED))
-    share: float = None  # type: ignore[assignment]
+    share: float = inside(None)
     explore: int = None  # type: ignore[assignment]
     gamma: float = None  # type: ignore[assignment]
-    max_updates: int | None = None
+    max_updates: int | None = integer(None, 1)
     growth: float = None  # type: ignore[assignment]
-    mechanism: str = None  # type: ignore[assignment]
-    every: int | None = None
-    demand_bound: float = 3.0
+    mechanism: str = choice(None, MECHANISMS)
+    every: int | None = integer(None, 1)
+    demand_bound: float = positive(3.0)
 
     def __post_init__(self) -> None:
-        self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
-        # what None stands for depends on the problem
-        self.explore = 0 if self.explore is None else self.explore
-        self.gamma = 0.0 if self.gamma is None else self.gamma
-        self.growth = 2.0 if self.growth is None else self.growth
         super().__post_init__()
         paper = self.calibration in PRINTED
-        share = (0.5 if paper else 0.8) if self.share is None else self.share
-        self.share = validation.real("share", share, 0.0, 1.0, open_low=True, open_high=True)
-        if self.max_updates is not None:
-            self.max_updates = validation.integer("max_updates", self.max_updates, 1)
-        default = "binary-tree" if paper else "blt"
-        self.mechanism = validation.choice("mechanism", self.mechanism or default, MECHANISMS)
-        if self.every is not None:
-            self.every = validation.integer("every", self.every, 1)
-        self.demand_bound = validation.real("demand_bound", self.demand_bound, 0.0, open_low=True)
+        # what None stands for elsewhere depends on the problem
+        self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
+        self.share = self.share or (0.5 if paper else 0.8)
+        self.mechanism = self.mechanism or ("binary-tree" if paper else "blt")
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         assert problem.demand is not None

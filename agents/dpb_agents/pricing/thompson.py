@@ -5,24 +5,20 @@ arXiv:1611.06534.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents.common.parameters import positive
 from dpb_agents.pricing.glm import ExactGLM
 from dpb_gym import kernels
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
-
 
 @register_agent("ts-pricing", supports=["pricing"])
-@dataclass(eq=False, kw_only=True)
 class ThompsonPricing(ExactGLM):
     """Thompson sampling: the best price under a draw from a normal around the estimate.
 
@@ -33,9 +29,6 @@ class ThompsonPricing(ExactGLM):
 
     Args:
         scale: Width of the draw, > 0; by default sub-Gaussian constant over steepest slope.
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {

@@ -6,7 +6,7 @@ arXiv:2606.21757.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -30,7 +30,6 @@ registered = partial(
 )
 
 
-@dataclass(eq=False, kw_only=True)
 class NoisyBatches(LinearPolicy):
     """RU, Algorithm 1: b grows by the noisy sum of one batch of rewards at a time.
 
@@ -66,7 +65,6 @@ class NoisyBatches(LinearPolicy):
 
 
 @registered("adaprivate-ucb")
-@dataclass(eq=False, kw_only=True)
 class AdaPrivateUCB(NoisyBatches, LinUCB):
     """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
 
@@ -83,7 +81,6 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     v=1.5,
     decay=0.95,
 )
-@dataclass(eq=False, kw_only=True)
 class AdaPrivateTS(NoisyBatches, LinTS):
     """AdaPrivate-TS: Thompson sampling on noisy reward sums of disjoint batches.
 
@@ -117,7 +114,6 @@ class AdaPrivateTS(NoisyBatches, LinTS):
 
 
 @registered("adaprivate-amp", sampling=0.5)
-@dataclass(eq=False, kw_only=True)
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).
 

@@ -6,10 +6,11 @@ arXiv:2606.21757.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
+from dpb_agents.common.parameters import integer
 from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
@@ -22,7 +23,6 @@ registered = partial(
 )
 
 
-@dataclass(eq=False, kw_only=True)
 class UserBatches(LinearPolicy):
     """Noisy batch sums as in `NoisyBatches`, which protect all rewards of one user.
 
@@ -46,13 +46,11 @@ class UserBatches(LinearPolicy):
 
     batch: int = 300
     window: int | None = field(default=None, init=False)
-    max_rounds_per_user: int | None = None
+    max_rounds_per_user: int | None = integer(None, 1)
     clip: float | None = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_rounds_per_user is not None:
-            validation.integer("max_rounds_per_user", self.max_rounds_per_user, 1)
         if self.clip is not None:
             self.clip = validation.real("clip", self.clip, 0.0, open_low=True)
 
@@ -83,7 +81,6 @@ class UserBatches(LinearPolicy):
 
 
 @registered("adaprivate-user-ucb")
-@dataclass(eq=False, kw_only=True)
 class AdaPrivateUserUCB(UserBatches, LinUCB):
     """AdaPrivate-UCB for all rewards of a user: capped rounds, noisy sums.
 
@@ -94,7 +91,6 @@ class AdaPrivateUserUCB(UserBatches, LinUCB):
 
 
 @registered("adaprivate-user-ts")
-@dataclass(eq=False, kw_only=True)
 class AdaPrivateUserTS(UserBatches, LinTS):
     """AdaPrivate-TS for all rewards of a user: capped rounds, noisy sums.
 

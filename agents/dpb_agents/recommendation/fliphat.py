@@ -6,16 +6,16 @@ After arXiv:2405.14038.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
-from dpb_agents.common.parameters import integer
+from dpb_agents.common.parameters import integer, positive
 from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.base import LinearRival
-from dpb_gym import portable, validation
+from dpb_gym import portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Curator, Releaser, Segment, ZCDPEvent
 from dpb_gym.privacy.noise import NoiseSource
@@ -150,7 +150,6 @@ class Peeling(Releaser):
 
 
 @register_agent("fliphat", supports=SUPPORTS, protects=("joint", "user-round"))
-@dataclass(eq=False, kw_only=True)
 class FLIPHAT(LinearRival):
     """Forgetful iterative private hard thresholding (Chakraborty, Roy & Basu 2024).
 
@@ -192,15 +191,10 @@ class FLIPHAT(LinearRival):
     centre: bool = True
     sparsity: int = integer(5, 1)
     length: int = integer(100, 1)
-    steps: float = 0.2
-    step: float = 0.5
-    spread: float = 2.0
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("steps", "step", "spread", "radius"):
-            setattr(self, name, validation.real(name, getattr(self, name), 0.0, open_low=True))
+    steps: float = positive(0.2)
+    step: float = positive(0.5)
+    spread: float = positive(2.0)
+    radius: float = positive(1.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         d = self._theta.shape[1]

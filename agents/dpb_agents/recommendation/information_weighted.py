@@ -6,7 +6,7 @@ After arXiv:2502.13115.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,6 @@ from dpb_gym.registry import register_agent
 
 
 @register_agent("information-weighted", supports=SUPPORTS, protects=("joint", "user-round"))
-@dataclass(eq=False, kw_only=True)
 class InformationWeighted(LinearRival):
     """Optimism on information-weighted regression (after Chen, Li, Rakhlin & Simchi-Levi 2025).
 

@@ -6,7 +6,7 @@ After arXiv:2602.00417.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,7 +60,6 @@ class RewardMLE(PrivateMLE):
 @register_agent(
     "jdp-glm-ucb", supports=SUPPORTS, protects=("joint", "user-round"), needs_horizon=True
 )
-@dataclass(eq=False, kw_only=True)
 class JDPGLM(LinearRival):
     """Rarely switching GLM-UCB with a private MLE and a private design matrix (Sarmasarkar 2026).
 

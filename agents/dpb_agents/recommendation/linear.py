@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,7 +52,6 @@ def shifted_inverse(
         logdet[b] = portable.each(portable.log, values).sum()
 
 
-@dataclass(eq=False, kw_only=True)
 class LinearPolicy(WarmStart):
     """Ridge regression on rewards: A = ridge I + sum x x', b = ridge m + sum r x, m the prior mean.
 
@@ -224,7 +222,6 @@ class LinearPolicy(WarmStart):
     centre=True,
 )
 @register_agent("lin-ucb", supports=SUPPORTS)
-@dataclass(eq=False, kw_only=True)
 class LinUCB(LinearPolicy):
     """LinUCB (Li et al. 2010): the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b.
 
@@ -269,7 +266,6 @@ class LinUCB(LinearPolicy):
 
 
 @register_agent("lin-ts", supports=SUPPORTS)
-@dataclass(eq=False, kw_only=True)
 class LinTS(LinearPolicy):
     """Linear Thompson sampling (Agrawal & Goyal 2013): <x, theta> for a draw of theta.
 

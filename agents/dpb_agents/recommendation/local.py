@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -114,7 +113,6 @@ class Statistics(Messages):
     summary="Greedy play on locally private statistics x x' and r x.",
     rule="greedy",
 )
-@dataclass(eq=False, kw_only=True)
 class LocalLinear(WarmStart):
     """Linear bandit on locally private statistics x x' and r x (LDP-LinUCB).
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,13 +12,11 @@ from dpb_agents.common.local_sgd import LocalSGD
 from dpb_agents.recommendation.linear import take_recommended
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
+from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 
 @register_agent(
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     protects=("local", "user-round"),
     budget="required",
 )
-@dataclass(eq=False, kw_only=True)
 class LocalGLM(LocalSGD):
     """Logistic bandit on locally private gradients (LDP-SGD of Han, Liang, Wang & Zhang 2021).
 

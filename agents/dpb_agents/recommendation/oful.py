@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from dpb_gym.registry import register_agent
 
 
 @register_agent("oful", supports=SUPPORTS)
-@dataclass(eq=False, kw_only=True)
 class OFUL(Switching):
     """OFUL (Abbasi-Yadkori, Pal & Szepesvari 2011): ridge regression, self-normalised bonus.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,7 +27,6 @@ OVERDUE = 2.0
 LIKE_CHANCE = 10.0
 
 
-@dataclass(eq=False, kw_only=True)
 class OnePass(WarmStart):
     """Greedy on the posterior mean of a linear model, given noisy running sums of the records.
 
@@ -263,7 +261,6 @@ class OnePass(WarmStart):
 
 
 @register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))
-@dataclass(eq=False, kw_only=True)
 class OnePassLinear(OnePass):
     """One-pass private Newton on noisy sums of rewards; contexts and actions are public.
 

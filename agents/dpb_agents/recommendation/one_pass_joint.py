@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 @register_agent(
     "one-pass-linear-joint", supports=["recommendation"], protects=("joint", "user-round")
 )
-@dataclass(eq=False, kw_only=True)
 class OnePassLinearJoint(OnePass):
     """One-pass private Newton on noisy sums of curvature and rewards: contexts are private too.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +18,6 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 
-@dataclass(eq=False, kw_only=True)
 class DeepAgent(Configured):
     """Small fully connected networks, every replicate its own, trained by Adam.
 
@@ -29,9 +27,6 @@ class DeepAgent(Configured):
     Args:
         learning_rate: Learning rate of Adam, > 0.
         net_arch: Widths of the hidden layers.
-
-    Raises:
-        ParameterError: If a parameter is out of range.
     """
 
     learning_rate: float = positive(3e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from dpb_gym.streams import AgentStreams
 
 
 @register_agent("ppo", supports=("assortment", "pricing", "recommendation"), delayed_feedback=False)
-@dataclass(eq=False, kw_only=True)
 class PPO(DeepAgent):
     """Proximal policy optimisation, with Stable-Baselines3's defaults.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 
-@dataclass(eq=False, kw_only=True)
 class OffPolicy(DeepAgent):
     """Learns from remembered rounds: every `train_freq` observed ones, `gradient_steps` steps.
 
@@ -69,7 +67,6 @@ class OffPolicy(DeepAgent):
 
 
 @register_agent("dqn", supports=("pricing", "recommendation"), needs_horizon=True)
-@dataclass(eq=False, kw_only=True)
 class DQN(OffPolicy):
     """Deep Q-learning, with Stable-Baselines3's defaults.
 
@@ -126,7 +123,6 @@ class DQN(OffPolicy):
 
 
 @register_agent("sac", supports=("pricing",))
-@dataclass(eq=False, kw_only=True)
 class SAC(OffPolicy):
     """Soft actor-critic, with Stable-Baselines3's defaults.
 

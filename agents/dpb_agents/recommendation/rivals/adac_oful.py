@@ -6,7 +6,6 @@ After Azize & Basu, arXiv:2309.00557.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "adac-oful-zcdp", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
-@dataclass(eq=False, kw_only=True)
 class AdaCOFUL(Switching):
     """AdaC-OFUL (Azize & Basu): rarely switching OFUL on noisy reward sums.
 

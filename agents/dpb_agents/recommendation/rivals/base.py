@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +24,6 @@ from dpb_gym.streams import AgentStreams
 COMPOSITIONS = ("sequential", "parallel")
 
 
-@dataclass(eq=False, kw_only=True)
 class LinearRival(WarmStart):
     """A linear bandit that plays the largest <x, theta> + width ||x|| in some metric.
 
@@ -102,7 +101,6 @@ class LinearRival(WarmStart):
         self._learn(feedback.reward - self._shift)
 
 
-@dataclass(eq=False, kw_only=True)
 class RewardRival(LinearRival):
     """A rival that protects the reward of a round and takes features and actions as public."""
 

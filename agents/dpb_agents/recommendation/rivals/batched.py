@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ from dpb_gym.registry import register_agent
     budget="required",
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class BatchedAggregation(RewardRival):
     """LinUCB on noisy batch sums that divide the budget among them (RU, Table 6) [construct].
 

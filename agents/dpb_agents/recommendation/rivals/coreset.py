@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "coreset-elimination", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
-@dataclass(eq=False, kw_only=True)
 class CoresetElimination(RewardRival):
     """Phased elimination on one noisy estimate per phase, after RU, Table 6 [construct].
 

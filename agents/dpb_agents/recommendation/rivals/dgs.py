@@ -6,7 +6,6 @@ arXiv:2208.14555.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +28,6 @@ STALE = 1.02
     budget="required",
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class DynamicSensitivity(RewardRival):
     """LinUCB on estimates noised by their dynamic global sensitivity.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "zcdp-episodic", supports=SUPPORTS, protects=("central", "reward"), budget="required"
 )
-@dataclass(eq=False, kw_only=True)
 class Episodic(RewardRival):
     """Episodes of doubling length, one noisy estimate from each, after RU's comparison [construct].
 

@@ -6,7 +6,7 @@ arXiv:1810.00068.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +30,6 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
     budget="required",
     needs_horizon=True,
 )
-@dataclass(eq=False, kw_only=True)
 class JDPLinUCB(JointLinUCB):
     """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from dpb_gym.problems.base import Array, ProblemInfo
 CALIBRATIONS = ("verified", "paper")
 
 
-@dataclass(eq=False, kw_only=True)
 class JointLinUCB(LinearRival):
     """LinUCB that knows features and rewards through noisy sums of [x; r] [x; r]' only.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from dpb_agents.recommendation.linear import SUPPORTS
@@ -16,7 +16,6 @@ from dpb_gym.registry import register_agent
 @register_agent(
     "noisy-gram-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
 )
-@dataclass(eq=False, kw_only=True)
 class NoisyGramUCB(JointLinUCB):
     """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.noisy_gram import NoisyGramUCB
@@ -11,7 +11,6 @@ from dpb_gym.registry import register_agent
 
 
 @register_agent("shuffle-lin-ucb", supports=SUPPORTS, protects=("shuffle", "user-round"))
-@dataclass(eq=False, kw_only=True)
 class ShuffleLinUCB(NoisyGramUCB):
     """LinUCB on shuffled batch sums of x x' and r x (Chowdhury & Zhou 2022; Garcelon et al. 2022).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
 
-@dataclass(eq=False, kw_only=True)
 class Switching(RewardRival):
     """LinUCB that learns when det A has grown by a factor ``1 + growth``.
 
