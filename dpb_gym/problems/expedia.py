@@ -129,43 +129,34 @@ def largest_norm(hotels: Array, searches: Array) -> float:
     return float(np.sqrt(largest))
 
 
-@dataclass(frozen=True, eq=False)
 class HotelModel:
     """The multinomial logit fitted to the real choices: the truth of the simulation.
 
-    Attributes:
-        data: Encoded searches.
-        features: Features of pairs.
-        theta: Maximum-likelihood estimate ``(d,)``.
-        figures: Quality of the fit; see `ExpediaProblem.summary`.
-    """
-
-    data: HotelChoices
-    features: PairFeatures
-    theta: Array
-    figures: Mapping[str, Any]
-
-
-def fit_hotel_model(data: HotelChoices, features: PairFeatures, ridge: float = 1.0) -> HotelModel:
-    """Maximises sum_s log P(choice_s | shown_s) - ridge / 2 ||theta||^2.
-
-    P is the multinomial logit over the hotels that search s was shown and the outside option,
-    which has utility 0; choosing nothing is choosing it.
+    Maximises sum_s log P(choice_s | shown_s) - ridge / 2 ||theta||^2. P is the multinomial logit
+    over the hotels that search s was shown and the outside option, which has utility 0; choosing
+    nothing is choosing it.
 
     Args:
         data: Encoded searches.
         features: Features of pairs.
         ridge: Weight of the penalty, positive.
 
+    Attributes:
+        theta: Maximum-likelihood estimate ``(d,)``.
+        figures: Quality of the fit; see `ExpediaProblem.summary`.
+
     Raises:
         ParameterError: If `ridge` is not positive.
         DataError: If the fit fails.
     """
-    ridge = validation.real("ridge", ridge, 0.0, open_low=True)
-    search = np.repeat(np.arange(len(data.users)), np.diff(data.starts))
-    rows = features.of(features.hotels[data.shown], features.searches[search])
-    theta = fit_mnl(rows, data.starts, data.choice, ridge, data.name)
-    return HotelModel(data, features, theta, choice_figures(rows, data.starts, data.choice, theta))
+
+    def __init__(self, data: HotelChoices, features: PairFeatures, ridge: float = 1.0) -> None:
+        ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+        search = np.repeat(np.arange(len(data.users)), np.diff(data.starts))
+        rows = features.of(features.hotels[data.shown], features.searches[search])
+        self.data, self.features = data, features
+        self.theta = fit_mnl(rows, data.starts, data.choice, ridge, data.name)
+        self.figures = choice_figures(rows, data.starts, data.choice, self.theta)
 
 
 @functools.lru_cache(maxsize=4)
@@ -181,7 +172,7 @@ def _model(
     encoding: tuple[Any, ...], feature_set: str, context_norm: str, intercept: bool, ridge: float
 ) -> HotelModel:
     data = _choices(*encoding)
-    return fit_hotel_model(data, pair_features(data, feature_set, context_norm, intercept), ridge)
+    return HotelModel(data, pair_features(data, feature_set, context_norm, intercept), ridge)
 
 
 class ExpediaProblem(AssortmentProblem):
@@ -232,12 +223,7 @@ class ExpediaProblem(AssortmentProblem):
             raise ParameterError(
                 f"data must be the name of a data set or a path, got {shown(data)}"
             )
-        if not isinstance(destination, str):
-            destination = validation.optional(validation.integer, "destination", destination, 1)
-        validation.optional(validation.choice, "repair", repair, ("drop-last-search",))
-        validation.choice("choice", choice, ("booking", "click"))
-        share = validation.real("max_missing", max_missing, 0.0, 1.0)
-        encoding = (os.fspath(data), repair, destination, choice, share)
+        encoding = (os.fspath(data), repair, destination, choice, max_missing)
         self.model = _model(encoding, feature_set, context_norm, intercept, ridge)
         log, features = self.model.data, self.model.features
         known = len(log.hotel_ids)

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_data import synthetic
-from dpb_data.reading import Column, Opened, open_table, take_columns
+from dpb_data.reading import Array, Column, Opened, open_table, take_columns
 from dpb_data.registry import generated, laid_out
 from dpb_data.table import digest_of, encode_features, first_duplicate, frozen, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

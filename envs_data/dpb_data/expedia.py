@@ -12,18 +12,16 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.places import Source, locate, shorten
-from dpb_data.reading import Column, Opened, open_csv
+from dpb_data.places import locate
+from dpb_data.reading import Array, Column, Opened, open_csv
 from dpb_data.registry import Counts, find_dataset, generated, laid_out
+from dpb_data.sources import Source, shorten
 from dpb_data.table import digest_of, frozen
 from dpb_gym.errors import DataError, ParameterError
-
-Array = NDArray[Any]
 
 DROP_LAST = "drop-last-search"
 TRAIN_FILES = ("train.csv", "training_set_VU_DM.csv")

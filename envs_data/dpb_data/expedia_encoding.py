@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_data.expedia import SearchLog
+from dpb_data.reading import Array
 from dpb_data.registry import laid_out
+from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError
-
-Array = NDArray[Any]
-
-CHOICES = ("booking", "click")
 
 
 @dataclass(frozen=True)
@@ -93,10 +89,8 @@ def encode_searches(
         ParameterError: A parameter is out of its range.
         DataError: No feature is left.
     """
-    if choice not in CHOICES:
-        raise ParameterError(f"choice must be one of {', '.join(CHOICES)}, got {choice!r}")
-    if isinstance(max_missing, bool) or not 0.0 <= max_missing <= 1.0:
-        raise ParameterError(f"max_missing must lie in [0, 1], got {max_missing!r}")
+    validation.choice("choice", choice, ("booking", "click"))
+    max_missing = validation.real("max_missing", max_missing, 0.0, 1.0)
     if isinstance(destination, str) and destination != "all":
         raise ParameterError(f"destination must be an id, 'all' or None, got {destination!r}")
     chosen = next(iter(log.destinations)) if destination is None else destination

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 from dpb_data.checking import check_location
 from dpb_data.formats import holds_ratings
-from dpb_data.places import CACHE_VARIABLE, cache_dir, safe_members
+from dpb_data.places import CACHE_VARIABLE, cache_dir
 from dpb_data.registry import DataSet, dataset
+from dpb_data.sources import safe_members
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 
 MAX_DOWNLOAD = 1 << 30
@@ -102,7 +103,7 @@ def unpack(archive: Path, target: Path, *, label: str) -> Path:
     """Unpacks a zip archive, of which nothing is trusted, with `pooch.Unzip`.
 
     Args:
-        archive: The archive; see `dpb_data.places.safe_members` for what is refused.
+        archive: The archive; see `dpb_data.sources.safe_members` for what is refused.
         target: Folder to make.
         label: How messages name the archive.
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from dpb_data.formats import RatingFormat, detect, read_titles
-from dpb_data.places import Source, first_line, locate, shorten
+from dpb_data.places import locate
 from dpb_data.reading import Array, Column, Opened, arrays, open_csv, take_columns
 from dpb_data.registry import Counts, DataSet, find_dataset, generated
+from dpb_data.sources import Source, first_line, shorten
 from dpb_data.table import RatingTable, first_duplicate, renumber
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 

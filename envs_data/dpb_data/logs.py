@@ -8,16 +8,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_data import synthetic
-from dpb_data.places import existing_path, locate
-from dpb_data.reading import POSITIVE, Column, take_columns
+from dpb_data.places import locate
+from dpb_data.reading import POSITIVE, Array, Column, take_columns
 from dpb_data.registry import generated
+from dpb_data.sources import existing_path
 from dpb_data.table import digest_of, encode_features, renumber
 from dpb_gym.errors import DataError
-
-Array = NDArray[Any]
 
 _USER_FEATURES = tuple(f"user_feature_{k}" for k in range(4))
 _ITEM_FEATURES = tuple(f"item_feature_{k}" for k in range(4))

@@ -67,7 +67,7 @@ def test_1m_shape(real: Path) -> None:
     assert table.titles is not None
     assert table.titles[table.item_ids.tolist().index(1193)].startswith("One Flew Over the Cuckoo")
     from dpb_data.formats import FORMATS, read_titles
-    from dpb_data.places import Source
+    from dpb_data.sources import Source
 
     titles = read_titles(Source(real), FORMATS["ml-1m"], strict=True)
     assert len(titles) == 3_883 and max(titles) == 3_952

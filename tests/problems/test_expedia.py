@@ -21,7 +21,7 @@ import dpb_data
 from dpb_gym import streams
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
-from dpb_gym.problems.expedia import fit_hotel_model, largest_norm, pair_features
+from dpb_gym.problems.expedia import HotelModel, largest_norm, pair_features
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
@@ -163,7 +163,7 @@ def likelihood(theta, data, rows):
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 50.0])
 def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridge):
     features = pair_features(small, feature_set, norm, intercept=True)
-    model = fit_hotel_model(small, features, ridge)
+    model = HotelModel(small, features, ridge)
     search = np.repeat(np.arange(len(small.users)), np.diff(small.starts))
     rows = rows_of(features, small.shown, search).astype(np.float64)
 
@@ -205,7 +205,7 @@ def test_the_fit_recovers_what_simulated_choices_came_from(data, seed):
     for s, (a, b) in enumerate(pairwise(starts)):
         best = int(u[a:b].argmax())
         many.choice[s] = best if u[a + best] > outside[s] else -1
-    model = fit_hotel_model(many, features, ridge=1e-3)
+    model = HotelModel(many, features, ridge=1e-3)
     rows = rows_of(features, shown, search).astype(np.float64)
     information = np.zeros((11, 11))
     for a, b in pairwise(starts):
@@ -222,7 +222,7 @@ def test_the_fit_recovers_what_simulated_choices_came_from(data, seed):
 
 def test_share_correctly_ranked_by_plain_loops(small):
     features = pair_features(small, "hotel", "raw", True)
-    model = fit_hotel_model(small, features)
+    model = HotelModel(small, features)
     search = np.repeat(np.arange(len(small.users)), np.diff(small.starts))
     u = rows_of(features, small.shown, search).astype(np.float64) @ model.theta
     among, with_outside, fitted = [], [], []
