@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 # The prior of |theta| is log-normal: `norm` times a factor of e^(1/2) per standard deviation.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 # While theta is unsure, items of equal revenues are valued by so many draws of it: up to so many
-# times the first release's round.
+# times the first release's round, or d.
 DRAWS, UNSURE = 64, 3.0
 # Such offers make use of what is known early: of many coordinates d the first noisy release comes
-# sooner by the root of d over so many. Exact records are not cut: a few long ones would mislead.
+# sooner by the root of d over so many.
 FEW = 5
 
 
@@ -102,12 +102,12 @@ class OnePassMNL(OnePassNewton):
             rate=rate,
             signal=rate * self.norm / sooner,
             calm=1.0,
-            earliest=math.ceil(d * sooner),
+            earliest=math.ceil(d * sooner) if curator.private else 1,
         )
         house.linalg.cholesky(self.covariance, self.root)
         self._cut = self.cut if curator.private else math.inf
         self._exactly, self._capacity = bool(problem.exactly), problem.capacity
-        self._unsure = UNSURE * self.first_release / sooner if self._equal else 0.0
+        self._unsure = UNSURE * max(d, self.first_release / sooner) if self._equal else 0.0
         self._normals = streams.normals(DRAWS, d)
         self._utility = np.empty((B, N))
 

@@ -70,7 +70,8 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
     probabilities at <x, theta> / c, where c^2 = 1 + (pi / 4) sum p_i s_i' V s_i flattens the
     link for the uncertainty V of theta (p at c = 1), s_i = x_i - sum p x, and
     v_i = s_i cut to norm `cut`: H = sum p_i v_i s_i' / c, u = H theta + v_chosen - sum p v.
-    Both are multiplied by `_weight`, which does not depend on the choice.
+    Both are multiplied by `_weight`, which does not depend on the choice, and, where nothing is
+    cut, divided by c at equal p, which is not small where p is sure and wrong.
 
     Args:
         features: ``(B, N, d)``.
@@ -95,12 +96,12 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
     h = np.empty((d, d))
     for b in range(B):
         n, chosen = _alternatives(features[b], slates[b], choice[b], theta[b], x, scores)
+        w = 1.0
+        if cut == np.inf:
+            p[:n] = 1.0 / n
+            w /= _flatter(p[:n], x, covariance[b], centre)
         _softmax(scores[:n], 1.0, p[:n])
-        _mean(p[:n], x, centre)
-        c = 0.0
-        for i in range(n):
-            c += p[i] * _square(covariance[b], x[i], centre)
-        c = np.sqrt(1.0 + 0.25 * np.pi * c)
+        c = _flatter(p[:n], x, covariance[b], centre)
         _softmax(scores[:n], c, p[:n])
         _mean(p[:n], x, centre)
         _spread(n, x, p, centre, cut, c, lengths, mean, h)
@@ -122,8 +123,18 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
             longest = max(longest, s)
         for j in range(d):
             u[j] += lengths[chosen] * x[chosen, j]
-        w = _weight(curvature, longest, weighting)
+        w *= _weight(curvature, longest, weighting)
         _fill(h, u, w * factors[0], w * factors[1], rows[b])
+
+
+@inline
+def _flatter(p, x, covariance, centre):
+    """c of probabilities p; writes the mean of x."""
+    _mean(p, x, centre)
+    c = 0.0
+    for i in range(p.shape[0]):
+        c += p[i] * _square(covariance, x[i], centre)
+    return np.sqrt(1.0 + 0.25 * np.pi * c)
 
 
 @inline

@@ -15,8 +15,7 @@ BELIEFS = np.exp(-0.5 * DEVIATIONS**2) / np.exp(-0.5 * DEVIATIONS**2).sum()
 
 def isometric_half(H):
     """Upper triangle row by row, off-diagonal entries times sqrt(2): the norm is Frobenius'."""
-    scale = np.sqrt(2.0) - (np.sqrt(2.0) - 1.0) * np.eye(len(H))
-    return (H * scale)[np.triu_indices(len(H))]
+    return (H * np.where(np.eye(len(H)), 1.0, np.sqrt(2.0)))[np.triu_indices(len(H))]
 
 
 def full(half, d):
@@ -84,27 +83,29 @@ class OnePassMNL:
         attraction = np.exp(items @ (self.theta + normals @ self.root.T).T)
         chosen = []
         for _ in range(K):
-            nothing = 1.0 / (1.0 + attraction[chosen].sum(axis=0) + attraction)
-            loss = nothing.mean(axis=1)
+            loss = (1.0 / (1.0 + attraction[chosen].sum(axis=0) + attraction)).mean(axis=1)
             loss[chosen] = np.inf
             chosen.append(int(loss.argmin()))
         return sorted(chosen)
+
+    def flatter(self, p, x):
+        """By how much theta's uncertainty flattens the link where choices have probabilities p."""
+        s = x - p @ x
+        return math.sqrt(1 + math.pi / 4 * p @ np.einsum("ij,jk,ik->i", s, self.V, s))
 
     def record(self, items, chosen):
         """The row of one choice: what enters the running sums. `chosen` is -1 for none."""
         x = np.vstack([items, np.zeros(self.d)])  # the last alternative buys nothing
         scores = x @ self.theta
-        s = x - softmax(scores) @ x
-        c = math.sqrt(1 + math.pi / 4 * softmax(scores) @ np.einsum("ij,jk,ik->i", s, self.V, s))
+        c = self.flatter(softmax(scores), x)
         p = softmax(scores / c)
         s = x - p @ x
-        cut = CUT if self.private else math.inf
-        v = s * np.minimum(1.0, cut / np.maximum(np.linalg.norm(s, axis=1), 1e-300))[:, None]
+        v = s * (CUT / np.maximum(np.linalg.norm(s, axis=1), CUT))[:, None] if self.private else s
         H = (v * p[:, None]).T @ s / c
         u = H @ self.theta + v - p @ v  # one row per outcome
-        load = (1 - SHARE) * (H**2).sum() / BOUND**2
-        load += SHARE * (u**2).sum(axis=1).max() / CUT**2
-        w = min(LARGEST_WEIGHT, 1 / math.sqrt(load)) if self.private else 1.0
+        load = (1 - SHARE) * (H**2).sum() / BOUND**2 + SHARE * (u**2).sum(axis=1).max() / CUT**2
+        exact = 1 / self.flatter(softmax(0 * scores), x)
+        w = min(LARGEST_WEIGHT, 1 / math.sqrt(load)) if self.private else exact
         a, b = self.factors
         return np.concatenate([a * w * isometric_half(H), b * w * u[chosen]])
 

@@ -395,6 +395,15 @@ def test_a_wrong_zeta_costs_at_most_twice():
         assert regret.mean() < 2 * best
 
 
+def test_exact_sums_learn_from_the_first_record_on_however_long_it_is():
+    features = np.random.default_rng(3).standard_t(2.0, (400, 20, 20)).astype(np.float32)
+    kwargs = {"n_items": 20, "capacity": 4, "dim": 20, "contexts": features}
+    problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=400, **kwargs)
+    seeds = range(1_001_500, 1_001_524)
+    chance = total("random", problem, seeds, None).mean()
+    assert total("one-pass-mnl", problem, seeds, None).mean() < chance / 100
+
+
 def test_a_start_that_knows_only_the_prior_beats_random_sets():
     """Larger items vary more, and one of several directions sells: no record is needed for that."""
     problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=60, n_items=50, capacity=5, dim=5)

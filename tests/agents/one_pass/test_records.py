@@ -229,10 +229,12 @@ def test_the_link_is_averaged_over_the_posterior():
     for _ in range(30):
         x, theta = rng.normal(size=(3, 3)), rng.normal(size=3)
         h, u = unpack(choice_row(x, -1, theta, EXACT, math.inf, root @ root.T), EXACT)
+        apart = (np.vstack([x, np.zeros(3)]) - x.sum(axis=0) / 4) @ root
+        score = (h @ theta - u) * math.sqrt(1 + math.pi / 4 * (apart**2).sum() / 4)
         draws = theta + rng.normal(size=(2000, 3)) @ root.T
         averaged = x.T @ np.mean([choice_probabilities(x, t)[:-1] for t in draws], axis=0)
         plain = x.T @ choice_probabilities(x, theta)[:-1]
-        errors.append([np.linalg.norm(m - averaged) for m in (h @ theta - u, plain)])
+        errors.append([np.linalg.norm(m - averaged) for m in (score, plain)])
     ours, without = np.mean(errors, axis=0)
     assert ours < 0.8 * without
 
