@@ -46,7 +46,7 @@ def tunable(suite: Suite, track: str) -> list[AgentSpec]:
     return [
         spec
         for spec in specs
-        if getattr(spec.load(), "tuning_grid", None) and not shortcoming(spec, info)
+        if getattr(spec.maker, "tuning_grid", None) and not shortcoming(spec, info)
     ]
 
 

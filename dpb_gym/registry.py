@@ -6,11 +6,10 @@ package through the entry-point group ``dpb_gym.agents``. The names of the zoo a
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -52,20 +51,20 @@ class Policy:
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """Everything needed to make an agent again; serialises to JSON.
+    """Everything needed to make an agent again.
 
     What is not listed here is as `register_agent` was told.
 
     Attributes:
         name: Registered name, or one made up for a class or function.
         entry_point: ``"module:Class"``; ``"factory:module:function"`` for a function.
+        maker: The class, or a function that makes an agent.
         params: Keyword arguments of the class.
-        maker: The class, or a function that makes an agent; None: what the entry point names. No
-            part of the JSON.
     """
 
     name: str
     entry_point: str
+    maker: Any = field(compare=False, repr=False, kw_only=True)
     supports: tuple[str, ...]
     budget: str = "never"
     protects: tuple[str, str] | None = None
@@ -76,47 +75,6 @@ class AgentSpec:
     needs_horizon: bool = False
     fixed_arms: bool = False
     uses_oracle: bool = False
-    maker: Any = field(default=None, compare=False, repr=False)
-
-    def to_json(self) -> str:
-        """Returns the spec as a JSON object; see `from_json`."""
-        data = asdict(replace(self, maker=None))
-        del data["maker"]
-        return json.dumps(data, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> AgentSpec:
-        """Rebuilds a spec from `to_json`.
-
-        Raises:
-            AgentError: If the text is not a spec.
-        """
-        try:
-            data = json.loads(text)
-            protects = data["protects"] and tuple(data["protects"])
-            return cls(**{**data, "supports": tuple(data["supports"]), "protects": protects})
-        except (ValueError, TypeError, KeyError) as error:
-            raise AgentError(f"not an agent spec: {error}") from None
-
-    def load(self) -> Any:
-        """Returns the class, registered in this process or imported; or the function.
-
-        Raises:
-            AgentError: If the entry point does not name an agent class.
-        """
-        known = self if self.maker is not None else _REGISTRY.get(self.name)
-        if known is not None and known.entry_point == self.entry_point:
-            return known.maker
-        module, _, attribute = self.entry_point.partition(":")
-        try:
-            loaded = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise AgentError(
-                f"agent {self.name!r}: cannot load {self.entry_point}: {error}"
-            ) from error
-        if not (inspect.isclass(loaded) and issubclass(loaded, Policy)):
-            raise AgentError(f"agent {self.name!r}: {self.entry_point} is not an agent class")
-        return loaded
 
     def over(self, params: Mapping[str, Any]) -> AgentSpec:
         """The same agent with `params` over the spec's own."""
@@ -133,7 +91,7 @@ class AgentSpec:
             seeds: Seeds of the replicates.
             budget: What the agent may spend.
         """
-        usual = docstrings.defaults(self.load()) if self.params else {}
+        usual = docstrings.defaults(self.maker) if self.params else {}
         params = self.params.items()
         own = {k: v for k, v in params if k not in usual or as_key(v) != as_key(usual[k])}
         return AgentStreams(seeds, as_key([self.name, own, str(budget)]))
@@ -141,7 +99,7 @@ class AgentSpec:
     @property
     def defaults(self) -> dict[str, Any]:
         """Every parameter that has a default, with the spec's own over them."""
-        return {**docstrings.defaults(self.load()), **self.params}
+        return {**docstrings.defaults(self.maker), **self.params}
 
     def guarantee(self, problem: ProblemInfo, budget: Budget | None) -> Guarantee | None:
         """What the agent's curator promises on a problem before the first round.
@@ -161,7 +119,7 @@ class AgentSpec:
             ParameterError: If a parameter is unknown or invalid.
             AgentError: If the maker does not make an agent.
         """
-        maker, given = self.load(), {**self.params, **params}
+        maker, given = self.maker, {**self.params, **params}
         if given and inspect.isclass(maker):
             check_parameters(self.name, maker, given)
         made = maker(**given)
@@ -262,6 +220,7 @@ def register_agent(
         spec = AgentSpec(
             name=name,
             entry_point=f"{cls.__module__}:{cls.__qualname__}",
+            maker=cls,
             supports=named,
             budget=use,
             protects=protects,
@@ -272,7 +231,6 @@ def register_agent(
             needs_horizon=needs_horizon,
             fixed_arms=fixed_arms,
             uses_oracle=uses_oracle,
-            maker=cls,
         )
         load_plugins(PLUGINS, own=True)  # whose names are reserved
         taken = _REGISTRY.get(name)

@@ -280,7 +280,7 @@ def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, 
     from dpb_gym.registry import agent_spec
 
     spec = agent_spec(name)
-    cls = spec.load()
+    cls = spec.maker
     facts = ("entry_point", "partial_feedback", "delayed_feedback", "needs_horizon", "fixed_arms")
     record = {
         "name": spec.name,

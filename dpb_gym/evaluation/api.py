@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,6 +22,7 @@ from dpb_gym.evaluation.schema import raised
 from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.suite import SEED_SPAN, Checkpoints, Suite, resolve_checkpoints
 from dpb_gym.privacy import Budget
+from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import check_seed
 
 LARGEST_BLOCK = 64
@@ -138,52 +139,6 @@ def plan_task(
     The arguments are those of `evaluate`, where an agent may be an `AgentSpec` too; `block` is how
     many replicates run together.
     """
-    suite = one_task_suite(env_id, env_kwargs, horizon, replicates, seed, checkpoints, block)
-    (task,) = suite.tasks
-    problem = task.problem()
-    if isinstance(agents, Mapping):
-        named = list(agents.items())
-    else:
-        several = isinstance(agents, Sequence) and not isinstance(agents, str)
-        named = [(None, value) for value in (agents if several else [agents])]
-    if not named:
-        raise ParameterError("agents must name at least one agent, got none")
-    listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
-    grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
-    runs: list[AgentRun] = []
-    for label, value in named:
-        if not isinstance(label, (str, type(None))):
-            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
-        given = value if isinstance(value, tuple) and 1 <= len(value) <= 3 else (value,)
-        agent, budget, params = (*given, None, None)[:3]
-        if not isinstance(params, (Mapping, type(None))) or not all(
-            isinstance(key, str) for key in params or ()
-        ):
-            raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
-        spec = spec_of(agent, problem.info.kind, label)
-        spec = spec.over(params) if params else spec
-        each = [Budget.parse(budget)]
-        if budget is None and grid is not None and spec.protects is not None:
-            # A run without a budget is nothing for an agent that needs one.
-            each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
-        shown_as = spec.name if label is None else label
-        try:
-            runs += [AgentRun(spec=spec, label=shown_as, budget=b) for b in each]
-        except ValidationError as error:
-            raise raised(error) from None
-    return suite, TaskPlan(task, runs, problem=problem)
-
-
-def one_task_suite(
-    env_id: str,
-    env_kwargs: Mapping[str, Any] | None,
-    horizon: int | None,
-    replicates: int,
-    seed: int = 0,
-    checkpoints: Checkpoints = "log",
-    block: int = 10,
-) -> Suite:
-    """The suite of `plan_task`."""
     if not isinstance(env_kwargs, (Mapping, type(None))):
         raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
     known, kwargs = environment(env_id), dict(env_kwargs or {})
@@ -202,7 +157,7 @@ def one_task_suite(
             horizon=horizon,
             description=known.summary,
         )
-        return Suite(
+        suite = Suite(
             name=AD_HOC,
             title=known.id,
             seed=seed,
@@ -215,3 +170,40 @@ def one_task_suite(
         )
     except ValidationError as error:
         raise raised(error) from None
+    problem = known.make_problem(**kwargs, horizon=horizon)
+    listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
+    grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
+    runs: list[AgentRun] = []
+    for label, spec, budget in _chosen(agents, known.kind):
+        each = [budget]
+        if budget is None and grid is not None and spec.protects is not None:
+            # A run without a budget is nothing for an agent that needs one.
+            each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
+        try:
+            runs += [AgentRun(spec=spec, label=label, budget=b) for b in each]
+        except ValidationError as error:
+            raise raised(error) from None
+    return suite, TaskPlan(task, runs, problem=problem)
+
+
+def _chosen(agents: Any, kind: str) -> Iterator[tuple[str, AgentSpec, Budget | None]]:
+    """Label, spec and own budget of the agents that `evaluate` was given."""
+    if isinstance(agents, Mapping):
+        named = list(agents.items())
+    else:
+        several = isinstance(agents, Sequence) and not isinstance(agents, str)
+        named = [(None, value) for value in (agents if several else [agents])]
+    if not named:
+        raise ParameterError("agents must name at least one agent, got none")
+    for label, value in named:
+        if not isinstance(label, (str, type(None))):
+            raise ParameterError(f"an agent's label must be printable text, got {shown(label)}")
+        given = value if isinstance(value, tuple) and 1 <= len(value) <= 3 else (value,)
+        agent, budget, params = (*given, None, None)[:3]
+        if not isinstance(params, (Mapping, type(None))) or not all(
+            isinstance(key, str) for key in params or ()
+        ):
+            raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
+        spec = spec_of(agent, kind, label)
+        spec = spec.over(params) if params else spec
+        yield spec.name if label is None else label, spec, Budget.parse(budget)

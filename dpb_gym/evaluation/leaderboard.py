@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +81,8 @@ def _origins(tasks: Sequence[TaskResult]) -> Iterator[Origin]:
     """Of the agents that are installed here; a module that others cannot import has none."""
     known = agent_specs()
     for name in dict.fromkeys(row.name for task in tasks for row in task.rows):
-        with suppress(DPBError):
-            if name in known:
-                yield origin(known[name])
+        if name in known:
+            yield origin(known[name])
 
 
 def _task(task: Task, rows: Sequence[Row]) -> TaskResult:

@@ -54,7 +54,7 @@ def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     if not isinstance(agent, str) or not isinstance(params, dict):
         raise ParameterError(f"{path}: a recipe names an agent and its parameters")
     spec = agent_spec(agent)
-    check_parameters(agent, spec.load(), params)
+    check_parameters(agent, spec.maker, params)
     return agent, params
 
 

@@ -24,7 +24,7 @@ from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, Checkpoint
 from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
 from dpb_gym.evaluation.spec import Cell
-from dpb_gym.problems.base import Context, Instance, Problem
+from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Post
 from dpb_gym.problems.season import Season
 from dpb_gym.registry import check_supported
@@ -54,7 +54,7 @@ class _Runner:
             self.failure = _failure(self, error)
 
     def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
-        """Plays the `coming` rounds of the shared instance."""
+        """Plays the `coming` rounds of the shared instance; see `judge`."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
         observed = None
@@ -81,7 +81,12 @@ class _Runner:
             agent.observe(*told)
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
-        regrets = instance.regret(expected, observed, shared.best).reshape(rewards.shape)
+        self.played = expected, observed, rewards
+
+    def judge(self, best: Array | None) -> None:
+        """Adds up what the rounds that were played last earned, beside what the best would."""
+        expected, observed, rewards = self.played
+        regrets = self.instance.regret(expected, observed, best).reshape(rewards.shape)
         # one after the other, as rounds come
         self.regret = np.add.accumulate(np.vstack((self.regret, regrets)))[-1]
         self.reward = np.add.accumulate(np.vstack((self.reward, rewards)))[-1]
@@ -197,12 +202,15 @@ def _rounds(
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
+        start = clock()
+        best = instance.best if live else None  # looked for once all have played
+        shared += clock() - start
+        for runner in live:
+            runner.judge(best)
         if t == 0:
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
-        if len(contexts) > 1:  # the last to play may have failed before it
-            instance.show(-1)
         t += len(contexts)
         if t == checkpoints[at]:
             for runner in live:

@@ -149,12 +149,8 @@ def papers(cls: type) -> tuple[str, ...]:
 
 
 def origin(spec: AgentSpec) -> Origin:
-    """Where a registered agent comes from: papers, code, page.
-
-    Raises:
-        AgentError: If its class cannot be loaded.
-    """
-    cls = spec.load()
+    """Where a registered agent comes from: papers, code, page."""
+    cls = spec.maker
     file = _file(cls.__module__) or Path()
     # In a checkout, the path within the repository; else that within the installed packages.
     roots = [folder for folder in file.parents if (folder / "pyproject.toml").is_file()]
@@ -195,7 +191,7 @@ def source_reference(name: str) -> dict[str, Any]:
         AgentError: If its code has no file, as in a notebook.
     """
     spec = agent_spec(name)
-    cls = spec.load()
+    cls = spec.maker
     module = cls.__module__
     file = _file(module)
     if module == "__main__" or file is None:

@@ -11,25 +11,22 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     InstanceOf,
     PlainSerializer,
     field_serializer,
-    field_validator,
     model_validator,
 )
 
 from dpb_gym.envs.catalogue import environment
-from dpb_gym.errors import (
-    AgentError,
-    DataError,
-    UnknownNameError,
-)
+from dpb_gym.errors import AgentError, DataError
 from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
@@ -66,7 +63,7 @@ class Task(Spec):
     """
 
     name: Slug
-    env: str
+    env: Annotated[str, AfterValidator(environment), AfterValidator(attrgetter("id"))]
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     horizon: int = Field(ge=2)
     description: str = ""
@@ -75,21 +72,6 @@ class Task(Spec):
     requires: str | None = Field(default=None, min_length=1)
     replicates: int | None = Field(default=None, ge=1)
     block: int | None = Field(default=None, ge=1, le=4096)
-
-    @field_validator("env")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        try:
-            return environment(value).id
-        except UnknownNameError as error:
-            raise ValueError(str(error)) from None
-
-    @field_validator("env_kwargs")
-    @classmethod
-    def _storable(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if "horizon" in value:
-            raise ValueError("the horizon is given beside env_kwargs, not in it")
-        return {k: v if in_memory(v) else plain(v, f"env_kwargs[{k!r}]") for k, v in value.items()}
 
     @field_serializer("env_kwargs")
     def _stored(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +173,7 @@ class AgentRun(Spec):
     @property
     def code(self) -> str:
         """Hash of the code that it is made from, see `code_hash`."""
-        return self.source or ("" if self.spec is None else code_hash(self.spec.load()))
+        return self.source or ("" if self.spec is None else code_hash(self.spec.maker))
 
     def sealed(self) -> AgentRun:
         """The same run with the hash of its code, as it is stored and sent to other processes."""

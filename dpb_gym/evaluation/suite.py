@@ -196,6 +196,8 @@ class Suite(Spec):
         if twice:
             raise ValueError(f"task given twice: {', '.join(twice)}")
         for task in self.tasks:
+            if "horizon" in task.env_kwargs:
+                raise ValueError(f"tasks.{task.name}: the horizon stands beside env_kwargs")
             try:
                 resolve_checkpoints(self.checkpoints, task.horizon)
             except DPBError as error:

@@ -193,7 +193,7 @@ def _again(
         )
         return True
     if difference:
-        other = "" if code_hash(again.cell.agent.spec.load()) == cell.agent.source else OTHER_CODE
+        other = "" if code_hash(again.cell.agent.spec.maker) == cell.agent.source else OTHER_CODE
         found.differing.append(f"{cell}: {difference}{other}")
     return not difference
 

@@ -114,7 +114,7 @@ def _train(
     kept: dict[str, Agent] = {}
 
     def keeping(run: AgentRun) -> AgentRun:
-        @functools.wraps(run.spec.load())  # its parameters key the streams
+        @functools.wraps(run.spec.maker)  # its parameters key the streams
         def make(**_: Any) -> Agent:
             kept[run.title] = run.spec.make()
             return kept[run.title]

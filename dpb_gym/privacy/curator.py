@@ -94,7 +94,7 @@ class Curator:
         (self.notion, self.unit), self.relation = protects, relation
         self.horizon = horizon
         if self.budget is not None:
-            self.ledger  # noqa: B018 (raises if a name is unknown)
+            Guarantee(self.notion, self.unit, relation)  # validates the three names
             if noise is None:
                 raise ParameterError("a curator with a budget needs noise: NoiseSource or 'system'")
         if isinstance(noise, str):

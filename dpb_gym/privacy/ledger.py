@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy.budget import Budget
@@ -29,6 +29,7 @@ class Charge:
     earlier: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class Ledger:
     """Adds up what an agent releases and refuses what would exceed its budget.
 
@@ -54,21 +55,18 @@ class Ledger:
         (0.125, 0.375)
     """
 
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        notion: str = "joint",
-        unit: str = "user-round",
-        relation: str = "replace-one",
-    ) -> None:
-        if budget is not None and not isinstance(budget, Budget):
-            raise BudgetError(f"budget must be a Budget or None; got {budget!r}")
-        Guarantee(notion, unit, relation)  # validates the three names
-        self.budget = budget
-        self.notion, self.unit, self.relation = notion, unit, relation
-        self.basis = "computed"
-        self.entries: list[Charge] = []
-        self.disclosed: list[str] = []
+    budget: Budget | None = None
+    notion: str = "joint"
+    unit: str = "user-round"
+    relation: str = "replace-one"
+    basis: str = field(default="computed", init=False)
+    entries: list[Charge] = field(default_factory=list, init=False)
+    disclosed: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise BudgetError(f"budget must be a Budget or None; got {self.budget!r}")
+        Guarantee(self.notion, self.unit, self.relation)  # validates the three names
 
     def charge(
         self, event: Event, *, what: str, basis: str = "computed", earlier: bool = False

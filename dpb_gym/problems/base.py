@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -163,6 +164,15 @@ class Ahead:
         return Round(context, self._uniform[row], secret)
 
 
+@dataclass
+class _Shown:
+    """A round that was made; its best action is looked for when somebody asks."""
+
+    round: Round
+    ahead: Ahead | None
+    best: tuple[Array, Array] | None = None
+
+
 class Instance:
     """B running replicates of a problem.
 
@@ -172,11 +182,10 @@ class Instance:
 
     Attributes:
         left: Units of each item that are left, ``(B, n)``; None where nothing runs out.
-        best: Largest expected reward in each of the `coming` rounds, ``(n, B)``.
     """
 
     left: Array | None = None
-    best: Array | None = None
+    _coming: Sequence[tuple[_Shown, Array]] = ()
 
     def __init__(
         self, problem: Problem, seeds: Sequence[int], episodes: Sequence[int] | None = None
@@ -209,9 +218,7 @@ class Instance:
         self._cursor = np.zeros(B, np.int64)
         self._start = np.zeros(B, np.int64)
         self.t = np.ones(B, np.int64)
-        self._round: Round | None = None
-        self._best: tuple[Array, Array] | None = None
-        self._coming: list[tuple[Round, tuple[Array, Array], Array]] = []
+        self._shown: _Shown | None = None
         self._synced = True
         self.alone = B == 1
         self._ahead: Ahead | None = None
@@ -232,7 +239,7 @@ class Instance:
         self._start[i] = 0
         self._cursor[i] = 0
         self._refill(i)
-        self._round = self._best = self._ahead = None
+        self._shown = self._ahead = None
 
     def _refill(self, i: int) -> None:
         lane = {name: value[i] for name, value in self.hidden.items()}
@@ -256,19 +263,21 @@ class Instance:
 
     def round(self) -> Round:
         """Returns the current round."""
-        if self._round is None:
-            if self.alone:
-                t = int(self.t[0])
-                self._round = self.ahead(t).round(t)
-                return self._round
-            if self._synced:
-                drawn = {k: v[self._cursor[0]] for k, v in self._block.items()}
-            else:
-                lanes = np.arange(self.replicates)
-                drawn = {k: v[self._cursor, lanes] for k, v in self._block.items()}
-            made = self.problem.make_round(self.hidden, drawn, self.t)
-            self._round = made._replace(uniform=drawn["response"])
-        return self._round
+        if self._shown is not None:
+            return self._shown.round
+        if self.alone:
+            t = int(self.t[0])
+            ahead = self.ahead(t)
+            self._shown = _Shown(ahead.round(t), ahead)
+            return self._shown.round
+        if self._synced:
+            drawn = {k: v[self._cursor[0]] for k, v in self._block.items()}
+        else:
+            lanes = np.arange(self.replicates)
+            drawn = {k: v[self._cursor, lanes] for k, v in self._block.items()}
+        made = self.problem.make_round(self.hidden, drawn, self.t)
+        self._shown = _Shown(made._replace(uniform=drawn["response"]), None)
+        return self._shown.round
 
     def ahead(self, t: int) -> Ahead:
         """The prepared rounds of a single replicate, the current round t among them."""
@@ -292,23 +301,35 @@ class Instance:
         Args:
             most: Rounds at most; fewer if their contexts would not stay in cache.
         """
-        self._coming, size = [], 0
+        found: list[tuple[_Shown, Array]] = []
+        size = 0
         block = self._rounds - int(self._cursor[0])
         while True:
-            made = self.round()
-            for part in made.context[1:]:
+            context = self.round().context
+            for part in context[1:]:
                 if part is not None:
                     part.flags.writeable = False
                     size += part.nbytes
-            self._coming.append((made, self.oracle(), self.t.copy()))
-            if len(self._coming) >= min(most, block, MOST_COMING) or size > COMING_BYTES:
-                self.best = np.array([values for _, (_, values), _ in self._coming])
-                return [made.context for made, *_ in self._coming]
+            assert self._shown is not None
+            found.append((self._shown, self.t.copy()))
+            if len(found) >= min(most, block, MOST_COMING) or size > COMING_BYTES:
+                self._coming = found
+                return [shown.round.context for shown, _ in found]
             self.advance()
 
     def show(self, at: int) -> None:
         """Goes back to one of the `coming` rounds."""
-        self._round, self._best, self.t = self._coming[at]
+        self._shown, self.t = self._coming[at]
+
+    @property
+    def best(self) -> Array | None:
+        """Largest expected reward in each of the `coming` rounds, ``(n, B)``; None if there are
+        none. The last of them is the current round then."""
+        values = []
+        for at in range(len(self._coming)):
+            self.show(at)
+            values.append(self.oracle()[1])
+        return np.array(values) if values else None
 
     def context(self) -> Context:
         """Returns what policies may see of the current round."""
@@ -316,14 +337,15 @@ class Instance:
 
     def oracle(self) -> tuple[Array, Array]:
         """Returns an optimal action and its expected reward ``(B,)``."""
-        if self._best is None and self.alone:
-            t = int(self.t[0])
-            ahead = self.ahead(t)
-            i = t - ahead.first
-            self._best = ahead.best[0][i : i + 1], ahead.best[1][i : i + 1]
-        elif self._best is None:
-            self._best = self.problem.best_action(self.hidden, self.round())
-        return self._best
+        round_, shown = self.round(), self._shown
+        assert shown is not None
+        if shown.best is None and shown.ahead is not None:
+            i = int(self.t[0]) - shown.ahead.first
+            actions, values = shown.ahead.best
+            shown.best = actions[i : i + 1], values[i : i + 1]
+        elif shown.best is None:
+            shown.best = self.problem.best_action(self.hidden, round_)
+        return shown.best
 
     def best_action(self) -> Array:
         """Returns an optimal action, for yardsticks."""
@@ -364,7 +386,7 @@ class Instance:
             HorizonExceeded: If a replicate is past its horizon already.
         """
         if self.alone and lanes is None and self.t[0] < self.problem.horizon:
-            self._round = self._best = None
+            self._shown = None
             self.t[0] += 1
             self._cursor[0] += 1
             if self._cursor[0] == self._rounds:
@@ -375,7 +397,7 @@ class Instance:
         last = self.t[0] if in_step else self.t[moving].max(initial=0)
         if last >= self.problem.horizon:
             raise HorizonExceeded(f"the horizon of {self.problem.horizon} rounds is over")
-        self._round = self._best = None
+        self._shown = None
         self.t[moving] += 1
         self._cursor[moving] += 1
         if in_step and self._cursor[0] < self._rounds:

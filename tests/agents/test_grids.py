@@ -23,7 +23,7 @@ def test_every_grid_has_as_many_points(name):
     points = choose_points(spec, grid, {}, None)
     assert len(points) == POINTS
     for point in points:
-        spec.load()(**{**spec.params, **point})
+        spec.maker(**{**spec.params, **point})
     known = spec.defaults
     for key, values in grid.items():
         assert any(known[key] == value for value in values), f"the default of {key} is a point"
@@ -37,7 +37,7 @@ def test_yardsticks_have_nothing_to_tune():
 
 @pytest.mark.parametrize("name", ZOO)
 def test_parameters_are_few_and_one_that_went_says_what_to_say_instead(name):
-    cls = agent_spec(name).load()
+    cls = agent_spec(name).maker
     taken = inspect.signature(cls).parameters
     assert len(taken) <= MOST
     for key, instead in cls.retired.items():

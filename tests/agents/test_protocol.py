@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 import dpb_gym
 from dpb_gym.errors import AgentError, ParameterError, UnknownNameError
 from dpb_gym.problems.base import Feedback
-from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported, make_agent
+from dpb_gym.registry import agent_spec, agent_specs, check_supported, make_agent
 from dpb_gym.streams import AgentStreams
 
 
@@ -26,15 +28,14 @@ def begin(agent, env_id="DPB/Recommendation-v0", seeds=(0, 1), **kwargs):
     return problem, problem.instance(seeds)
 
 
-def test_specs_serialise():
+def test_specs_travel():
     for name, spec in agent_specs().items():
-        again = AgentSpec.from_json(spec.to_json())
+        if "<locals>" in spec.entry_point:  # of another test
+            continue
+        again = pickle.loads(pickle.dumps(spec))
         assert again == spec and again.name == name
+        assert again.maker is spec.maker
         assert spec.summary, f"{name} has no docstring"
-        assert spec.load() is not None
-    for text in ("", "[]", "{}", '{"name": 1}', "null"):
-        with pytest.raises(AgentError):
-            AgentSpec.from_json(text)
 
 
 def test_a_parameter_at_its_default_keeps_the_random_numbers():

@@ -39,7 +39,7 @@ def begin(name, prior_mean=KNOWN, budget=None, horizon=60, **params):
     greedy = {"alpha": 0.0, "v": 0.0, "scale": 1e-9, "width": 0.0, "disperse": 0.0}
     greedy["size"] = 1e-9
     greedy |= {"explore": 0, "ridge": 1e12, "gamma": 0.0 if "pricing" in name else None}
-    parameters = inspect.signature(agent_spec(name).load()).parameters
+    parameters = inspect.signature(agent_spec(name).maker).parameters
     params = {k: v for k, v in greedy.items() if k in parameters} | params
     agent = make_agent(name, prior_mean=prior_mean, **params)
     if agent_spec(name).budget == "required":
@@ -74,7 +74,7 @@ def best(problem, context, b):
 
 def test_all_others_estimate_nothing():
     for name in ZOO:
-        known = inspect.signature(agent_spec(name).load()).parameters
+        known = inspect.signature(agent_spec(name).maker).parameters
         assert ("prior_mean" in known) == (name in WARM), name
 
 
@@ -83,7 +83,7 @@ def test_a_strong_prior_is_what_is_played(name):
     """For the first rounds, and where there is a ridge to keep it, for good."""
     agent, problem = begin(name)
     instance = problem.instance(SEEDS)
-    kept = "ridge" in inspect.signature(agent_spec(name).load()).parameters
+    kept = "ridge" in inspect.signature(agent_spec(name).maker).parameters
     for _ in range(25 if kept else 2):
         context = instance.context()
         action = agent.act(context)

@@ -265,7 +265,7 @@ def test_ad_hoc_runs(tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_failures_are_named_and_exit_with_1(
     suite: str, tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cls: Any = dpb_gym.agent_spec("lin-ts").load()
+    cls: Any = dpb_gym.agent_spec("lin-ts").maker
 
     def broken(self: Any, context: Any) -> Any:
         raise RuntimeError("boom")

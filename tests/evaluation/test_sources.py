@@ -105,7 +105,7 @@ def test_what_a_changed_helper_computed_is_computed_again(shop: Path, tmp_path: 
 def test_every_import_of_the_zoo_counts() -> None:
     grimp = pytest.importorskip("grimp")
     graph = grimp.build_graph("dpb_agents", cache_dir=None)
-    modules = {spec.load().__module__ for spec in dpb_gym.agent_specs().values()}
+    modules = {spec.maker.__module__ for spec in dpb_gym.agent_specs().values()}
     for module in sorted(name for name in modules if name.startswith("dpb_agents.")):
         found = {f"dpb_agents.{name}" for name in sources._helpers(module)}
         assert graph.find_upstream_modules(module) - {"dpb_agents", module} <= found

@@ -380,7 +380,7 @@ def test_failed_cells_are_reported_and_tried_again(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    cls: Any = dpb_gym.agent_spec("adaprivate-ts").load()
+    cls: Any = dpb_gym.agent_spec("adaprivate-ts").maker
     original = cls.act
 
     def broken(self: Any, context: Any) -> Any:

@@ -142,7 +142,7 @@ def test_changed_data_and_versions_are_named(
     monkeypatch.undo()
     monkeypatch.setattr(verify_module, "code_hash", lambda maker: "other")
     assert verify(path).ok, "other code with the same numbers is right"
-    cls: Any = dpb_gym.agent_spec("lin-ts").load()
+    cls: Any = dpb_gym.agent_spec("lin-ts").maker
     monkeypatch.setattr(cls, "act", lambda self, context: np.zeros(1, np.int64))
     assert "the agent's code here is not the code" in verify(path).differing[0]
 

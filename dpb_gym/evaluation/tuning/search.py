@@ -151,7 +151,7 @@ def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any
     """
     grid: Any = given
     if grid is None:
-        own: Any = getattr(spec.load(), "tuning_grid", {})
+        own: Any = getattr(spec.maker, "tuning_grid", {})
         per_name = bool(own) and all(isinstance(value, Mapping) for value in own.values())
         grid = own.get(spec.name, {}) if per_name else own
     own_values = spec.defaults

@@ -185,7 +185,7 @@ def test_parameters_and_problems_are_checked(name):
     for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
-    assert len(inspect.signature(agent_spec(name).load()).parameters) <= 10
+    assert len(inspect.signature(agent_spec(name).maker).parameters) <= 10
     other = problem_of(NAMES[NAMES.index(name) - 1], 30)
     with pytest.raises(AgentError, match=name):
         begin(name, other, [0], None)
@@ -206,7 +206,7 @@ def test_the_recipe_is_what_the_agent_does_by_default(name):
     recipe = yaml.safe_load(path.read_text())
     assert recipe["agent"] == name
     defaults = {
-        k: p.default for k, p in inspect.signature(agent_spec(name).load()).parameters.items()
+        k: p.default for k, p in inspect.signature(agent_spec(name).maker).parameters.items()
     }
     assert recipe["parameters"] == {k: defaults[k] for k in recipe["parameters"]}
     assert min(recipe["tuned_on"]["seeds"]) >= 1_000_000

@@ -237,12 +237,12 @@ def test_bad_parameters_budgets_problems_and_actions_are_named(name):
 
 
 def inspect_parameters(name):
-    return inspect.signature(agent_spec(name).load()).parameters
+    return inspect.signature(agent_spec(name).maker).parameters
 
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_tuning_grids_are_of_equal_size_and_valid(name):
-    grid = agent_spec(name).load().tuning_grid
+    grid = agent_spec(name).maker.tuning_grid
     assert math.prod(len(values) for values in grid.values()) == 8
     for key, values in grid.items():
         assert len(set(values)) == len(values)
@@ -266,7 +266,7 @@ def test_horizons_shorter_than_every_schedule(play, name):
 @pytest.mark.parametrize("name", RIVALS)
 def test_the_defaults_are_a_point_of_the_grid(name):
     known = inspect_parameters(name)
-    for key, values in agent_spec(name).load().tuning_grid.items():
+    for key, values in agent_spec(name).maker.tuning_grid.items():
         assert known[key].default in values
 
 
@@ -293,7 +293,7 @@ def test_small_eigenvalues_are_raised_to_half_the_shift():
 def test_the_recipe_is_a_point_of_the_grid_tuned_on_tuning_seeds(name):
     path = Path(__file__).parents[4] / "agents" / "recipes" / f"{name}.yaml"
     agent, params = load_recipe(path)
-    known, grid = inspect_parameters(name), agent_spec(name).load().tuning_grid
+    known, grid = inspect_parameters(name), agent_spec(name).maker.tuning_grid
     assert agent == name and set(params) == set(known)
     for key, value in params.items():
         assert value in grid.get(key, [known[key].default])
