@@ -67,11 +67,11 @@ def doubled() -> dict[str, int]:
     return {name: count for name, count in sorted(names.items()) if count > 1}
 
 
-def circles(package: str = "dpb_gym") -> list[str]:
-    """Groups of modules of a package that import each other, at once or on demand."""
+def circles(package: str = "dpb_gym", *, types: bool = False) -> list[str]:
+    """Groups of modules of a package that import each other, at once, on demand, or for types."""
     import grimp
 
-    graph = grimp.build_graph(package, exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph(package, exclude_type_checking_imports=not types, cache_dir=None)
     edges = {m: {n for n in graph.find_modules_directly_imported_by(m)} for m in graph.modules}
     found: list[str] = []
     index: dict[str, int] = {}
@@ -175,6 +175,7 @@ def table(way: list[str], crossed: list[str]) -> str:
         ("functions of ours until the first `act`", len(way), 60),
         ("functions crossed by a budget, from the command line", len(crossed), 8),
         ("import circles", len(circles()), 0),
+        ("the same, imports for types counted", len(circles(types=True)), "-"),
         ("class names defined twice", len(doubled()), 0),
         ("functions over 60 lines", sum(length > 60 for length, _, _ in functions()), "-"),
         ("the same, docstrings not counted", sum(code > 60 for _, code, _ in functions()), 0),
@@ -198,7 +199,7 @@ def main() -> None:
     if "--details" in sys.argv:
         print("\nUntil the first act:", *way, sep="\n  ")
         print("\nCrossed by a budget:", *crossed, sep="\n  ")
-        print("\nCircles:", *circles(), sep="\n  ")
+        print("\nCircles, also for types:", *circles(types=True), sep="\n  ")
         print("\nTwice:", *(f"{name} x{count}" for name, count in doubled().items()), sep="\n  ")
         longest = sorted(functions(), key=lambda one: one[1], reverse=True)[:20]
         print("\nLongest:", *(f"{code:4d} of {n} {name}" for n, code, name in longest), sep="\n  ")

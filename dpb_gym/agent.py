@@ -6,28 +6,25 @@ written for one customer stream and batched when it is made. `dpb_gym.registry` 
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from dpb_gym import checkpoint, validation
-from dpb_gym.errors import AgentError, ParameterError, shown
+from dpb_gym.checkpoint import Policy
+from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.registry import FACTORY, AgentSpec, Policy, agent_spec, agent_specs
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, NoiseSource
 
-MOVED = ("check_supported", "list_agents", "make_agent", "register_agent")
+MOVED = ("check_supported", "list_agents", "make_agent", "register_agent", "spec_of")
 
 NOISES = ("seeded", "system")
 
@@ -160,7 +157,10 @@ class Agent(Policy, ABC):
     @staticmethod
     def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
         """Continues from a checkpoint; see `dpb_gym.checkpoint.load`."""
-        return checkpoint.load(path, rehearsal=rehearsal)
+        agent = checkpoint.load(path, rehearsal=rehearsal)
+        if not isinstance(agent, Agent):
+            raise CheckpointError(f"{path} holds no agent")
+        return agent
 
 
 class SingleAgent(Policy):
@@ -178,12 +178,6 @@ class SingleAgent(Policy):
 
     problem: ProblemInfo
     rng: np.random.Generator
-
-    def batched(self, maker: Callable[..., Any], params: Mapping[str, Any]) -> Agent:
-        """One copy per replicate."""
-        agent = BatchedSingle(maker, params)
-        agent.protects = self.protects
-        return agent
 
     def begin(self) -> None:
         """Prepares the state of a fresh replicate."""
@@ -277,50 +271,6 @@ def _lane(batch: Batch, i: int) -> Batch:
     return type(batch)(
         *(v[i] if isinstance(v, np.ndarray) else v for v in batch)  # type: ignore[arg-type]
     )
-
-
-def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
-    """What is known of an agent: a registered name, a spec, a class, or a function that makes one.
-
-    Args:
-        agent: The agent. A class or function that is not registered gets a name of its own.
-        kind: The problem kind that it plays if it is not registered.
-        label: What names a function; its own name by default.
-
-    Raises:
-        UnknownNameError: If the name is not registered.
-        AgentError: If a class is registered under several names.
-        ParameterError: If it is none of these.
-    """
-    if isinstance(agent, str):
-        return agent_spec(agent)
-    if isinstance(agent, AgentSpec):
-        return agent
-    if isinstance(agent, Policy):
-        raise ParameterError(
-            f"give the class {type(agent).__name__} or a function that makes the agent, "
-            "not an agent that exists already: every block of replicates needs a fresh one"
-        )
-    if not callable(agent) or (inspect.isclass(agent) and not issubclass(agent, Policy)):
-        raise ParameterError(
-            "an agent must be a registered name, (name, budget), (name, budget, parameters), an "
-            f"agent class, or a function that makes an agent, got {shown(agent)}"
-        )
-    name = str(getattr(agent, "__name__", "agent"))
-    place = f"{getattr(agent, '__module__', '?')}:{getattr(agent, '__qualname__', '?')}"
-    if not inspect.isclass(agent):
-        return AgentSpec(
-            validation.slug(label or name), FACTORY + place, (kind,), "optional", maker=agent
-        )
-    known = [spec for spec in agent_specs().values() if spec.entry_point == place]
-    if len(known) > 1:
-        names = ", ".join(spec.name for spec in known)
-        raise AgentError(f"{name} is registered under several names ({names}): give one")
-    if known:
-        return replace(known[0], maker=agent)
-    name = validation.slug(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name))
-    protects = cast("type[Policy]", agent).protects
-    return AgentSpec(name, place, (kind,), "optional", protects, maker=agent)
 
 
 def unsuitable(name: str, problem: ProblemInfo, kind: str, *needed: str) -> AgentError:

@@ -26,15 +26,16 @@ import os
 import pickle
 import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
-from dpb_gym.registry import Policy, agent_specs
+from dpb_gym.lazy import AGENTS, load_plugins
 
 if TYPE_CHECKING:
-    from dpb_gym.agent import Agent
+    from dpb_gym.privacy import Curator
 
 FORMAT = "dpb-gym agent checkpoint"
 VERSION = 2
@@ -53,8 +54,27 @@ LISTED = {
     "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
 }
 
+PACKAGES: set[str] = set()
+"""Packages of the registered agents."""
 
-def save(agent: Agent, path: str | os.PathLike[str]) -> None:
+
+class Policy:
+    """What can be registered: the base of `Agent` and of `SingleAgent`.
+
+    Attributes:
+        protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
+            registered with.
+        curator: Makes the releasers through which alone raw feedback reaches the policy; exact
+            ones without a budget.
+        retired: Parameters that it took once, and what to say instead.
+    """
+
+    protects: tuple[str, str] | None = None
+    retired: ClassVar[Mapping[str, str]] = {}
+    curator: Curator
+
+
+def save(agent: Policy, path: str | os.PathLike[str]) -> None:
     """Writes the agent's whole state to `path`, atomically.
 
     An agent with a budget is handed over: from now on the checkpoint is the run, and this agent
@@ -102,7 +122,7 @@ def save(agent: Agent, path: str | os.PathLike[str]) -> None:
         vars(agent).update(act=refuse, observe=refuse)
 
 
-def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
+def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
     """Continues from a checkpoint; a module of yours that defines the agent is imported before.
 
     Args:
@@ -118,9 +138,9 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
 
     target = Path(path)
     header, payload = _read(target)
-    agent_specs()  # imports the plug-ins
+    load_plugins(AGENTS)
     try:
-        agent: Agent = _Unpickler(io.BytesIO(payload)).load()
+        agent: Policy = _Unpickler(io.BytesIO(payload)).load()
         curator = getattr(agent, "curator", None)
     except Exception as error:
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
@@ -170,7 +190,8 @@ def _of_agents(module: str) -> bool:
     top = module.partition(".")[0]
     if module not in sys.modules or top == __name__.partition(".")[0]:
         return False
-    if any(spec.entry_point.startswith((f"{top}.", f"{top}:")) for spec in agent_specs().values()):
+    load_plugins(AGENTS)
+    if top in PACKAGES:
         return True
     classes = [value for value in vars(sys.modules[module]).values() if isinstance(value, type)]
     return any(issubclass(c, Policy) and c.__module__ == module for c in classes)

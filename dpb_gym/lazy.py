@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 OURS = "dpb-gym"
+AGENTS = "dpb_gym.agents"
 _loaded: set[EntryPoint] = set()
 
 

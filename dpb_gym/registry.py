@@ -8,45 +8,30 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dpb_gym import docstrings
-from dpb_gym.errors import AgentError, ParameterError, unknown_name
-from dpb_gym.lazy import load_plugins
+from dpb_gym import docstrings, validation
+from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
+from dpb_gym.checkpoint import PACKAGES, Policy
+from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name
+from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.kinds import KINDS
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.agent import Agent
-    from dpb_gym.privacy import Budget, Curator, Guarantee
+    from dpb_gym.privacy import Budget, Guarantee
 
-PLUGINS = "dpb_gym.agents"
 FACTORY = "factory:"
 ANY = "any"
 BUDGET_USES = ("never", "optional", "required")
 
 as_key = partial(json.dumps, sort_keys=True, default=repr)
 """Who acts (name, parameters, budget) as text, which keys the random numbers."""
-
-
-class Policy:
-    """What can be registered: the base of `Agent` and of `SingleAgent`.
-
-    Attributes:
-        protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
-            registered with.
-        curator: Makes the releasers through which alone raw feedback reaches the policy; exact
-            ones without a budget.
-        retired: Parameters that it took once, and what to say instead.
-    """
-
-    protects: tuple[str, str] | None = None
-    retired: ClassVar[Mapping[str, str]] = {}
-    curator: Curator
 
 
 @dataclass(frozen=True)
@@ -123,15 +108,14 @@ class AgentSpec:
         if given and inspect.isclass(maker):
             check_parameters(self.name, maker, given)
         made = maker(**given)
-        if not isinstance(made, Policy):
+        if not isinstance(made, (Agent, SingleAgent)):
             raise AgentError(
                 f"agent {self.name!r}: {maker!r} made a {type(made).__name__}, which derives "
                 "neither from Agent nor from SingleAgent"
             )
-        agent = made.batched(maker, given) if hasattr(made, "batched") else made
-        if agent.protects is None:
-            agent.protects = self.protects
-        return cast("Agent", agent)
+        agent = BatchedSingle(maker, given) if isinstance(made, SingleAgent) else made
+        agent.protects = made.protects or self.protects
+        return agent
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
@@ -232,11 +216,12 @@ def register_agent(
             fixed_arms=fixed_arms,
             uses_oracle=uses_oracle,
         )
-        load_plugins(PLUGINS, own=True)  # whose names are reserved
+        load_plugins(AGENTS, own=True)  # whose names are reserved
         taken = _REGISTRY.get(name)
         if taken is not None and taken.entry_point != spec.entry_point:
             raise AgentError(f"agent {name!r} is already registered by {taken.entry_point}")
         _REGISTRY[name] = spec
+        PACKAGES.add(cls.__module__.partition(".")[0])
         return cls
 
     return decorate
@@ -244,7 +229,7 @@ def register_agent(
 
 def agent_specs() -> dict[str, AgentSpec]:
     """Returns every registered agent by name, plug-ins included."""
-    load_plugins(PLUGINS)
+    load_plugins(AGENTS)
     return {name: agent_spec(name) for name in sorted(_REGISTRY)}
 
 
@@ -255,13 +240,57 @@ def agent_spec(name: str, **params: Any) -> AgentSpec:
         UnknownNameError: If the name is not registered; the message offers close matches.
     """
     if name not in _REGISTRY:
-        load_plugins(PLUGINS)
+        load_plugins(AGENTS)
     if name not in _REGISTRY:
         raise unknown_name("agent", name, _REGISTRY)
     spec = _REGISTRY[name]
     if ANY in spec.supports:
         spec = replace(spec, supports=tuple(KINDS))
     return spec.over(params) if params else spec
+
+
+def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
+    """What is known of an agent: a registered name, a spec, a class, or a function that makes one.
+
+    Args:
+        agent: The agent. A class or function that is not registered gets a name of its own.
+        kind: The problem kind that it plays if it is not registered.
+        label: What names a function; its own name by default.
+
+    Raises:
+        UnknownNameError: If the name is not registered.
+        AgentError: If a class is registered under several names.
+        ParameterError: If it is none of these.
+    """
+    if isinstance(agent, str):
+        return agent_spec(agent)
+    if isinstance(agent, AgentSpec):
+        return agent
+    if isinstance(agent, Policy):
+        raise ParameterError(
+            f"give the class {type(agent).__name__} or a function that makes the agent, "
+            "not an agent that exists already: every block of replicates needs a fresh one"
+        )
+    if not callable(agent) or (inspect.isclass(agent) and not issubclass(agent, Policy)):
+        raise ParameterError(
+            "an agent must be a registered name, (name, budget), (name, budget, parameters), an "
+            f"agent class, or a function that makes an agent, got {shown(agent)}"
+        )
+    name = str(getattr(agent, "__name__", "agent"))
+    place = f"{getattr(agent, '__module__', '?')}:{getattr(agent, '__qualname__', '?')}"
+    if not inspect.isclass(agent):
+        return AgentSpec(
+            validation.slug(label or name), FACTORY + place, (kind,), "optional", maker=agent
+        )
+    known = [spec for spec in agent_specs().values() if spec.entry_point == place]
+    if len(known) > 1:
+        names = ", ".join(spec.name for spec in known)
+        raise AgentError(f"{name} is registered under several names ({names}): give one")
+    if known:
+        return replace(known[0], maker=agent)
+    name = validation.slug(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name))
+    protects = cast("type[Policy]", agent).protects
+    return AgentSpec(name, place, (kind,), "optional", protects, maker=agent)
 
 
 def list_agents() -> list[dict[str, Any]]:

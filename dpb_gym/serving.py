@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, SingleAgent, spec_of
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.delay import NOTHING
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.registry import check_supported
+from dpb_gym.registry import check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:

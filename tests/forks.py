@@ -16,9 +16,7 @@ import dpb_gym.evaluation.api
 import dpb_gym.papers
 import dpb_gym.report
 
-for agent in dpb_gym.agent_specs().values():
-    if agent.entry_point.startswith("dpb_agents"):
-        agent.load()
+dpb_gym.agent_specs()
 # Numba looks round with the first kernel that is called.
 dpb_gym.evaluate("DPB/Recommendation-v0", ["random"], horizon=2, replicates=1, progress=False)
 while child := os.fork() if (line := sys.stdin.readline()) else sys.exit():

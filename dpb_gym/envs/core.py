@@ -14,7 +14,7 @@ from dpb_gym.envs.actions import ActionMode, make_action_mode
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.rendering import MODES, Screen
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem
-from dpb_gym.problems.delay import Mailbox, Tray
+from dpb_gym.problems.delay import Delay, Mailbox, Tray
 from dpb_gym.problems.kinds import kind_of
 
 OBS_MODES = ("flat", "dict")
@@ -110,7 +110,7 @@ class Core:
 
     def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
         """Starts the episodes of the given lanes."""
-        delay = self.problem.delay
+        delay = Delay.parse(self.problem.info.delay)
         if self.instance is None:
             self.instance = self.problem.instance(seeds, episodes)
             if delay is not None:

@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpb_gym import validation
-from dpb_gym.agent import spec_of
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.evaluation.callbacks import Callback
@@ -22,7 +21,7 @@ from dpb_gym.evaluation.schema import raised
 from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.suite import SEED_SPAN, Checkpoints, Suite, resolve_checkpoints
 from dpb_gym.privacy import Budget
-from dpb_gym.registry import AgentSpec
+from dpb_gym.registry import AgentSpec, spec_of
 from dpb_gym.streams import check_seed
 
 LARGEST_BLOCK = 64
@@ -174,9 +173,9 @@ def plan_task(
     listed = budgets if isinstance(budgets, (list, tuple)) else [budgets]
     grid = None if budgets is None else list(dict.fromkeys(Budget.parse(b) for b in listed))
     runs: list[AgentRun] = []
-    for label, spec, budget in _chosen(agents, known.kind):
-        each = [budget]
-        if budget is None and grid is not None and spec.protects is not None:
+    for label, spec, own in _chosen(agents, known.kind):
+        each = [Budget.parse(own)]
+        if own is None and grid is not None and spec.protects is not None:
             # A run without a budget is nothing for an agent that needs one.
             each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
         try:
@@ -186,8 +185,8 @@ def plan_task(
     return suite, TaskPlan(task, runs, problem=problem)
 
 
-def _chosen(agents: Any, kind: str) -> Iterator[tuple[str, AgentSpec, Budget | None]]:
-    """Label, spec and own budget of the agents that `evaluate` was given."""
+def _chosen(agents: Any, kind: str) -> Iterator[tuple[str, AgentSpec, Any]]:
+    """Label, spec and own budget, as it was given, of the agents of `evaluate`."""
     if isinstance(agents, Mapping):
         named = list(agents.items())
     else:
@@ -206,4 +205,4 @@ def _chosen(agents: Any, kind: str) -> Iterator[tuple[str, AgentSpec, Budget | N
             raise ParameterError(f"agent parameters must map names to values, got {shown(params)}")
         spec = spec_of(agent, kind, label)
         spec = spec.over(params) if params else spec
-        yield spec.name if label is None else label, spec, Budget.parse(budget)
+        yield spec.name if label is None else label, spec, budget

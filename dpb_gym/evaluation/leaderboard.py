@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpb_gym.errors import DPBError
 from dpb_gym.evaluation import metrics
 from dpb_gym.evaluation.audits import AUDIT_NOTE, audit_key, leaderboard_audit
+from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.recipes import effort
 from dpb_gym.evaluation.series import Series, by_row, describe_guarantee, join
 from dpb_gym.evaluation.sources import origin
@@ -30,26 +31,28 @@ from dpb_gym.report.model import (
     TrackRow,
 )
 
-if TYPE_CHECKING:
-    from dpb_gym.evaluation.result import Result
-
 SET_ASIDE = "Set aside: "
 
 
-def to_leaderboard(result: Result) -> LeaderboardData:
-    """Builds the leaderboard of a suite's results.
+def leaderboard(
+    suite: Suite,
+    results: Iterable[CellResult],
+    audits: Mapping[str, Mapping[str, Any]],
+    notes: Sequence[str],
+    **facts: Any,
+) -> LeaderboardData:
+    """Builds the leaderboard of a suite's results; `facts` are other fields of `LeaderboardData`.
 
     Time and memory are linear in the rows, which are joined one after the other: chances of
     improvement are computed against the neighbours of the same notion, unit and budget only. A
     row that cannot be shown is left out and named in the notes.
     """
-    suite, rows = result.suite, dict[str, list[Row]]()
-    remarks = [*result.notes, *(f"Failed: {failure}" for failure in result.failures)]
-    remarks += [AUDIT_NOTE] if any(map(leaderboard_audit, result.audits.values())) else []
+    rows = dict[str, list[Row]]()
+    remarks = [*notes, *([AUDIT_NOTE] if any(map(leaderboard_audit, audits.values())) else [])]
     places = {task.name: task for task in suite.tasks}
-    for key, cells in by_row(result.cells).items():
+    for key, cells in by_row(results).items():
         try:
-            row = _row(places[key[0]], join(key, cells), result.audits)
+            row = _row(places[key[0]], join(key, cells), audits)
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
@@ -66,14 +69,11 @@ def to_leaderboard(result: Result) -> LeaderboardData:
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
-        created=result.created,
-        version=result.versions.get("dpb-gym", "unknown"),
-        revision=result.revision,
-        command=result.command,
         tasks=tuple(tasks),
         notes=tuple(remarks),
         tracks=tuple(_tracks(suite, tasks)),
         origins=tuple(_origins(tasks)),
+        **facts,
     )
 
 

@@ -15,7 +15,7 @@ from dpb_gym import report
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
 from dpb_gym.evaluation import metrics, profiles
-from dpb_gym.evaluation.leaderboard import SET_ASIDE, to_leaderboard
+from dpb_gym.evaluation.leaderboard import SET_ASIDE, leaderboard
 from dpb_gym.evaluation.outcome import CellResult, Failure
 from dpb_gym.evaluation.series import Series, collect
 from dpb_gym.evaluation.store import Store
@@ -132,7 +132,16 @@ class Result:
 
     def to_leaderboard(self) -> LeaderboardData:
         """The rows with intervals and scores, as the report room draws them."""
-        return to_leaderboard(self)
+        return leaderboard(
+            self.suite,
+            self.cells,
+            self.audits,
+            [*self.notes, *(f"Failed: {failure}" for failure in self.failures)],
+            created=self.created,
+            version=self.versions.get("dpb-gym", "unknown"),
+            revision=self.revision,
+            command=self.command,
+        )
 
     @property
     def kinds(self) -> dict[str, str]:

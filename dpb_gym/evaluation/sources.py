@@ -14,6 +14,7 @@ from typing import Any
 
 from dpb_gym.errors import AgentError
 from dpb_gym.evaluation.manifest import git_revision
+from dpb_gym.lazy import AGENTS
 from dpb_gym.registry import AgentSpec, agent_spec
 from dpb_gym.report.model import Origin
 
@@ -170,7 +171,7 @@ def distribution(module: str) -> str | None:
     """The installed distribution that holds a module, None if there is none."""
     top = module.split(".")[0]
     # First by entry point: an editable install lists no files.
-    for point in metadata.entry_points(group="dpb_gym.agents"):
+    for point in metadata.entry_points(group=AGENTS):
         if point.module.split(".")[0] == top and point.dist is not None:
             return str(point.dist.name)
     found = sorted(set(metadata.packages_distributions().get(top, ())))

@@ -195,9 +195,9 @@ class Suite(Spec):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"task given twice: {', '.join(twice)}")
-        for task in self.tasks:
+        for i, task in enumerate(self.tasks):
             if "horizon" in task.env_kwargs:
-                raise ValueError(f"tasks.{task.name}: the horizon stands beside env_kwargs")
+                raise ValueError(f"tasks.{i}.env_kwargs: the horizon is given beside env_kwargs")
             try:
                 resolve_checkpoints(self.checkpoints, task.horizon)
             except DPBError as error:

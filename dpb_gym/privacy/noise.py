@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from dpb_gym import validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.validation import FloatArray
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy.releasers.sums import Sum
 
 BLOCK = 2048
 GRID_BITS = 20
@@ -113,8 +109,14 @@ class NoiseSource:
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
         return NoiseSource(generators)
 
-    def use_grid(self, sums: Sum) -> None:
-        """Prepares noise on the grid of these sums; continuous noise needs none."""
+    def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
+        """Prepares noise on a grid; continuous noise needs none.
+
+        Args:
+            grid: Its width.
+            horizon: Most records of a sum, None if that is not known.
+            longest: Largest size of a record, None if it has no bound.
+        """
 
 
 class QuietNoise(NoiseSource):
@@ -193,20 +195,20 @@ class SystemNoise(NoiseSource):
     def single(self, replicate: int) -> SystemNoise:
         return SystemNoise(1)
 
-    def use_grid(self, sums: Sum) -> None:
+    def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
         """Fixes the grid.
 
         Raises:
             ParameterError: If the records have no horizon or bound, or sums could leave the exact
                 range of double precision.
         """
-        horizon, clip, self._grid = sums.horizon, sums.clip, sums.grid
-        if horizon is None or clip is None:
+        self._grid = grid
+        if horizon is None or longest is None:
             raise ParameterError("system noise needs a declared horizon and bounded records: clip")
-        noise = 2.0 ** (GRID_BITS + 7) * self._grid * (1 + math.log2(horizon + 1))
-        if horizon * (clip.longest + self._grid) + noise > self._grid * 2.0**EXACT_BITS:
+        noise = 2.0 ** (GRID_BITS + 7) * grid * (1 + math.log2(horizon + 1))
+        if horizon * (longest + grid) + noise > grid * 2.0**EXACT_BITS:
             raise ParameterError(
-                f"sums of {horizon} records of size {clip.longest:g} leave the exact range of "
+                f"sums of {horizon} records of size {longest:g} leave the exact range of "
                 "double precision; system noise needs more noise or fewer records"
             )
 

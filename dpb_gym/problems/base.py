@@ -14,7 +14,6 @@ import numpy as np
 from numpy.random import Generator
 
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
-from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import (
     Array,
@@ -55,11 +54,6 @@ class Problem(ABC):
     def kind(self) -> str:
         """Name of its `Kind`."""
         return self.info.kind
-
-    @property
-    def delay(self) -> Delay | None:
-        """When responses arrive; None: in their own round."""
-        return Delay.parse(self.info.delay)
 
     @abstractmethod
     def draw_hidden(self, rng: Generator) -> Hidden:

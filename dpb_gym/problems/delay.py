@@ -11,19 +11,17 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError, shown
+from dpb_gym.problems.base import Problem
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import Array, Context, Feedback
 from dpb_gym.streams import BlockDraws, Stream, fill_uniforms, generator
-
-if TYPE_CHECKING:
-    from dpb_gym.problems.base import Problem
 
 LAWS = ("fixed", "geometric", "pareto")
 LONGEST = 10**6
@@ -271,7 +269,7 @@ class Post:
     """
 
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:
-        delay = problem.delay
+        delay = Delay.parse(problem.info.delay)
         self.mailbox = None if delay is None else Mailbox(delay, problem.horizon, seeds)
         self._kind = problem.kind
         self._trays: dict[int | None, Tray] = {}

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import Agent, SingleAgent, spec_of
+from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.checkpoint import FORMAT, VERSION
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.registry import agent_specs, make_agent
+from dpb_gym.registry import agent_specs, make_agent, spec_of
 from dpb_gym.streams import AgentStreams
 
 ENVIRONMENTS = {

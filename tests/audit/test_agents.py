@@ -15,7 +15,7 @@ from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear import LinUCB
 from dpb_agents.recommendation.local import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
-from dpb_gym.agent import Agent, spec_of
+from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.audit import AuditReport, Pair, World, audit, lockstep
 from dpb_gym.evaluation.audit.lockstep import play, spread
@@ -23,7 +23,7 @@ from dpb_gym.evaluation.audit.worlds import answer, pairs_for
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import GaussianEvent
 from dpb_gym.problems.base import Context
-from dpb_gym.registry import agent_specs
+from dpb_gym.registry import agent_specs, spec_of
 from dpb_gym.streams import AgentStreams
 
 PRIVATE = [

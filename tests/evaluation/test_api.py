@@ -242,7 +242,7 @@ def call(**changes: Any) -> Any:
         ({"checkpoints": 0}, ParameterError, "checkpoints"),
         ({"workers": 0}, ParameterError, "workers"),
         ({"env_kwargs": {"dims": 3}}, ParameterError, "no parameter 'dims'"),
-        ({"env_kwargs": {"dim": float("nan")}}, ParameterError, "cannot be stored"),
+        ({"env_kwargs": {"dim": float("nan")}}, ParameterError, "dim must be an integer"),
         ({"env_kwargs": {"dim": 0}}, ParameterError, "dim"),
         ({"env_kwargs": {"n_arms": 3}}, ParameterError, "n_candidates"),
         (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import dpb_gym
-from dpb_gym.agent import spec_of
 from dpb_gym.evaluation import sources
 from dpb_gym.evaluation.spec import AgentRun
+from dpb_gym.registry import spec_of
 
 FILES = {
     "__init__.py": "from keyed_shop.unrelated import NOTHING\n",

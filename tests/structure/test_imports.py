@@ -35,20 +35,39 @@ def test_no_modules_import_each_other(house):
     assert house.circles() == []
 
 
+def test_those_that_do_for_types_are_known(house):
+    """Releasers name the curator that makes them; nobody else names what stands above."""
+    found = [group.split(", ") for group in house.circles(types=True)]
+    releasers = "dpb_gym.privacy.releasers."
+    assert [[m for m in group if not m.startswith(releasers)] for group in found] == [
+        ["dpb_gym.privacy.curator"],
+        ["dpb_gym.offline.base", "dpb_gym.offline.collecting", "dpb_gym.offline.targets"],
+    ]
+
+
+def test_the_way_to_the_first_action_is_short(house):
+    assert len(house.until_act()) <= 60
+    assert len(house.crossed_by_a_budget()) <= 8
+
+
 def test_no_two_classes_share_a_name(house):
     assert house.doubled() == {}
 
 
 def test_circles_and_twins_are_seen(house, tmp_path, monkeypatch):
     late = "def late():\n    import ringed.a\n"
+    named = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ringed.e\n"
     twin = "import ringed.a\nclass Same: pass\n"
     files = {"__init__": "", "a": "from ringed import b\nclass Same: pass\n",
-             "b": "from ringed import c", "c": late, "d": twin}  # fmt: skip
+             "b": "from ringed import c", "c": late, "d": twin, "e": "import ringed.f",
+             "f": named}  # fmt: skip
     (tmp_path / "ringed").mkdir()
     for name, text in files.items():
         (tmp_path / "ringed" / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert house.circles("ringed") == ["ringed.a, ringed.b, ringed.c"]
+    ring = "ringed.a, ringed.b, ringed.c"
+    assert house.circles("ringed") == [ring]
+    assert house.circles("ringed", types=True) == [ring, "ringed.e, ringed.f"]
     monkeypatch.setattr(house, "ROOT", tmp_path)
     monkeypatch.setattr(house, "HOUSES", {"ringed": ""})
     assert house.doubled() == {"Same": 2}

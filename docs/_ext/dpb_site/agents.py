@@ -53,7 +53,7 @@ def write(pages: Pages, docs: Path) -> None:
 
 def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[str]:
     """The page of one agent, as paragraphs."""
-    cls = spec.load()
+    cls = spec.maker
     doc = docstrings.parse(cls)
     facts = [
         ["Problems", ", ".join(spec.supports)],

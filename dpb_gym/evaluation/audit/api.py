@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.agent import Agent, BatchedSingle, SingleAgent, spec_of
+from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.interference import interferes
@@ -18,7 +18,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import PASS, AuditReport
 from dpb_gym.problems.base import Problem, ProblemInfo
-from dpb_gym.registry import AgentSpec, agent_spec, check_supported
+from dpb_gym.registry import AgentSpec, agent_spec, check_supported, spec_of
 from dpb_gym.streams import AgentStreams, check_seed
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {

@@ -149,7 +149,8 @@ class Sum(Releaser):
         self._noise = noise
         if rho is not None:
             self._sigma, self.grid, _ = self._scales(rho)
-            noise.use_grid(self)
+            longest = None if self.clip is None else self.clip.longest
+            noise.use_grid(self.grid, self.horizon, longest)
 
     @property
     def sigma(self) -> float:
