@@ -39,10 +39,9 @@ def play(joint, contexts, answer, noise, sigma):
         bent = (1 + 1 / n) / 2 * d * prior * stretch / w_H**2  # variance of the noise of H, times t
         weights = w_H, w_u, (row := np.sqrt(1 / w_u**2 + bent)), bent
     ends, b, a = schedule(T, d, sigma * (row * np.sqrt(stretch) if joint else 1), 0.25, prior)
-    theta, excess, worth, k, running = np.zeros(n), np.eye(d), 0, 0, 0.0
+    theta, excess, worth, k, running = np.zeros(n + d), np.eye(d), 0, 0, 0.0
     seen, batch, released, batches, actions = [], [], [], [], []
-    for t in range(T):
-        x = contexts[t] / np.linalg.norm(contexts[t], axis=1, keepdims=True).clip(1)
+    for t, x in enumerate(contexts):
         score = x @ theta[:d] + worth * ((x @ excess) * x).sum(1).clip(0)
         arm = int((score if theta.any() else (x**2).sum(1).round(6)).argmax())
         kappa = 1 - (1 + 2 / d) * x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
@@ -54,13 +53,15 @@ def play(joint, contexts, answer, noise, sigma):
         if k == len(ends) or t + 1 < ends[k]:
             continue
         V, phi, r = (np.array(part) for part in zip(*batch))
-        batches.append((b[k] * V.T @ phi, b[k] ** 2 / 4 * V.T @ V))
-        record = V.T @ r
         if joint:
             H, (i, j) = w_H * V.T @ V, np.triu_indices(n)
-            record = np.append(H[i, j] * np.where(i == j, 1, np.sqrt(2)), w_u * record)
-        running = running + b[k] * record
-        released.append(running + sigma / a[k] * noise(k))
+            record = np.append(H[i, j] * np.where(i == j, 1, np.sqrt(2)), w_u * V.T @ r)
+        else:
+            p = 1 / (1 + np.exp(-4 * phi @ theta))  # E r = p, linear about theta: of slope W
+            W, rest = 4 * p * (1 - p), p - 0.5 - 4 * p * (1 - p) * (phi @ theta)
+            batches.append((b[k] * (V.T * W) @ phi, b[k] ** 2 / 4 * (V.T * W) @ V))
+            record = V.T @ (r - rest)
+        released.append((running := running + b[k] * record) + sigma / a[k] * noise(k))
         if joint:
             theta = joint_posterior(released, ends, b, a, sigma, weights, intercept, prior)
         else:
@@ -77,18 +78,16 @@ def play(joint, contexts, answer, noise, sigma):
             excess = np.linalg.inv(known) - 2 * d / np.trace(known) * np.eye(d)
             worth = max(0, 1 - ratio) / 2 / prior * norm**2
         batch, k = [], k + 1
-    return np.array(actions), theta
+    return np.array(actions), theta[:n]
 
 
 def posterior(released, batches, a, sigma, sizes):
     """Theta given all releases S_i + noise, S_i = sum_{j <= i} (G_j t + e_j); covariance of t."""
     G, K = (np.cumsum(part, axis=0) for part in zip(*batches))
-    k, n = len(G), G.shape[1]
-    cross = np.concatenate(G) * sizes
-    noise = np.kron(np.diag((sigma / a[:k]) ** 2), np.eye(n))
-    own = np.block([[K[min(i, j)] for j in range(k)] for i in range(k)])
-    gain = np.linalg.solve(cross @ np.concatenate(G).T + own + noise, cross).T
-    return (gain @ np.concatenate(released))[:n], np.diag(sizes) - gain @ cross
+    k, eye, cross = range(len(G)), np.eye(G.shape[1]), np.concatenate(G) * sizes
+    own = np.block([[K[min(i, j)] + (i == j) * (sigma / a[i]) ** 2 * eye for j in k] for i in k])
+    gain = np.linalg.solve(cross @ np.concatenate(G).T + own, cross).T
+    return gain @ np.concatenate(released), np.diag(sizes) - gain @ cross
 
 
 def joint_posterior(released, ends, b, a, sigma, weights, intercept, prior):

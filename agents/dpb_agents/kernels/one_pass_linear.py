@@ -1,7 +1,6 @@
 """Kernels of one-pass least squares: choices, records, posterior means.
 
 Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
-Features are moved into the unit ball, x / max(1, |x|), as they are read.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.elementary import sigmoid
 from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
 
 ROOT2 = np.sqrt(2.0)
@@ -17,17 +17,14 @@ ROUNDING = 1.0 + 1e-6
 
 
 @jit
-def _add_clipped(features, b, k, weight, out):
-    """out += weight x / max(1, |x|); returns the square of x / max(1, |x|)."""
+def _add(features, b, k, weight, out):
+    """out += weight x; returns |x|^2."""
     square = 0.0
     for j in range(out.shape[0]):
         x = np.float64(features[b, k, j])
         square += x * x
-    if square > 1.0:
-        weight /= np.sqrt(square)
-    for j in range(out.shape[0]):
-        out[j] += weight * np.float64(features[b, k, j])
-    return min(1.0, square)
+        out[j] += weight * x
+    return square
 
 
 @jit
@@ -47,7 +44,7 @@ def best_candidates(features, theta, doubt, even, worth, action):
         action[b] = 0
         for k in range(m):
             x[:] = 0.0
-            square = _add_clipped(features, b, k, 1.0, x)
+            square = _add(features, b, k, 1.0, x)
             s = 0.0
             for j in range(d):
                 s += x[j] * theta[b, j]
@@ -101,7 +98,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             continue
         alone, together = 0.0, 0.0
         for k in range(m):
-            alone += _add_clipped(features, b, k, 1.0 / m, x[d + 1 :]) / m
+            alone += _add(features, b, k, 1.0 / m, x[d + 1 :]) / m
         for j in range(d):
             together += x[d + 1 + j] ** 2
         if together < np.inf:  # NaN is refused below
@@ -110,7 +107,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             moments[b, d] += together
             moments[b, d + 1] += alone
             moments[b, d + 2] += 1.0
-        _add_clipped(features, b, action[b], 1.0, x[:d])
+        _add(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
         kappa, square = 0.0, 0.0
         if contrast and m > 1 and together > 0.0:
@@ -149,6 +146,29 @@ def joint_rows(directions, response, weights, rows):
                 row[column + k - j] = ROOT2 * x * v[k]
             column += n - j
             row[n * (n + 1) // 2 + j] = weights[1] * response[b] * v[j]
+
+
+@jit
+def bend(phi, mean, steepness, directions, bent, offset):
+    """A logistic reward's expectation, to first order about where the posterior mean puts it.
+
+    With p = sigmoid(s u), s = `steepness`, E r = (4 / s) (p - 1/2) has the slope 4 p (1 - p) at u,
+    which is 1 at u = 0 and also what a reward's variance is a multiple of.
+
+    Args:
+        phi: ``(B, n)``; u = <phi, mean>.
+        mean: ``(B, n)`` or wider.
+        steepness: 4 over the range of the rewards.
+        directions: v, which the reward multiplies, ``(B, m)``.
+        bent: Output, the slope times v.
+        offset: Gains (E r - slope u) v, ``(B, m)``.
+    """
+    for b in range(len(phi)):
+        u = (phi[b] * mean[b, : phi.shape[1]]).sum()
+        p = sigmoid(steepness * u)
+        slope = 4.0 * p * (1.0 - p)
+        bent[b] = slope * directions[b]
+        offset[b] += (4.0 * (p - 0.5) / steepness - slope * u) * directions[b]
 
 
 @jit

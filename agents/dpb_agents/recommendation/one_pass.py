@@ -28,9 +28,10 @@ LIKE_CHANCE = 10.0
 
 
 class OnePass(WarmStart):
-    """Greedy on the posterior mean of a linear model, given noisy running sums of the records.
+    """Greedy on the posterior mean of a linear predictor, given noisy sums of the records.
 
-    A reward r in a range of length w around c follows r = c + level + <x, theta> + e. theta and
+    A reward r in a range of length w around c has E r = c + m(level + <x, theta>), m(u) = u or
+    w (sigmoid(4 u / w) - 1/2), which has slope 1 at 0 and never leaves the range. theta and
     the level have independent normal priors: theta has the mean and the precision that are told
     (`ProblemInfo.prior`) and besides, around the mean, the variance ``(norm w / 2)^2 / d`` per
     coordinate, which is also the level's, around 0. Every record enters once, at rounds that grow
@@ -41,6 +42,7 @@ class OnePass(WarmStart):
         norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
             With features in the unit ball and rewards that never leave their range a linear
             model has norm at most 1.
+        link: ``"logistic"`` or ``"identity"``, m. Where curvature is private it is the identity.
         intercept: Value of the constant feature in what is released, > 0.
         first: Round of the first release, in units of the round at which the noise is as large
             as the prior's theta.
@@ -59,6 +61,7 @@ class OnePass(WarmStart):
     """
 
     norm: float = 1.0
+    link: str = "logistic"
     intercept: float = 0.15
     contrast: ClassVar[bool] = False
     first: float = 0.07
@@ -69,6 +72,7 @@ class OnePass(WarmStart):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
+        self.link = validation.choice("link", self.link, ("logistic", "identity"))
         self.intercept = validation.real("intercept", self.intercept, 0.0, open_low=True)
         self.first = validation.real("first", self.first, 0.0, open_low=True)
         self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
@@ -194,6 +198,7 @@ class OnePass(WarmStart):
         self._state[:, :n] = self._mean
         self._covariance = np.zeros((B, m + n, m + n))
         self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
+        self._offset = np.zeros((B, n))
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
         """Hands the round's record to the releaser; rewards are less the middle of their range."""
@@ -201,8 +206,14 @@ class OnePass(WarmStart):
         if self._weights is not None:
             self._weights.scale(context.users, observed, self._directions)
         self.releaser.add(reward, self._directions)
-        zoo.one_pass_linear.add_products(self._directions, self._phi, self._gram)
-        zoo.one_pass_linear.add_products(self._directions, self._directions, self._own)
+        bent = self._directions
+        if self.link == "logistic":
+            bent = np.empty_like(bent)
+            zoo.one_pass_linear.bend(
+                self._phi, self._state, 4.0 / self._range, self._directions, bent, self._offset
+            )
+        zoo.one_pass_linear.add_products(bent, self._phi, self._gram)
+        zoo.one_pass_linear.add_products(bent, self._directions, self._own)
 
     def _likeness(self) -> tuple[Array, Array]:
         """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
@@ -229,6 +240,8 @@ class OnePass(WarmStart):
         square, ratio = self._likeness()
         if not batch:
             self._believe(square, ratio)
+        weight = float(self.releaser.schedule.weights[batch])
+        self._state[:, self._phi.shape[1] :] += weight * self._offset
         # exact sums count as all but exact, which keeps the filter's matrices invertible
         noise = max(self.releaser.noise_std, 1e-3 * self._range)
         zoo.one_pass_linear.filter_step(
@@ -236,7 +249,7 @@ class OnePass(WarmStart):
             self._covariance,
             self._gram,
             self._own,
-            float(self.releaser.schedule.weights[batch]),
+            weight,
             self._spread,
             self.releaser.value,
             noise**2,
@@ -256,8 +269,7 @@ class OnePass(WarmStart):
             kernels.linalg.inverse(precision, self._doubt)
         self._even = OVERDUE * d / np.trace(precision, axis1=1, axis2=2)
         self._worth = 0.5 * self._range / size * np.maximum(0.0, 1.0 - ratio)
-        self._gram[:] = 0.0
-        self._own[:] = 0.0
+        self._gram[:] = self._own[:] = self._offset[:] = 0.0
 
 
 @register_agent("one-pass-linear", supports=["recommendation"], protects=("central", "reward"))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import expit
 
 import dpb_gym
 from dpb_agents.kernels import one_pass_linear
@@ -17,6 +19,7 @@ from dpb_agents.recommendation.one_pass_joint import joint_weights
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget, Schedule, WeightedSum
+from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
@@ -78,7 +81,6 @@ def chosen_records(problem, agent, seed, rounds):
         feedback = instance.respond(action).feedback
         agent.observe(context, action, feedback)
         x = context.features[0].astype(float)
-        x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         own = x[action[0]] - (james_stein(x) if agent.contrast else 0.0) * x.mean(0)
         phi.append(np.concatenate([x[action[0]], [1.0], x.mean(0)]))
         own = np.append(own / np.linalg.norm(own), agent.intercept)
@@ -92,7 +94,7 @@ def chosen_records(problem, agent, seed, rounds):
 def test_without_budget_it_is_the_posterior_given_exact_sums():
     """theta from the sums of r z of every batch, which are all but exact."""
     problem = problem_of(130)
-    agent = begin(problem, [3], None, effect=0.0)
+    agent = begin(problem, [3], None, effect=0.0, link="identity")
     phi, z, r = chosen_records(problem, agent, 3, 130)
     ends = agent.releaser.schedule.ends
     parts = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
@@ -156,6 +158,75 @@ def test_the_filter_is_the_posterior_given_all_releases():
         )
         wanted = gaussian_posterior(prior, batches, weights[: k + 1], releases, stds[: k + 1], 0.3)
         np.testing.assert_allclose(mean[0, :n], wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [1.0, 3.0])
+def test_a_logistic_reward_is_bent_as_its_mean_and_variance_are(width):
+    """Against scipy's sigmoid, differences and Bernoulli's variance, rewards 0 or `width`."""
+    rng = np.random.default_rng(1)
+    phi, mean, v = (rng.normal(size=(40, n)) for n in (3, 5, 2))
+    bent, offset = np.empty((40, 2)), np.ones((40, 2))
+    one_pass_linear.bend(phi, mean, 4.0 / width, v, bent, offset)
+
+    def expected(u):
+        return width * (expit(4.0 * u / width) - 0.5)
+
+    u = (phi * mean[:, :3]).sum(1)
+    slope = (expected(u + 1e-5) - expected(u - 1e-5)) / 2e-5
+    np.testing.assert_allclose(bent, slope[:, None] * v, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(offset - 1.0, (expected(u) - slope * u)[:, None] * v, atol=1e-8)
+    chance = expected(u) / width + 0.5
+    variance = width**2 * chance * (1.0 - chance)
+    np.testing.assert_allclose(bent, (variance / (width / 2.0) ** 2)[:, None] * v, rtol=1e-9)
+
+
+def test_exact_sums_of_logistic_rewards_find_what_scipy_finds():
+    """The mode of all records at once; a line through the same records is far from it."""
+    problem, rounds = problem_of(12_000), 12_000
+    agents = [begin(problem, [0], None, effect=0.0, link=link) for link in ("logistic", "identity")]
+    rng, theta = np.random.default_rng(2), np.array([3.0, -2.0, 1.0, 0.0, 2.0])
+    first = problem.instance([0]).context()
+    x = rng.normal(size=(rounds, 5)).astype("f4")
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    paid = rng.random(rounds) < expit(x @ theta + 0.5)
+    for row, reward in zip(x, paid):
+        context = first._replace(features=np.repeat(row[None, None], 5, axis=1))
+        for agent in agents:
+            agent.observe(context, np.array([0]), Feedback(np.array([float(reward)])))
+    until = int(agents[0].releaser.schedule.ends[-1])
+    logits = 4.0 * np.column_stack([x, np.ones(rounds)])[:until]
+    signs = np.where(paid[:until], 1.0, -1.0)
+
+    def loss(t):
+        return np.logaddexp(0.0, -signs * (logits @ t)).sum() + 0.5 * (t**2).sum() / 0.05
+
+    wanted = minimize(loss, np.zeros(6)).x
+    chance = expit(logits @ wanted)
+    curvature = (logits.T * chance * (1.0 - chance)) @ logits + np.eye(6) / 0.05
+    found, missed = (
+        math.sqrt((agent.theta[0] - wanted) @ curvature @ (agent.theta[0] - wanted))
+        for agent in agents
+    )
+    # in standard deviations of the posterior
+    assert found < 1.0 and missed > 10.0
+
+
+@pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
+def test_the_features_unit_does_not_matter(name):
+    """Longer features of an as much shorter theta are played alike, however long they are."""
+    problem, rng = problem_of(600), np.random.default_rng(3)
+    first, x = problem.instance([0, 1]).context(), rng.normal(size=(600, 2, 5, 5)).astype("f4")
+    coins, actions = rng.random((600, 2)), []
+    for unit in (0.125, 1.0, 8.0):
+        agent = begin(problem, [0, 1], Budget.zcdp(5.0), name)
+        for row, coin in zip(x, coins):
+            context = first._replace(features=row * np.float32(unit))
+            actions.append(agent.act(context))
+            paid = coin < expit(row[[0, 1], actions[-1]] @ np.ones(5))
+            agent.observe(context, actions[-1], Feedback(paid.astype(float)))
+        assert (agent.theta[:, :5] > 0.0).mean() > 0.8
+    played = np.reshape(actions, (3, 600, 2))
+    assert (played == played[1]).all()
 
 
 def test_ample_budget_and_no_budget_agree():
@@ -256,11 +327,9 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     assert one_pass_linear.directions(*args) == 0
     np.testing.assert_allclose(np.linalg.norm(out[observed], axis=1), 1.0, rtol=1e-12)
     assert not out[~observed].any() and not phi[~observed].any()
-    assert (np.linalg.norm(phi[:, :4], axis=1) <= 1 + 1e-12).all()
-    x = features[np.arange(50), action].astype(float)
     everyone = features.astype(float)
-    for a in (x, everyone):
-        a /= np.maximum(1.0, np.linalg.norm(a, axis=-1, keepdims=True))
+    x = everyone[np.arange(50), action]
+    np.testing.assert_array_equal(phi[:, :4], x * observed[:, None])
     shares = np.array([james_stein(candidates) for candidates in everyone])
     assert (shares == 0.0).any() and (shares > 0.2).any()
     own = x - shares[:, None] * everyone.mean(1)
@@ -592,8 +661,8 @@ def test_until_the_first_release_the_longest_candidate_is_played():
     features[:, 3] = [[0.2], [-0.3], [5.0], [0.10000001]]
     features[:, 4] = [[0.1], [0.2], [7.0], [0.1]]
     context = problem.instance(range(4)).context()._replace(features=features)
-    # longer than the ball is as long as the ball, and rounding is no length
-    assert agent.act(context).tolist() == [3, 3, 3, 0]
+    # rounding is no length
+    assert agent.act(context).tolist() == [3, 3, 4, 0]
 
 
 def test_what_the_candidates_of_a_round_share_is_not_theirs():
