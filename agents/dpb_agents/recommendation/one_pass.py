@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import choice, flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.one_pass_users import LifetimeWeights
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.offers import among_available
@@ -60,27 +62,16 @@ class OnePass(WarmStart):
         ParameterError: If a parameter is out of range, or rewards are not bounded.
     """
 
-    norm: float = 1.0
-    link: str = "logistic"
-    intercept: float = 0.15
     contrast: ClassVar[bool] = False
-    first: float = 0.07
-    ratio: float = 1.1
-    anytime: bool = False
-    max_rounds_per_user: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
-        self.link = validation.choice("link", self.link, ("logistic", "identity"))
-        self.intercept = validation.real("intercept", self.intercept, 0.0, open_low=True)
-        self.first = validation.real("first", self.first, 0.0, open_low=True)
-        self.ratio = validation.real("ratio", self.ratio, 1.0, open_low=True)
-        self.anytime = validation.flag("anytime", self.anytime)
-        if self.max_rounds_per_user is not None:
-            validation.integer("max_rounds_per_user", self.max_rounds_per_user, 1)
-        self._effect = 0.0
-        self.releaser: WeightedSum
+    norm: float = positive(1.0)
+    link: str = choice("logistic", ("logistic", "identity"))
+    intercept: float = positive(0.15)
+    first: float = positive(0.07)
+    ratio: float = real(1.1, 1.0, open_low=True)
+    anytime: bool = flag(False)
+    max_rounds_per_user: int | None = integer(None, 1)
+    releaser: WeightedSum = field(init=False, repr=False)
+    effect: float = real(0.0, 0.0, init=False)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
@@ -232,7 +223,7 @@ class OnePass(WarmStart):
             precision += self._information
         kernels.linalg.inverse(precision, self._covariance[:, : n - 1, : n - 1])
         self._covariance[:, n - 1, n - 1] = self._size
-        own = self._effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
+        own = self.effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
         self._covariance[:, range(n, m), range(n, m)] = (own**2 * self._size / square)[:, None]
 
     def _renew(self, batch: int) -> None:
@@ -307,7 +298,6 @@ class OnePassLinear(OnePass):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
-        self._effect = self.effect = validation.real("effect", self.effect, 0.0)
 
 
 def effective_dimension(d: int) -> float:

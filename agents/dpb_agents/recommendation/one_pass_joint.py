@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import positive, real
 from dpb_agents.recommendation.one_pass import OnePass
-from dpb_gym import validation
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
@@ -52,14 +52,12 @@ class OnePassLinearJoint(OnePass):
     contrast: ClassVar[bool] = True
     norm: float = 1.5
     intercept: float = 0.35
-    curvature: float = 0.2
-    common: float = 0.15
+    curvature: float = positive(0.2)
+    common: float = real(0.15, 0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.protects = ("joint", "user" if self.max_rounds_per_user else "user-round")
-        self.curvature = validation.real("curvature", self.curvature, 0.0, open_low=True)
-        self.common = validation.real("common", self.common, 0.0)
 
     def _open(self, curator: Curator) -> None:
         self._arms: Array | None = None
