@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from dpb_agents.assortment.dpmnl import DPMNL, _Width
+from dpb_agents.assortment.dpmnl import DPMNL, Width
 from dpb_agents.assortment.policy import ChoiceReleasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_agents.common.parameters import choice
@@ -120,7 +120,10 @@ class DPMNLApprox(DPMNL):
         mle, K, d = made.estimator.plan, problem.capacity, problem.dim
         assert mle is not None and K is not None
         printed = 4 * min(d, K - 1) / (self._split(self._asked).mle_epsilon * math.sqrt(K))
-        return replace(made, width=_PrintedWidth(mle, made.floor, T, K, d, printed))
+        # alpha-tilde of section S.3.3, with its printed term for the ridge
+        width = Width.of(mle, made.floor, T, K, d, printed=False)
+        fixed = width.fixed + (printed - mle.ridge / math.sqrt(K))
+        return replace(made, width=replace(width, fixed=fixed, ahead=1))
 
     def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
         if curator.budget is None:
@@ -250,22 +253,3 @@ def advanced_composition(epsilon: float, calls: int, slack: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if total(middle) <= epsilon else (low, middle)
     return low
-
-
-class _PrintedWidth(_Width):
-    """alpha-tilde of section S.3.3, with its printed term for the ridge."""
-
-    def __init__(
-        self,
-        mle: ObjectivePerturbation,
-        bound: float,
-        T: int,
-        K: int,
-        d: int,
-        printed: float,
-    ) -> None:
-        super().__init__(mle, bound, T, K, d)
-        self.fixed += printed - mle.ridge / math.sqrt(K)
-
-    def __call__(self, t: int) -> float:
-        return super().__call__(t + 1)

@@ -6,6 +6,7 @@ arXiv:2410.22488.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
@@ -97,7 +98,7 @@ class DPMNL(MNLPolicy):
             shift=2 * bound if curator.private else 1.0,
             floor=bound,
             max_updates=self.max_updates if curator.private else None,
-            width=_Width(estimator.plan, bound, T, K, d, self._printed),
+            width=Width.of(estimator.plan, bound, T, K, d, self._printed),
             clip=self._clips,
         )
 
@@ -158,29 +159,26 @@ class DPMNL(MNLPolicy):
         return gram.noise_std_max * (math.sqrt(2 * d) + math.sqrt(4 * portable.log(T)))
 
 
-class _Width:
-    """alpha_t of CS, Lemma S10, with the plan's own ridge and noise.
+@dataclass(frozen=True)
+class Width:
+    """alpha_t of CS, Lemma S10, in round t + `ahead`; made `of` the plan's own ridge and noise."""
 
-    The lemma prints the ridge without the 1 / sqrt(K) that its proof gives (erratum A17).
-    """
+    d: int
+    fixed: float
+    shifted: float
+    ahead: int = 0
 
-    def __init__(
-        self,
-        mle: ObjectivePerturbation | None,
-        bound: float,
-        T: int,
-        K: int,
-        d: int,
-        printed: bool = False,
-    ) -> None:
-        self.d = d
+    @classmethod
+    def of(
+        cls, mle: ObjectivePerturbation | None, bound: float, T: int, K: int, d: int, printed: bool
+    ) -> Width:
+        """The lemma prints the ridge without the 1 / sqrt(K) that its proof gives (erratum A17)."""
         ridge, sigma = (mle.ridge, mle.sigma) if mle is not None else (1.0, 0.0)
-        self.fixed = ridge / (1.0 if printed else math.sqrt(K)) + sigma * math.sqrt(
-            4 * d * portable.log(T) / K
-        )
-        self.shifted = math.sqrt(3 * bound)
+        noise = sigma * math.sqrt(4 * d * portable.log(T) / K)
+        return cls(d, ridge / (1.0 if printed else math.sqrt(K)) + noise, math.sqrt(3 * bound))
 
     def __call__(self, t: int) -> float:
+        t += self.ahead
         statistical = math.sqrt(0.5 * self.d * portable.log1p(t / self.d) + portable.log(t))
         return statistical + self.fixed + self.shifted
 

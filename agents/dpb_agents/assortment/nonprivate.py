@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import partial
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
@@ -15,16 +16,9 @@ from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
 
-@dataclass(frozen=True)
-class Width:
+def confidence(dim: int, kappa: float, t: int) -> float:
     """alpha_t = sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
-
-    dim: int
-    kappa: float
-
-    def __call__(self, t: int) -> float:
-        d = self.dim
-        return math.sqrt(2 * d * portable.log1p(t / d) + 2 * portable.log(t)) / (2 * self.kappa)
+    return math.sqrt(2 * dim * portable.log1p(t / dim) + 2 * portable.log(t)) / (2 * kappa)
 
 
 class ExactMNL(MNLPolicy):
@@ -51,7 +45,7 @@ class ExactMNL(MNLPolicy):
             shift=self.ridge,
             floor=0.0,
             max_updates=None,
-            width=Width(d, self.kappa),
+            width=partial(confidence, d, self.kappa),
             clip=False,
         )
 

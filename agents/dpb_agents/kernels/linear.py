@@ -235,10 +235,8 @@ def remember(features, arms, table, seen):
 
 
 @jit
-def release(sums, normals, cursor, due, sigma, through, inverse, norm, keep, out):
-    """Renews the releases of the replicates that are due and moves their cursors.
-
-    out[b] = sums[b] + sigma z, or, with `through`, inverse[b] sums[b] + sigma norm[b] z.
+def release(sums, normals, cursor, due, sigma, inverse, norm, keep, out):
+    """out[b] = inverse[b] sums[b] + sigma norm[b] z where `due`; moves the cursors there.
 
     Args:
         sums: Exact sums of the open segments ``(B, d)``; emptied where due, unless `keep`.
@@ -246,9 +244,8 @@ def release(sums, normals, cursor, due, sigma, through, inverse, norm, keep, out
         cursor: Next unused row of `normals`, ``(B,)``.
         due: ``(B,)`` bool.
         sigma: Noise scale.
-        through: Whether to release the image of the sums.
-        inverse: ``(B, d, d)``, read with `through` only.
-        norm: ``(B,)``, likewise.
+        inverse: ``(B, d, d)``, symmetric.
+        norm: ``(B,)``.
         keep: Whether segments stay open.
         out: ``(B, d)``.
     """
@@ -256,14 +253,9 @@ def release(sums, normals, cursor, due, sigma, through, inverse, norm, keep, out
     for b in range(B):
         if not due[b]:
             continue
-        scale = sigma
-        if through:
-            multiply_one(inverse[b], sums[b], out[b])
-            scale *= norm[b]
+        multiply_one(inverse[b], sums[b], out[b])
         for j in range(d):
-            if not through:
-                out[b, j] = sums[b, j]
-            out[b, j] += scale * normals[b, cursor[b], j]
+            out[b, j] += sigma * norm[b] * normals[b, cursor[b], j]
             if not keep:
                 sums[b, j] = 0.0
         cursor[b] += 1

@@ -116,33 +116,34 @@ class GLMPolicy(WarmStart):
         known = self._releasers
         features, price, demand = recorded(context, action, feedback)
         known.estimator.add(features, price, demand)
-        self._rounds += 1
-        started = self._start.shape[1]
-        gram = None
-        if known.gram is None:
-            if self._rounds < self._next and self._rounds != started:
-                return
-            due = np.ones(len(self._theta), bool)
-        else:
+        if known.gram is not None:
             zoo.gradients.demand_vectors(features, price, self._phi)
             known.gram.add(self._ones, self._phi)
-            if self._rounds < started:
-                return
-            gram = known.gram.value
-            due = self._due
-            if not self._grown(gram, due) and self._rounds != started:
-                return
-            if self._rounds == started:
-                due[:] = True
+        self._rounds += 1
+        due = self._renewing()
+        if due is None:
+            return
         if known.max_updates is not None:
             due &= self._updates < known.max_updates
-            if not due.any():
-                return
+        if not due.any():
+            return
         self._next = math.ceil(self.growth * self._rounds)
         self._theta = known.estimator.release(due)
         self._updates += due
-        if gram is not None:
-            self._trust(due, gram)
+        if known.gram is not None:
+            self._trust(due, known.gram.value)
+
+    def _renewing(self) -> Array | None:
+        """Where theta is to be renewed after this round, ``(B,)``; None: nowhere."""
+        begun, gram = self._rounds - self._start.shape[1], self._releasers.gram
+        if gram is None:
+            waits = self._rounds < self._next and begun != 0
+            return None if waits else np.ones(len(self._theta), bool)
+        if begun < 0 or not (self._grown(gram.value, self._due) or begun == 0):
+            return None
+        if begun == 0:
+            self._due[:] = True
+        return self._due
 
     def _grown(self, gram: Array, due: Array) -> bool:
         """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""

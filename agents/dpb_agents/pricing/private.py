@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, inside, integer, positive
 from dpb_agents.pricing import csw
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.pricing.records import ExactMLE, recorded
+from dpb_agents.pricing.records import ExactMLE
 from dpb_gym import kernels, portable
 from dpb_gym.errors import BudgetError, HorizonExceeded
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
@@ -125,7 +124,6 @@ class PrivatePricing(GLMPolicy):
         paper = self.calibration in PRINTED
         if self._growth is None:
             self.growth = 2.0 if paper else portable.power(GROWTH, d)
-        self._finished = False
         self._every = min(self.every or (1 if paper else math.ceil(T / STEPS)), T)
         self._horizon = T
         if paper and curator.private:
@@ -200,32 +198,25 @@ class PrivatePricing(GLMPolicy):
     # --------------------------------------------------------------- the policy
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        known = self._releasers
-        assert known.gram is not None
-        if self._finished:  # nothing will be released again, so nothing more is kept
-            self._rounds += 1
-            if self._rounds > self._horizon:
-                raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
+        if not self._finished:
+            super().observe(context, action, feedback)
             return
-        features, price, demand = recorded(context, action, feedback)
-        known.estimator.add(features, price, demand)
-        zoo.gradients.demand_vectors(features, price, self._phi)
-        known.gram.add(self._ones, self._phi)
+        # nothing will be released again, so nothing more is kept
         self._rounds += 1
+        if self._rounds > self._horizon:
+            raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
+
+    def _renewing(self) -> Array | None:
+        gram = self._releasers.gram
+        assert gram is not None
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
-            return
-        gram = known.gram.value
-        due = self._due
-        if not self._grown(gram, due):
-            return
-        if known.max_updates is not None:
-            due &= self._updates < known.max_updates
-        if due.any():
-            self._theta = known.estimator.release(due)
-            self._updates += due
-            self._trust(due, gram)
-            most = known.max_updates
-            self._finished = most is not None and bool((self._updates >= most).all())
+            return None
+        return self._due if self._grown(gram.value, self._due) else None
+
+    def _trust(self, due: Array, gram: Array) -> None:
+        super()._trust(due, gram)
+        most = self._releasers.max_updates
+        self._finished = most is not None and bool((self._updates >= most).all())
 
     def _inverted(self, information: Array) -> Array:
         values, vectors = kernels.linalg.eigh(information)

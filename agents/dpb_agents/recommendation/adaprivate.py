@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from functools import partial
 from typing import Any, ClassVar
 
 from dpb_agents.common.parameters import choice, real
-from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, LinearPolicy, LinTS, LinUCB
+from dpb_agents.recommendation.linear import CENTRED, WIDTHS, LinearPolicy, LinTS, LinUCB, central
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
     Budget,
@@ -22,12 +21,8 @@ from dpb_gym.privacy import (
     textbook_rho,
 )
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
-registered = partial(
-    register_agent, supports=SUPPORTS, protects=("central", "reward"), budget="required"
-)
 
 
 class NoisyBatches(LinearPolicy):
@@ -64,7 +59,7 @@ class NoisyBatches(LinearPolicy):
         )
 
 
-@registered("adaprivate-ucb")
+@central("adaprivate-ucb")
 class AdaPrivateUCB(NoisyBatches, LinUCB):
     """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
 
@@ -74,8 +69,8 @@ class AdaPrivateUCB(NoisyBatches, LinUCB):
     tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
 
 
-@registered("adaprivate-ts")
-@registered(
+@central("adaprivate-ts")
+@central(
     "adaprivate-adaptive",
     summary="AdaPrivate-TS whose draws narrow with every batch (RU, section 3.3).",
     v=1.5,
@@ -113,7 +108,7 @@ class AdaPrivateTS(NoisyBatches, LinTS):
         return 1.0 + sigma / (dim * math.sqrt(1.0 / dim))
 
 
-@registered("adaprivate-amp", sampling=0.5)
+@central("adaprivate-amp", sampling=0.5)
 class AdaPrivateAmp(AdaPrivateTS):
     """AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).
 

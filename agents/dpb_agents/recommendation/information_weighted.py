@@ -16,9 +16,12 @@ from dpb_agents.common.parameters import integer, real
 from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
+from dpb_gym import kernels
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
+
+LEAST = 0.5  # of the regularisation, below which no eigenvalue stays
 
 
 @register_agent("information-weighted", supports=SUPPORTS, protects=("joint", "user-round"))
@@ -80,7 +83,7 @@ class InformationWeighted(LinearRival):
         self._size = np.full(B, math.sqrt(d))
         self._record = np.empty(B), np.empty((B, d)), np.empty((B, d))
         self._total, self._summed = np.zeros((B, d, d)), np.zeros((B, d))
-        self._noise, self._known = np.zeros(B), self.prior(problem).centre
+        self._noise, self._known = np.zeros(B), self._mean.copy()
         self._begun, self._length = 0, self.length * self._stretch
 
     def _learn(self, reward: Array) -> None:
@@ -105,13 +108,53 @@ class InformationWeighted(LinearRival):
 
     def _estimate_anew(self) -> None:
         d, n, R = self._theta.shape[1], self._rounds / self._stretch, self._bound
+        roots, frame = kernels.linalg.eigh(self._root)
+        back = kernels.linalg.compose(1.0 / roots, frame)
         A, u = R[:, None, None] * self.releaser.release(), R[:, None] * self.response.release()
-        zoo.weighted.accumulate(A, u, self._root, self._total, self._summed)
+        self._total += zoo.weighted.between(back, A)
+        self._summed += _multiplied(back, _multiplied(back, u))
         self._noise += R * R
         noise = np.sqrt(self._noise)
         norm = isometric_noise_norm(self.releaser.sigma, d, self._horizon)
-        sums = self._total, self._summed, self.shift * norm * noise, self.ridge, n
-        made = self._inverse, self._theta, self._mean, self._size
-        zoo.weighted.solve(*sums, self._root, self._known, *made)
+        shift = (self.shift * norm * noise)[:, None]
+        pull = kernels.linalg.compose(shift / (roots * roots) + self.ridge, frame)
+        self._mean = _multiplied(pull, self._known)
+        known = self._total, shift, self.ridge, n, self._root
+        self._inverse, self._root, self._size = renewed(*known)
+        self._theta = _multiplied(self._inverse, self._summed)
         self._pull, self._informed = self._ones, bool(self._mean.any())
         self._width = self.alpha * (self._half + self.response.sigma * noise / math.sqrt(n))
+
+
+def renewed(
+    total: Array, shift: Array, ridge: float, rounds: float, root: Array
+) -> tuple[Array, Array, Array]:
+    """The inverse of V = total + shift W^-1 + ridge I, and the next W = (V / rounds)^(-1/2).
+
+    In units of W^(-1/2), eigenvalues of V are at least half of shift + ridge.
+
+    Args:
+        total: Noisy sum ``(B, d, d)``.
+        shift: ``(B, 1)``.
+        ridge: > 0.
+        rounds: Rounds that the sum is over.
+        root: W^(1/2), ``(B, d, d)``.
+
+    Returns:
+        V^-1, the root of the next W, and the operator norm of that W, ``(B,)``.
+    """
+    roots, frame = kernels.linalg.eigh(root)
+    scaled = zoo.weighted.between(root, total)
+    scaled += kernels.linalg.compose(shift + ridge * roots * roots, frame)
+    values, vectors = kernels.linalg.eigh(scaled)
+    values = 1.0 / np.maximum(values, LEAST * (shift + ridge))
+    inverse = zoo.weighted.between(root, kernels.linalg.compose(values, vectors))
+    values, vectors = kernels.linalg.eigh(inverse)
+    values = np.sqrt(np.sqrt(rounds * np.maximum(values, 0.0)))
+    return inverse, kernels.linalg.compose(values, vectors), values[:, -1] * values[:, -1]
+
+
+def _multiplied(matrices: Array, vectors: Array) -> Array:
+    out = np.empty(matrices.shape[:2])
+    kernels.linalg.multiply(matrices, vectors, out)
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,9 @@ SUPPORTS = ["recommendation"]
 # Eight points for every agent of the zoo, its defaults among them.
 WIDTHS = [0.1, 0.3, 1.0, 3.0]
 CENTRED = {"centre": [False, True]}
+central = partial(
+    register_agent, supports=SUPPORTS, protects=("central", "reward"), budget="required"
+)
 
 
 def take_recommended(features: Array, action: Array, observed: Array, out: Array) -> None:

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 import dpb_gym
 from dpb_agents import kernels as zoo
 from dpb_agents.recommendation.fliphat import Peeling
+from dpb_agents.recommendation.information_weighted import renewed
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, SystemNoise
@@ -154,12 +155,9 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
     gamma, n = 0.4, len(x)
     root = np.eye(3)[None].copy()
     for _ in range(12):
-        total, summed = np.zeros((1, 3, 3)), np.zeros((1, 3))
-        for v in x:
-            A, u = weighted(v, 0.0, root[0], gamma, 1.0)
-            zoo.weighted.accumulate(A[None], u[None], root, total, summed)
-        made = [np.empty((1, 3, 3)), np.empty((1, 3)), np.empty((1, 3)), np.empty(1)]
-        zoo.weighted.solve(total, summed, np.zeros(1), 1e-9, float(n), root, np.zeros(3), *made)
+        back = np.linalg.inv(root)
+        total = back @ sum(weighted(v, 0.0, root[0], gamma, 1.0)[0] for v in x) @ back
+        _, root, _ = renewed(total, np.zeros((1, 1)), 1e-9, float(n), root)
     W = root[0] @ root[0]
     weights = 1.0 / (1.0 + gamma * np.linalg.norm(x @ W, axis=1))
     found = W @ (x.T * weights) @ x @ W / n

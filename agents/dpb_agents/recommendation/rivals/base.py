@@ -13,7 +13,6 @@ from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import flag, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.linear import take_recommended
-from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
@@ -66,7 +65,7 @@ class LinearRival(WarmStart):
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
         self._width = np.full(B, self.alpha)
         self._chosen = np.empty((B, d))
-        self._spare = np.empty(B)
+        self._spare = np.zeros(B)
         self._ones = np.ones(B)
         self._all = np.ones(B, bool)
         bound = Segment(low - self._shift, high - self._shift)
@@ -99,37 +98,6 @@ class LinearRival(WarmStart):
         take_recommended(context.features, action, observed, self._chosen)
         self._rounds += 1
         self._learn(feedback.reward - self._shift)
-
-
-class RewardRival(LinearRival):
-    """A rival that protects the reward of a round and takes features and actions as public."""
-
-    releaser: RewardSums = field(init=False, repr=False)
-
-    def _sums(
-        self,
-        bound: Segment,
-        curator: Curator,
-        what: str,
-        *,
-        split: int = 1,
-        keep: int | None = None,
-    ) -> None:
-        """Makes the releaser; see `RewardSums`."""
-        d, reward = self._theta.shape[1], (bound.low, bound.high)
-        self.releaser = RewardSums(curator, d, reward=reward, split=split, keep=keep, what=what)
-
-    def _grow(self, inverse: Array, logdet: Array | None = None) -> None:
-        """Adds the chosen candidates to a Gram matrix, given by its inverse, in place.
-
-        Args:
-            inverse: ``(B, d, d)``.
-            logdet: ``(B,)``: the matrix's log-determinant grows with it.
-        """
-        if logdet is None:
-            kernels.linalg.sherman_morrison(inverse, self._chosen, self._ones, self._spare)
-        else:
-            zoo.linear.grow(inverse, self._chosen, logdet)
 
 
 def operator_norm(matrices: Array) -> Array:

@@ -6,23 +6,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer
-from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.rivals.base import COMPOSITIONS, RewardRival
+from dpb_agents.recommendation.linear import central
+from dpb_agents.recommendation.rivals.base import COMPOSITIONS, LinearRival
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import kernels
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.registry import register_agent
 
 
-@register_agent(
-    "batched-aggregation",
-    supports=SUPPORTS,
-    protects=("central", "reward"),
-    budget="required",
-    needs_horizon=True,
-)
-class BatchedAggregation(RewardRival):
+@central("batched-aggregation", needs_horizon=True)
+class BatchedAggregation(LinearRival):
     """LinUCB on noisy batch sums that divide the budget among them (RU, Table 6) [construct].
 
     A = ridge I + sum x x' is public and grows every round; every `batch` rounds the batch's sum
@@ -55,12 +50,14 @@ class BatchedAggregation(RewardRival):
         self._interval = self.batch * self._stretch
         batches = max(1, self._horizon // self._interval)
         split = batches if self.composition == "sequential" else 1
-        self._sums(bound, curator, "reward sum of a batch", split=split)
+        self.releaser = RewardSums(
+            curator, self._theta.shape[1], bound, "reward sum of a batch", split=split
+        )
         self._response = np.zeros_like(self._theta)
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._grow(self._inverse)
+        zoo.linear.grow(self._inverse, self._chosen, self._spare)
         if self._rounds % self._interval == 0:
             self._response += self.releaser.release(self._all)
         kernels.linalg.multiply(self._inverse, self._response, self._theta)

@@ -9,19 +9,17 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer
-from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.rivals.base import COMPOSITIONS, RewardRival
+from dpb_agents.recommendation.linear import central
+from dpb_agents.recommendation.rivals.base import COMPOSITIONS, LinearRival
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.problems.offers import among_available
-from dpb_gym.registry import register_agent
 
 
-@register_agent(
-    "coreset-elimination", supports=SUPPORTS, protects=("central", "reward"), budget="required"
-)
-class CoresetElimination(RewardRival):
+@central("coreset-elimination")
+class CoresetElimination(LinearRival):
     """Phased elimination on one noisy estimate per phase, after RU, Table 6 [construct].
 
     RU cites no central algorithm of this name. Phases double in length. In a phase the agent
@@ -59,7 +57,9 @@ class CoresetElimination(RewardRival):
         first, T = self.length * self._stretch, self._horizon
         phases = math.ceil(math.log2(T / first + 1))
         split = phases if self.composition == "sequential" else 1
-        self._sums(bound, curator, "reward sum of a phase", split=split)
+        self.releaser = RewardSums(
+            curator, self._theta.shape[1], bound, "reward sum of a phase", split=split
+        )
         B, d = self._theta.shape
         assert problem.n_candidates is not None
         n = problem.n_arms or problem.n_candidates
@@ -98,7 +98,7 @@ class CoresetElimination(RewardRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._grow(self._phase)
+        zoo.linear.grow(self._phase, self._chosen, self._spare)
         if self._rounds < self._phase_end:
             return
         self._inverse[:] = self._phase

@@ -10,25 +10,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import integer
-from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.rivals.base import RewardRival, operator_norm
+from dpb_agents.recommendation.linear import central
+from dpb_agents.recommendation.rivals.base import LinearRival, operator_norm
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.registry import register_agent
 
 # The norm of A^-1 is renewed when the rounds have grown by so much.
 STALE = 1.02
 
 
-@register_agent(
-    "dgs-lin-ucb",
-    supports=SUPPORTS,
-    protects=("central", "reward"),
-    budget="required",
-    needs_horizon=True,
-)
-class DynamicSensitivity(RewardRival):
+@central("dgs-lin-ucb", needs_horizon=True)
+class DynamicSensitivity(LinearRival):
     """LinUCB on estimates noised by their dynamic global sensitivity.
 
     After Wang, Zhao, Wu, Chopra, Khaitan & Wang (2022), from the abstract and RU's use of it:
@@ -60,13 +55,15 @@ class DynamicSensitivity(RewardRival):
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self._interval = self.every * self._stretch
         releases = max(1, self._horizon // self._interval)
-        self._sums(bound, curator, "estimates from all rounds", keep=releases)
+        self.releaser = RewardSums(
+            curator, self._theta.shape[1], bound, "estimates from all rounds", keep=releases
+        )
         self._norm = np.full(len(self._theta), 1.0 / self.ridge)
         self._renew_norm = 1
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._grow(self._inverse)
+        zoo.linear.grow(self._inverse, self._chosen, self._spare)
         if self._rounds % self._interval:
             return
         if self._rounds >= self._renew_norm:

@@ -6,19 +6,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import integer, real
-from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.rivals.base import RewardRival, operator_norm
+from dpb_agents.recommendation.linear import central
+from dpb_agents.recommendation.rivals.base import LinearRival, operator_norm
+from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym import portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.registry import register_agent
 
 
-@register_agent(
-    "zcdp-episodic", supports=SUPPORTS, protects=("central", "reward"), budget="required"
-)
-class Episodic(RewardRival):
+@central("zcdp-episodic")
+class Episodic(LinearRival):
     """Episodes of doubling length, one noisy estimate from each, after RU's comparison [construct].
 
     At the end of an episode with Gram matrix V = ridge I + sum x x' of its own rounds, theta =
@@ -49,7 +48,7 @@ class Episodic(RewardRival):
     trigger: float = real(2.0, 1.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        self._sums(bound, curator, "estimate of one episode")
+        self.releaser = RewardSums(curator, self._theta.shape[1], bound, "estimate of one episode")
         B = len(self._theta)
         self._everything = self._inverse.copy()
         self._episode = self._inverse.copy()
@@ -61,8 +60,8 @@ class Episodic(RewardRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        self._grow(self._everything, self._gain)
-        self._grow(self._episode)
+        zoo.linear.grow(self._everything, self._chosen, self._gain)
+        zoo.linear.grow(self._episode, self._chosen, self._spare)
         self._length += 1
         due = (self._length >= self._least) & (self._gain >= self._enough)
         if not due.any():

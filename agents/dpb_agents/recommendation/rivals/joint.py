@@ -1,22 +1,45 @@
-"""What the jointly private LinUCBs share: noisy sums of [x; r] [x; r]'."""
+"""The jointly private LinUCBs: on noisy sums of [x; r] [x; r]', continual, of batches, shuffled."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer, real
-from dpb_agents.recommendation.linear import shifted_inverse
+from dpb_agents.recommendation.linear import SUPPORTS, shifted_inverse
 from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_gym import portable
-from dpb_gym.privacy import BatchSum, Curator, PSDBall, RunningSum, Segment
+from dpb_gym.errors import BudgetError
+from dpb_gym.privacy import (
+    BatchSum,
+    Curator,
+    PSDBall,
+    RunningSum,
+    Segment,
+    ShuffledSum,
+    gaussian_sigma,
+    textbook_rho,
+)
 from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
+MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
+
+
+def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
+    """Bound on the operator norm of isometric symmetric noise, all T rounds with 1 - 1/T.
+
+    Noise of standard deviation s on the diagonal and s / sqrt(2) off it has mean operator norm
+    at most s sqrt(2 side) and is 1-Lipschitz in the underlying normals, so it exceeds the bound
+    with probability 1 / T^2 per round.
+    """
+    return std * (math.sqrt(2 * side) + math.sqrt(4 * portable.log(horizon)))
 
 
 class JointLinUCB(LinearRival):
@@ -76,11 +99,192 @@ class JointLinUCB(LinearRival):
         self._width = self._widths()
 
 
-def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
-    """Bound on the operator norm of isometric symmetric noise, all T rounds with 1 - 1/T.
+@register_agent(
+    "jdp-lin-ucb",
+    supports=SUPPORTS,
+    protects=("joint", "user-round"),
+    budget="required",
+    needs_horizon=True,
+)
+class JDPLinUCB(JointLinUCB):
+    """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
 
-    Noise of standard deviation s on the diagonal and s / sqrt(2) off it has mean operator norm
-    at most s sqrt(2 side) and is 1-Lipschitz in the underlying normals, so it exceeds the bound
-    with probability 1 / T^2 per round.
+    arXiv:1810.00068.
+
+    Joint privacy of one **user-round**, replace-one: features, reward, and in rejection replay
+    whether she was observed, against whoever sees all recommendations but her own.
+
+    Sensitivity: a record [x; r] [x; r]' is positive semidefinite of Frobenius norm at most L =
+    1 + max r^2 (2 for rewards in [0, 1]), so replacing one moves the sum by at most sqrt(2) L;
+    a continual sum multiplies that by its own sensitivity (sqrt(levels) for the tree). V =
+    noisy sum + ``shift`` times a bound on the noise's operator norm; bonus alpha ||x||_{V^-1}.
+
+    Args:
+        alpha: Width of the bonus; with ``calibration="paper"`` a factor of the paper's beta_t.
+        mechanism: ``"binary-tree"`` (the paper), ``"blt"`` or ``"sqrt-toeplitz"``.
+        every: Rounds between releases; the mechanism runs over T / every steps.
+        calibration: ``"verified"``: sigma from the sensitivity above and the budget.
+            ``"paper"``: node noise N' of standard deviation s = 4 sqrt(m) L log(4/delta) /
+            epsilon, symmetrised by (N' + N'^T) / sqrt(2), shift 2 Upsilon and width beta_t of
+            the published algorithm; needs an (epsilon, delta) budget. Sound, and the guarantee
+            is what it really costs: a small part of the budget.
+        norm: Assumed bound of ||theta||, in the width of ``calibration="paper"`` only.
+        centre: Subtract the middle of the reward's range (erratum R9): L falls to 1.25.
+
+    Raises:
+        BudgetError: If ``calibration="paper"`` gets a budget without epsilon and delta.
     """
-    return std * (math.sqrt(2 * side) + math.sqrt(4 * portable.log(horizon)))
+
+    releaser: RunningSum = field(init=False, repr=False)
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "shift": [0.3, 1.0],
+        "every": [10, 100],
+        "centre": [False, True],
+    }
+
+    mechanism: str = choice("binary-tree", MECHANISMS)
+    every: int = 10
+    norm: float = real(1.0, 0.0)
+
+    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
+        budget, sigma, d = curator.budget, None, self._theta.shape[1]
+        if self.calibration == "paper":
+            if budget is None or budget.epsilon is None or budget.delta is None:
+                raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
+            self._levels = 1 + (self._horizon - 1).bit_length()
+            log = portable.log(4.0 / budget.delta)
+            self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
+            # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
+            sigma = math.sqrt(2.0) * self._entry_std
+        self.releaser = RunningSum(
+            curator,
+            symmetric=d + 1,
+            clip=clip,
+            mechanism=self.mechanism,
+            every=self._interval,
+            sigma=sigma,
+            what="running sum of [x; r] [x; r]'",
+        )
+        # before the first release the policy acts as if V were the shift alone
+        start = self.ridge + self.shift * self._noise_norm()
+        self._inverse[:] = np.eye(d) / start
+        self._pull[:] = start
+
+    def _newest(self) -> Array:
+        return self.releaser.value
+
+    def _noise_norm(self) -> float:
+        d, T = self._theta.shape[1], self._horizon
+        if self.calibration == "paper":
+            # 2 Upsilon, with failure probability 1 / (2 T)
+            log = portable.log(2.0 * T * 2.0 * T)
+            spread = 4.0 * math.sqrt(d) + 2.0 * log
+            return 2.0 * self._entry_std * math.sqrt(2.0 * self._levels) * spread
+        return isometric_noise_norm(self.releaser.noise_std_max, d, T)
+
+    def _widths(self) -> Array:
+        if self.calibration != "paper":
+            return self._width
+        d, T = self._theta.shape[1], self._horizon
+        upsilon = 0.5 * self._noise_norm()
+        log = portable.log(2.0 * T)
+        gain = np.maximum(0.0, self._logdet - d * portable.log(upsilon))
+        statistical = self._half * np.sqrt(2.0 * portable.log(4.0 * T) + gain)
+        shifted = self.norm * math.sqrt(3.0 * upsilon)
+        noise = math.sqrt(self._levels / upsilon) * self._entry_std
+        noise *= math.sqrt(d) + math.sqrt(2.0 * (log + portable.log(T)))
+        return self.alpha * (statistical + shifted + noise)
+
+
+@register_agent(
+    "noisy-gram-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
+)
+class NoisyGramUCB(JointLinUCB):
+    """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
+
+    The first row of RU's ablation (Table 4), which the paper does not specify. Every `every`
+    rounds the batch's noisy sum of [x; r] [x; r]' is added to those before. With the calibration
+    that follows from the sensitivity sqrt(2) (1 + max r^2) of a record (see `jdp-lin-ucb`) this
+    gives what noise on A can be for: joint privacy of one **user-round**, replace-one. Batches
+    are disjoint and compose in parallel.
+
+    Args:
+        every: Rounds between releases. Where only one in n_candidates rounds is observed
+            (rejection replay), n_candidates times as many.
+        calibration: ``"verified"``, or ``"paper"``: noise of standard deviation range /
+            sqrt(2 rho) on A (off its diagonal) and b, as if only the reward counted, rho by RU's
+            Eq. 2.8 for an (epsilon, delta) budget. The guarantee is what that gives for a
+            user-round: four times that rho for rewards in [0, 1].
+        shift: Multiple of a bound on the noise's operator norm that is added to V; at 0, the
+            naive reading, only the ridge is.
+        ridge: Added to V besides, > 0; eigenvalues below half of both are raised to that.
+    """
+
+    releaser: BatchSum = field(init=False, repr=False)
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "shift": [0.3, 1.0],
+        "every": [300, 1000],
+        "centre": [False, True],
+    }
+    every: int = 300
+
+    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
+        budget, sigma = curator.budget, None
+        if self.calibration == "paper" and budget is not None:
+            # the paper's noise costs more than the budget
+            curator.as_printed("RU, Table 4")
+            rho = budget.rho
+            if budget.epsilon is not None and budget.delta is not None:
+                rho = textbook_rho(budget.epsilon, budget.delta)
+            assert rho is not None
+            sigma = math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * self._half)
+        self.releaser = BatchSum(
+            curator,
+            symmetric=self._theta.shape[1] + 1,
+            clip=clip,
+            sigma=sigma,
+            cumulative=True,
+            what="batch sums of [x; r] [x; r]'",
+        )
+
+    def _newest(self) -> Array:
+        return self.releaser.release()
+
+    def _noise_norm(self) -> float:
+        d = self._theta.shape[1]
+        return isometric_noise_norm(self.releaser.noise_std, d, self._horizon)
+
+
+@register_agent("shuffle-lin-ucb", supports=SUPPORTS, protects=("shuffle", "user-round"))
+class ShuffleLinUCB(NoisyGramUCB):
+    """LinUCB on shuffled batch sums of x x' and r x (Chowdhury & Zhou 2022; Garcelon et al. 2022).
+
+    Customers of batch m learn V_{m-1} and theta_{m-1}, choose by their own features the largest
+    <x, theta> + alpha ||x||_{V^-1}, and send [x; r] [x; r]' as randomised bits
+    (`dpb_gym.privacy.ShuffledSum`). The shuffler mixes the bits of the `every` customers of the
+    batch; V_m adds what their numbers say of the sum, and V holds ``shift`` times a bound on the
+    noise's operator norm besides. One record holds both sums, so its sensitivity is exact; the
+    bits are our own, see there what differs from the papers' protocols.
+
+    The guarantee is of notion shuffle, for one **user-round**, replace-one: it trusts the shuffler
+    to forget who sent what, and nobody else. Sensitivity of a record sqrt(2) (1 + max r^2) as in
+    `jdp-lin-ucb`, in steps of the bits. Batches are disjoint and compose in parallel. Without a
+    budget the sums are exact.
+
+    Args:
+        every: Customers of a batch, B. Where only one in n_candidates rounds is observed
+            (rejection replay), n_candidates times as many; who was not observed sends x = 0.
+    """
+
+    releaser: ShuffledSum = field(init=False, repr=False)
+    calibration: str = field(default="verified", init=False)
+
+    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
+        self.releaser = ShuffledSum(
+            curator,
+            symmetric=self._theta.shape[1] + 1,
+            clip=clip,
+            batch=self._interval,
+            cumulative=True,
+            what="shuffled sums of [x; r] [x; r]'",
+        )

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_gym.errors import BudgetExceeded, ParameterError
-from dpb_gym.privacy import Curator, Sum
+from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.base import Array
 
 AHEAD = 256
@@ -30,20 +30,20 @@ class RewardSums(Sum):
         curator: Whose budget it uses.
         width: Length d of a direction.
         reward: Range of the rewards.
+        what: What is released, in words.
         split: Number of parts of the budget, of which each release costs one.
         keep: Number of releases that all of a replicate's records may be part of.
-        what: What is released, in words.
     """
 
     def __init__(
         self,
         curator: Curator,
         width: int,
+        reward: Segment,
+        what: str,
         *,
-        reward: tuple[float, float],
         split: int = 1,
         keep: int | None = None,
-        what: str,
     ) -> None:
         B = curator.replicates
         self.keep, self.gain = keep, math.sqrt(keep or 1)
@@ -51,9 +51,10 @@ class RewardSums(Sum):
         self._released = np.zeros((B, width))
         self._normals = np.empty((B, AHEAD // width + 1, width))
         self._cursor = np.full(B, self._normals.shape[1])
-        self._no_inverse = np.empty((B, 0, 0))
-        self._no_norm = np.empty(B)
-        super().__init__(curator, width, reward=reward, share=1.0 / split, what=what)
+        self._plain = np.tile(np.eye(width), (B, 1, 1)), np.ones(B)
+        super().__init__(
+            curator, width, reward=(reward.low, reward.high), share=1.0 / split, what=what
+        )
         if curator.system_noise:
             raise ParameterError(
                 f"{what}: noise='system' is not available here; images of sums leave the grid"
@@ -82,9 +83,8 @@ class RewardSums(Sum):
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
             self._noise.fill(int(b), self._normals[b])
             self._cursor[b] = 0
-        sums, through = (self._total, self._normals, self._cursor, due), inverse is not None
-        image = (inverse, norm) if through else (self._no_inverse, self._no_norm)
-        keep = self.keep is not None
-        zoo.linear.release(*sums, self._sigma, through, *image, keep, self._released)
+        sums, keep = (self._total, self._normals, self._cursor, due), self.keep is not None
+        image = self._plain if inverse is None else (inverse, norm)
+        zoo.linear.release(*sums, self._sigma, *image, keep, self._released)
         self.releases += due
         return self._released.copy()

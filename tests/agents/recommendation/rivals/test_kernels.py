@@ -90,7 +90,9 @@ def test_release(drawn, through, keep):
     normals, cursor = rng.standard_normal((B, 4, d)), rng.integers(0, 4, B)
     due, norm, sums = rng.random(B) < 0.6, rng.random(B), start.copy()
     out, at = np.full((B, d), 9.0), cursor.copy()
-    args = (sums, normals, at, due, 3.0, through, inverse, norm, keep, out)
+    if not through:
+        inverse, norm = np.tile(np.eye(d), (B, 1, 1)), np.ones(B)
+    args = (sums, normals, at, due, 3.0, inverse, norm, keep, out)
     zoo.linear.release(*args)
     picked = normals[np.arange(B), cursor]
     expected = start + 3.0 * picked

@@ -11,7 +11,7 @@ from scipy import stats
 from dpb_agents.recommendation.rivals.base import operator_norm
 from dpb_agents.recommendation.rivals.reward_sums import RewardSums
 from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
-from dpb_gym.privacy import Budget, Curator, NoiseSource
+from dpb_gym.privacy import Budget, Curator, NoiseSource, Segment
 
 WIDTH = 3
 
@@ -23,7 +23,7 @@ def sums(replicates=2, sigma=1.0, seeds=None, keep=None, horizon=1000, bound=(0.
     curator = Curator(
         Budget.zcdp(rho), ("central", "reward"), noise=NoiseSource(generators), horizon=horizon
     )
-    made = RewardSums(curator, WIDTH, reward=bound, keep=keep, what="sums")
+    made = RewardSums(curator, WIDTH, Segment(*bound), "sums", keep=keep)
     curator.seal()
     assert made.sigma == pytest.approx(sigma, rel=1e-9)
     return made
@@ -37,7 +37,7 @@ def unit(rng, n):
 @pytest.mark.parametrize(("keep", "split", "cost"), [(None, 1, 1.0), (4, 1, 1.0), (None, 4, 0.25)])
 def test_a_closed_segment_costs_one_release_and_an_open_one_all(keep, split, cost):
     curator = Curator(Budget.zcdp(1.0), noise=NoiseSource.from_seed(0), horizon=10)
-    made = RewardSums(curator, WIDTH, reward=(-0.5, 0.5), keep=keep, split=split, what="sums")
+    made = RewardSums(curator, WIDTH, Segment(-0.5, 0.5), "sums", keep=keep, split=split)
     for _ in range(4):
         made.add(np.ones(1), np.eye(WIDTH)[:1])
         made.release(np.ones(1, bool))

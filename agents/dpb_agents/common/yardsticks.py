@@ -1,13 +1,43 @@
-"""The best action, known."""
+"""The yardsticks of normalised scores: uniformly random actions, and the best ones, known."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
+
+
+@register_agent("random", supports="any")
+class RandomPolicy(Agent):
+    """Uniformly random slates of K items, prices or candidates; learns nothing.
+
+    The yardstick of normalised scores (random = 0).
+    """
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        self._problem, self._kind = problem, kind_of(problem.kind)
+        self._uniforms = streams.uniforms(*self._kind.action_shape(problem))
+
+    def act(self, context: Context) -> Array:
+        offer = () if context.available is None else (context.available,)
+        return self._kind.random(self._problem, self._uniforms.next(), *offer)
+
+    def probabilities(self, context: Context) -> Array | None:
+        if self._problem.kind != "recommendation":
+            return None
+        B, m, _ = context.features.shape
+        if context.available is None:
+            return np.full((B, m), 1.0 / m)
+        return context.available / context.available.sum(axis=1, keepdims=True)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        pass
 
 
 @register_agent("oracle", supports="any", uses_oracle=True)
