@@ -16,13 +16,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 import pydantic.dataclasses
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    ValidationError,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationError
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, shown

@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.groups import Group, budget_order, contests, group_of, scale_of, short
-from dpb_gym.report.model import (
-    Interval,
-    LeaderboardData,
-    Row,
-    TaskResult,
-    TrackResult,
-    TrackRow,
-)
+from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult, TrackResult, TrackRow
 from dpb_gym.report.numerals import decimals, number
 from dpb_gym.report.palette import shade
 
@@ -44,14 +37,23 @@ class Line:
     complete: bool
 
     @property
-    def won(self) -> bool:
-        """Whether it is the first at its notion, unit and budget."""
-        return self.rivals > 0
-
-    @property
     def best(self) -> bool:
         """Whether it won against at least one other."""
         return self.rivals > 1
+
+    @property
+    def verdict(self) -> str:
+        """Of the first of a contest: ``"clear lead"`` if the interval of its lead is above 0,
+        ``"close"`` if not, ``"alone"`` without a rival, empty with too few replicates to say."""
+        if not self.best:
+            return "alone"
+        lead = self.row.lead
+        return "" if lead is None else "clear lead" if lead.low > 0 else "close"
+
+    @property
+    def mark(self) -> str:
+        """The verdict in one word."""
+        return self.verdict.split()[0] if self.verdict else "unsaid"
 
     @property
     def group(self) -> Group:
@@ -150,7 +152,7 @@ class Table:
     @cached_property
     def winners(self) -> dict[tuple[Group, Budget | None], Line]:
         """The best complete line of each notion, unit and budget."""
-        return {(line.group, line.row.budget): line for line in self.ordered if line.won}
+        return {(line.group, line.row.budget): line for line in self.ordered if line.rivals}
 
     @property
     def scales(self) -> set[str]:
@@ -181,46 +183,18 @@ class Table:
                 )
         return result
 
-    def win(self, group: Group, budget: Budget) -> Win | None:
-        """Who won at a guarantee and budget."""
-        line, rival = self.winners.get((group, budget)), self.rival
-        if line is None:
-            return None
-        lead, base = line.row.lead, 0.0 if rival is None else rival.row.loss.mean
-        verdict = "alone"
-        if line.best:
-            verdict = "" if lead is None else "clear lead" if lead.low > 0 else "close"
-        return Win(line, line.row.loss.mean / base if base > 0 else None, verdict)
+    def ratio(self, line: Line) -> float | None:
+        """Its regret in units of that of the best non-private agent, None without one."""
+        base = 0.0 if self.rival is None else self.rival.row.loss.mean
+        return line.row.loss.mean / base if base > 0 else None
 
 
-@dataclass(frozen=True)
-class Win:
-    """Who won at one guarantee and budget.
-
-    Attributes:
-        line: The winner.
-        ratio: Its regret in units of that of the best non-private agent, None without one.
-        verdict: ``"clear lead"`` if the interval of the lead is above 0, ``"close"`` if not,
-            ``"alone"`` without a rival, empty with too few replicates to say.
-    """
-
-    line: Line
-    ratio: float | None
-    verdict: str
-
-    @property
-    def mark(self) -> str:
-        """The verdict in one word."""
-        return self.verdict.split()[0] if self.verdict else "unsaid"
-
-
-@dataclass(frozen=True)
-class MatrixRow:
+class MatrixRow(NamedTuple):
     """The winners of one task or track at one guarantee, one per budget."""
 
     table: Table
     group: Group
-    wins: tuple[Win | None, ...]
+    wins: tuple[Line | None, ...]
 
 
 @dataclass(frozen=True)
@@ -274,7 +248,7 @@ def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:
     budgets = {b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale}
     columns = tuple(sorted(budgets, key=budget_order))
     rows = (
-        MatrixRow(table, group, tuple(table.win(group, budget) for budget in columns))
+        MatrixRow(table, group, tuple(table.winners.get((group, budget)) for budget in columns))
         for table in held
         for group in dict.fromkeys(group for group, _ in table.winners)
         if group.notion is not None or not scale

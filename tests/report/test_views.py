@@ -77,7 +77,7 @@ def test_who_is_told_the_truth_is_no_contestant(make):
     task = make.task("assortment")
     told = replace(task.rows[0], agent="Told", regret=Interval(0, 0, 0), oracle=True)
     shown = only(replace(task, rows=(told, *task.rows)))
-    assert shown.lines[0].number is None and not shown.lines[0].won
+    assert shown.lines[0].number is None and not shown.lines[0].rivals
     assert all(line.row.agent != "Told" for line in shown.winners.values())
 
 
@@ -138,10 +138,10 @@ def test_the_matrix_names_winners_their_cost_and_whether_they_lead(make):
     ]
     (row,) = matrix.rows
     assert row.table.rival.row.agent == "Greedy MNL"
-    assert [win.line.row.agent for win in row.wins] == ["One-pass MNL"] * 3
+    assert [win.row.agent for win in row.wins] == ["One-pass MNL"] * 3
     assert [win.verdict for win in row.wins] == ["", "close", "clear lead"]
     for win in row.wins:
-        assert win.ratio == win.line.row.regret.mean / row.table.rival.row.regret.mean
+        assert row.table.ratio(win) == win.row.regret.mean / row.table.rival.row.regret.mean
 
 
 def test_the_matrix_holds_tracks_before_their_tasks_and_one_scale_each(make):
@@ -157,10 +157,7 @@ def test_the_matrix_holds_tracks_before_their_tasks_and_one_scale_each(make):
     assert scales == ["rho", "eps (delta=1e-5)"]
     alone = make.task("recommendation")
     wins = [
-        w
-        for row in board(alone).matrices[0].rows
-        for w in row.wins
-        if w.line.row.name == "jdp-lin-ucb"
+        w for row in board(alone).matrices[0].rows for w in row.wins if w.row.name == "jdp-lin-ucb"
     ]
     assert wins and all(win.verdict == "alone" for win in wins)
 

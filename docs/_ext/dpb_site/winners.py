@@ -9,7 +9,7 @@ from dpb_gym import Result
 from dpb_gym.report.groups import scale_of, short
 from dpb_gym.report.model import TrackResult
 from dpb_gym.report.page import placed
-from dpb_gym.report.views import Matrix, Win, board
+from dpb_gym.report.views import Line, Matrix, Table, board
 from dpb_site.markdown import table
 
 RESULT = "dpb-bench-v1"
@@ -52,12 +52,16 @@ def _matrix(matrix: Matrix) -> str:
     name = f"Track, {scale_of(matrix.budgets[0])}"
     return table(
         [name, *heads],
-        [[f"{row.table.title}, {row.group.label}", *map(_cell, row.wins)] for row in rows],
+        [
+            [f"{row.table.title}, {row.group.label}", *(_cell(row.table, win) for win in row.wins)]
+            for row in rows
+        ],
     )
 
 
-def _cell(win: Win | None) -> str:
+def _cell(shown: Table, win: Line | None) -> str:
     if win is None:
         return "·"
-    times = "" if win.ratio is None else f" {win.ratio:.1f}×"
-    return f"{win.line.row.agent}{times} {MARKS[win.mark]}"
+    ratio = shown.ratio(win)
+    times = "" if ratio is None else f" {ratio:.1f}×"
+    return f"{win.row.agent}{times} {MARKS[win.mark]}"
