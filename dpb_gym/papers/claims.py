@@ -17,6 +17,7 @@ T = TypeVar("T")
 OneOrMany = Annotated[Many[T], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
 """A tuple; one text alone stands for a tuple of it."""
 Selector = dict[str, Scalar | Many[Scalar]]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]
 
 
@@ -111,7 +112,7 @@ class Claim(Spec):
     where: Selector = Field(default_factory=dict)
     along: Axis | None = None
     than: Selector | None = None
-    value: float | None = Field(default=None, allow_inf_nan=False)
+    value: Finite | None = None
     printed: Slug | None = None
     expect: Literal["falls", "grows", "below", "above", "near"]
     tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
@@ -159,16 +160,8 @@ class AxisMap(Spec):
         return {"path": data} if isinstance(data, str) else data
 
 
-class PrintedCell(Spec):
-    """A number of the paper.
-
-    Attributes:
-        value: The number.
-        spread: What the paper prints behind the plus-minus, if anything.
-    """
-
-    value: float = Field(allow_inf_nan=False)
-    spread: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+Printed = tuple[Finite, Annotated[Finite, Field(ge=0.0)] | None]
+"""A number of the paper, and what it prints behind the plus-minus, if anything."""
 
 
 class FigureTable(Spec):
@@ -194,7 +187,7 @@ class FigureTable(Spec):
     columns: Axis | None = None
     where: Selector = Field(default_factory=dict)
     digits: int = Field(default=1, ge=0, le=6)
-    printed: dict[tuple[Scalar, Scalar | None], PrintedCell] = Field(default_factory=dict)
+    printed: dict[tuple[Scalar, Scalar | None], Printed] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -207,8 +200,8 @@ class FigureTable(Spec):
             if not isinstance(columns, dict):
                 raise ValueError(f"printed: a row maps columns to numbers, got {line!r}")
             for column, cell in columns.items():
-                value, spread = cell if isinstance(cell, list) and len(cell) == 2 else (cell, None)
-                cells[row, column] = {"value": value, "spread": spread}
+                pair = isinstance(cell, list) and len(cell) == 2
+                cells[row, column] = tuple(cell) if pair else (cell, None)
         return {**data, "printed": cells}
 
     @property
@@ -217,7 +210,7 @@ class FigureTable(Spec):
         columns = () if self.columns is None else (self.columns,)
         return (self.rows, *columns, *self.where, *(self.quantity.reference or {}))
 
-    def printed_for(self, curve: Curve) -> PrintedCell | None:
+    def printed_for(self, curve: Curve) -> Printed | None:
         """What the paper prints in a curve's place, None if nothing."""
         if not curve.matches(self.where):
             return None

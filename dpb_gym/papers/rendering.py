@@ -18,7 +18,7 @@ from dpb_gym.papers.figure import Drawing, Figure
 from dpb_gym.papers.results import PICTURE, FigureResult
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
 from dpb_gym.report.canvas import MUTED, style
-from dpb_gym.report.page import template
+from dpb_gym.report.page import TEMPLATES, template
 from dpb_gym.report.palette import shade
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def html(results: Sequence[FigureResult], title: str) -> str:
     pictures = [base64.b64encode(r.picture.read_bytes()).decode("ascii") for r in results]
     return template(Path(__file__).parent).render(
         title=title,
+        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
         meaning=MEANING,
         classes=(*VERDICTS, *OUTCOMES),
         shown=list(zip(results, pictures)),

@@ -283,7 +283,7 @@ def plain_table(table: FigureTable, cells: Cells) -> dict[str, Any]:
 
 
 def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | None:
-    printed = table.printed_for(curve)
+    printed, around = table.printed_for(curve) or (None, None)
     try:
         measured = table.quantity.of(curve, curves)
         (values,), count = jackknife(measured)
@@ -296,8 +296,8 @@ def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | N
         "sd": float(np.std([*measured.columns[0].values()], ddof=1)) if single else None,
         "low": None if ends is None else ends.low,
         "high": None if ends is None else ends.high,
-        "printed": None if printed is None else printed.value,
-        "printed_spread": None if printed is None else printed.spread,
+        "printed": printed,
+        "printed_spread": around,
         "replicates": count if measured.columns else len(curve.series.replicates),
     }
 

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,6 @@ STUDY_VERSION = 1
 """Raised when a measurement changes."""
 
 Recorded = dict[str, list[float]]
-Measurement = Callable[[Agent, Job, CellResult, dict[str, Any]], Recorded]
 Block = tuple[CellResult, Recorded]
 
 
@@ -127,8 +126,7 @@ def _train(
         if isinstance(outcome, Failure):
             yield outcome
         else:
-            measure = MEASUREMENTS[options["kind"]]
-            recorded = measure(kept[cell.agent.title], job, outcome, options)
+            recorded = measure_ope(kept[cell.agent.title], job, outcome, options)
             yield CellResult(cell, outcome.regret, outcome.reward, outcome.guarantee), recorded
 
 
@@ -182,6 +180,3 @@ def measure_ope(agent: Agent, job: Job, result: CellResult, options: dict[str, A
             record(f"{name}-z", error / max(estimates[name].std_error, 1e-12))
         record("ess", estimates.effective_sample_size / rounds)
     return {name: plain(values, name) for name, values in found.items()}
-
-
-MEASUREMENTS: dict[str, Measurement] = {"ope": measure_ope}

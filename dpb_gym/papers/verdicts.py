@@ -171,7 +171,7 @@ def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[FigureTable])
         return [(curve, claim.value, ()) for curve in left]
     if claim.printed is not None:
         table = next(table for table in tables if table.id == claim.printed)
-        return [(c, cell.value, ()) for c in left if (cell := table.printed_for(c)) is not None]
+        return [(c, own[0], ()) for c in left if (own := table.printed_for(c)) is not None]
     if claim.than is not None:
         than, axes = claim.than, tuple(claim.than)
         return [(c, other, axes) for c in left for other in counterparts(c, than, curves)]

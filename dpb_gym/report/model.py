@@ -230,11 +230,6 @@ class Row(Entry):
     source: MaybeLabel = ""
 
     @property
-    def tuned(self) -> bool:
-        """Whether its parameters were searched for."""
-        return self.tuning.startswith(("best of", "tuned"))
-
-    @property
     def loss(self) -> Interval:
         """What is to be small: the regret."""
         return self.regret

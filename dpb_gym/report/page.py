@@ -252,7 +252,9 @@ def _task(table: Table, points: int) -> dict[str, Any]:
 
 def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, Any]:
     return {
-        **_of(row, "guarantee", "tuning", "tuned", "replicates"),
+        **_of(row, "guarantee", "tuning"),
+        "tuned": row.tuning.startswith(("best of", "tuned")),
+        "replicates": row.replicates,
         "accounting": row.accounting if row.private else "",
         "source": row.source[:12],
         "verdict": "" if row.audit is None else row.audit.verdict,

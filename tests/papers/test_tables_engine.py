@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dpb_gym.cli import main
 from dpb_gym.errors import DataError
-from dpb_gym.papers import engine, reproduce, studies
+from dpb_gym.papers import engine, reproduce
 from dpb_gym.papers.engine import run_figure
 from dpb_gym.papers.figure import Figure
 
@@ -210,11 +210,3 @@ def test_the_quick_version_of_a_study_is_small(study: dict[str, Any], tmp_path: 
     seen: list[tuple[int, int]] = []
     run_figure(quick, tmp_path, workers=1, show=lambda done, of: seen.append((done, of)))
     assert seen and all(done <= of == 2 * 2 * 20 for done, of in seen)
-
-
-def test_measurements_are_named_in_the_model() -> None:
-    from typing import get_args
-
-    from dpb_gym.papers.claims import Study
-
-    assert set(get_args(Study.model_fields["kind"].annotation)) == set(studies.MEASUREMENTS)
