@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,18 +166,18 @@ def _changed(change: str, base: str) -> Estimator:
     limit_name, weigh = CHANGES[change]
 
     def terms(p: Weighted) -> Terms:
-        with_model = base == "dr"
-        offset = p.model_value if with_model else np.zeros_like(p.rewards)
-        residuals = p.residuals if with_model else p.rewards
-        given = p.limits.get(limit_name)
-        if given is None:
-            limit = _automatic(change, p, offset, residuals, with_model)
-        elif np.isposinf(given):
-            limit = np.inf
-        else:
-            limit = validation.real(limit_name, given, 0.0)
+        low, high = p.reward_range
+        largest = high - low
+        if base == "ips":
+            largest, zero = max(abs(low), abs(high)), np.zeros_like(p.rewards)
+            p = replace(p, model_value=zero, model_shown=zero)
+        limit = p.limits.get(limit_name)
+        if limit is None:
+            limit = _automatic(change, p, largest)
+        elif not np.isposinf(limit):
+            limit = validation.real(limit_name, limit, 0.0)
         p.chosen[f"{change}-{base}"] = limit
-        return Terms.mean(offset + weigh(p.weights, limit) * residuals)
+        return Terms.mean(p.model_value + weigh(p.weights, limit) * p.residuals)
 
     return terms
 
@@ -186,9 +186,7 @@ WEIGHTING |= {f"{c}-{base}": _changed(c, base) for c in CHANGES for base in ("ip
 NEEDS_MODEL = ("dm", "dr", "sndr", *(f"{change}-dr" for change in CHANGES))
 
 
-def _automatic(
-    change: str, p: Weighted, offset: Array, residuals: Array, with_model: bool
-) -> float:
+def _automatic(change: str, p: Weighted, largest: float) -> float:
     """The limit with the smallest estimated squared error.
 
     Among 21 quantiles of the positive weights (their squares for shrinkage), the one that minimises
@@ -202,13 +200,11 @@ def _automatic(
     candidates = np.unique(np.quantile(positive, np.linspace(0.0, 1.0, 21), method="higher"))
     if change == "shrunk":
         candidates = np.append(candidates**2, np.inf)
-    low, high = p.reward_range
-    largest = high - low if with_model else max(abs(low), abs(high))
-    weigh, n = CHANGES[change][1], len(residuals)
+    weigh, n = CHANGES[change][1], len(p.rewards)
     best, smallest = float(candidates[-1]), np.inf
     for limit in candidates[::-1]:
         kept = weigh(p.weights, limit)
-        variance = float((offset + kept * residuals).var(ddof=1)) / n
+        variance = float((p.model_value + kept * p.residuals).var(ddof=1)) / n
         error = variance + (largest * float((p.weights - kept).mean())) ** 2
         # Ties go to the larger limit, which is less biased.
         if error < smallest:

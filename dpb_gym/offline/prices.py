@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
@@ -26,13 +27,6 @@ from dpb_gym.offline.estimators import (
 )
 from dpb_gym.problems.base import Array, Problem
 
-
-def _normal_mass(u: Array) -> Array:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(u))
-
-
 KERNELS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
     "epanechnikov": (lambda u: 0.75 * (1 - u * u), lambda u: 0.5 + 0.75 * u - 0.25 * u**3),
     "triangular": (lambda u: 1 - np.abs(u), lambda u: 0.5 + u - 0.5 * u * np.abs(u)),
@@ -40,7 +34,7 @@ KERNELS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = 
         lambda u: np.pi / 4 * np.cos(np.pi / 2 * u),
         lambda u: 0.5 + 0.5 * np.sin(np.pi / 2 * u),
     ),
-    "gaussian": (lambda u: np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi), _normal_mass),
+    "gaussian": (lambda u: np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi), ndtr),
 }
 """Densities and distribution functions; all but the last are zero outside [-1, 1]."""
 

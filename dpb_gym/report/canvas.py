@@ -97,8 +97,7 @@ def finish(
 
     suffix = ""
     if path is not None:
-        path = Path(path) if isinstance(path, (str, os.PathLike)) else target(path)
-        suffix = path.suffix.lower()
+        suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ".png"
         if suffix not in FORMATS:
             raise ParameterError(f"the file must end in {', '.join(FORMATS)}, got {str(path)!r}")
         path = target(path)

@@ -24,13 +24,7 @@ from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.exports import plain
 from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
-from dpb_gym.report.model import (
-    CurvePoint,
-    Interval,
-    LeaderboardData,
-    Row,
-    TrackResult,
-)
+from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, Row, TrackResult
 from dpb_gym.report.numerals import number
 from dpb_gym.report.views import Board, Line, Table, board
 
@@ -138,12 +132,8 @@ def template(folder: Path) -> Template:
 
 def _readable(created: str) -> str:
     moment = datetime.fromisoformat(created)
-    text = f"{moment.day} {moment:%B %Y}"
-    if len(created) > 10:
-        text += f", {moment:%H:%M}"
-        if moment.tzinfo is not None:
-            text += f" {moment:%Z}"
-    return text
+    day = f"{moment.day} {moment:%B %Y}"
+    return day if len(created) <= 10 else f"{day}, {moment:%H:%M %Z}".strip()
 
 
 def bibtex(data: LeaderboardData) -> str:
@@ -178,13 +168,12 @@ def _filters(shown: Board) -> list[dict[str, Any]]:
 
 def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     """What the page's script draws from: tables whose rows are stored by column, and origins."""
-    count = sum(len(table.lines) for table in shown.tasks)
-    points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, count)))
-    every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
-    budgets = sorted({line.row.budget for line in every}, key=budget_order)
+    every = (*shown.tasks, *shown.tracks)
+    points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, sum(len(t.lines) for t in shown.tasks))))
+    budgets = sorted({line.row.budget for table in every for line in table.lines}, key=budget_order)
     order = {budget: place for place, budget in enumerate(budgets)}
     tables = [_task(table, points) for table in shown.tasks] + [_track(t) for t in shown.tracks]
-    for found, table in zip(tables, (*shown.tasks, *shown.tracks)):
+    for found, table in zip(tables, every):
         rows = [
             {**_start(line), "order": order[line.row.budget], **row}
             for line, row in zip(table.lines, found["rows"])
