@@ -73,6 +73,11 @@ class Observations:
         return {name: np.array(part) for name, part in named.items()}
 
 
+def only(rows: Array, i: int = 0) -> Any:
+    """One replicate's row, a number as Python's own."""
+    return rows[i].item() if rows.ndim == 1 else rows[i].copy()
+
+
 def lane(observation: Array | dict[str, Array], i: int) -> Any:
     """Returns one replicate's observation."""
     if isinstance(observation, dict):
@@ -85,7 +90,12 @@ class Core:
 
     For wrappers that stand where the curator stands (`dpb_gym.feedback`): the instance holds
     the hidden parameters, which no agent may see.
+
+    Attributes:
+        layers: Feedback wrappers at work, the innermost first: they change what leaves.
     """
+
+    layers: tuple[Any, ...] = ()
 
     def __init__(
         self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
@@ -120,8 +130,10 @@ class Core:
                 self.instance.restart(i, seeds[i], episodes[i])
                 if self.mailbox is not None:
                     self.mailbox.restart(i, seeds[i], episodes[i])
-        if self.screens:
-            for i in lanes:
+        for i in lanes:
+            for layer in self.layers:
+                layer.open(i, seeds[i], episodes[i])
+            if self.screens:
                 self.screens[i].show(self.instance.context())
 
     def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
@@ -148,7 +160,9 @@ class Core:
         assert self.instance is not None
         if not self.limited:
             return {}
-        told = {"available": self.instance.context().available, "left": self.instance.left}
+        # differences of the stock are responses
+        left = None if self.layers else self.instance.left
+        told = {"available": self.instance.context().available, "left": left}
         return {name: value.copy() for name, value in told.items() if value is not None}
 
     def observe(self) -> Any:
@@ -162,8 +176,17 @@ class Core:
         self.mailbox.turn(playing)
         return self.mailbox.exchange(self._tray, feedback)
 
-    def infos(self, outcome: Outcome) -> dict[str, Array]:
-        """The info arrays of one step: flat keys, the same in each step, never theta."""
+    def tell(
+        self, action: Array, outcome: Outcome, playing: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """Rewards and info arrays of one step, as the layers leave them."""
+        infos, feedback = self._infos(outcome), outcome.feedback
+        for layer in self.layers:
+            feedback, infos = layer.exchange(action, feedback, infos, playing)
+        return feedback.reward, infos
+
+    def _infos(self, outcome: Outcome) -> dict[str, Array]:
+        """Flat keys, the same in each step, never theta."""
         assert self.instance is not None
         feedback = outcome.feedback
         infos: dict[str, Array] = {"t": self.instance.t.copy()}

@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from dpb_gym import validation
-from dpb_gym.envs.core import Core, lane
+from dpb_gym.envs.core import Core, lane, only
 from dpb_gym.envs.rendering import MODES
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
-from dpb_gym.problems.base import Ahead, Array, Instance, Problem
+from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
 from dpb_gym.streams import check_seed
 
 
@@ -136,20 +136,25 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             feedback = core.deliver(feedback)
             info["arrived"] = bool(core.mailbox.arrived[0])
             info["origin"] = int(core.mailbox.origin[0])
-        if core.response is not None:
-            answer = getattr(feedback, core.response)
-            info[core.response] = answer.item() if answer.ndim == 1 else answer[0]
-        if core.partial:
-            assert feedback.observed is not None
-            info["observed"] = feedback.observed.item()
-        info["expected_reward"], info["oracle_reward"], info["regret"] = mean, best, regret
+        if core.layers:
+            outcome = Outcome(feedback, expected, np.array([regret]))
+            rewards, told = core.tell(decoded, outcome, np.ones(1, bool))
+            info, reward = {name: only(value) for name, value in told.items()}, rewards.item()
+        else:
+            reward = feedback.reward.item()
+            if core.response is not None:
+                info[core.response] = only(getattr(feedback, core.response))
+            if core.partial:
+                assert feedback.observed is not None
+                info["observed"] = feedback.observed.item()
+            info["expected_reward"], info["oracle_reward"], info["regret"] = mean, best, regret
         if t < core.problem.horizon:
             instance.advance()
             self._t = t + 1
         else:
             self._done = True
         seen = self._observe(instance)
-        return seen, feedback.reward.item(), False, self._done, self._with_mask(info)
+        return seen, reward, False, self._done, self._with_mask(info)
 
     def render(self) -> Any:
         """The last round, or the customer who waits, as `render_mode` says."""
@@ -291,11 +296,11 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             raise HorizonExceeded(
                 f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
             )
-        outcome = core.respond(self.decode_actions(actions, resetting), resetting)
-        playing = ~resetting
+        decoded = self._decode(actions, resetting)
+        outcome, playing = core.respond(decoded, resetting), ~resetting
         if core.mailbox is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
-        values, reward = core.infos(outcome), outcome.feedback.reward
+        reward, values = core.tell(decoded, outcome, playing)
         ended = playing & (core.instance.t >= core.problem.horizon)
         self._done = ended.copy()
         infos: dict[str, Any] = {}
@@ -315,7 +320,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         if resetting.any():
             self._restart(np.flatnonzero(resetting).tolist(), [None] * self.num_envs)
         for i in range(self.num_envs):
-            info = {"t": 0} if resetting[i] else {k: v[i].item() for k, v in values.items()}
+            info = {"t": 0} if resetting[i] else {k: only(v, i) for k, v in values.items()}
             if same_step and ended[i]:
                 info |= {name: value[i] for name, value in last_offer.items()}
                 last = {"final_obs": lane(final, i), "final_info": info}
@@ -326,12 +331,8 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         seen = core.observe()
         return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
 
-    def decode_actions(self, actions: Any, ignored: Array) -> Array:
-        """The problem's actions ``(num_envs, ...)``; the best where `ignored` (being reset).
-
-        Raises:
-            ActionError: If an action that counts has a wrong shape, dtype or range.
-        """
+    def _decode(self, actions: Any, ignored: Array) -> Array:
+        """The problem's actions ``(num_envs, ...)``; the best where `ignored` (being reset)."""
         if not ignored.any():
             return self.core.actions.decode(actions, self.num_envs)
         assert self.core.instance is not None

@@ -20,7 +20,6 @@ from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.layers import (
     ChosenLayer,
-    Infos,
     Layer,
     Rows,
     SingleLayer,
@@ -116,12 +115,27 @@ class _Contexts(Layer):
                 "contexts could not hide it; use protocol='matrix' or PrivateStatistics"
             )
 
-    def _open(self, i: int, seed: int, episode: int) -> None:
-        super()._open(i, seed, episode)
+    def open(self, i: int, seed: int, episode: int) -> None:
+        super().open(i, seed, episode)
         self._known[i] = -1
 
-    def _show(self) -> Any:
-        """The current observation of all lanes; new noise only for new customers."""
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        """Starts episodes; see the environment's own."""
+        info = super().reset(seed=seed, options=options)[1]
+        return self._shown(), info
+
+    def step(self, action: Any) -> Any:
+        """Plays one round; see the environment's own."""
+        before = self._last
+        _, *rest, info = super().step(action)
+        if "final_obs" in info:  # what was shown of the last customers of lanes that were restarted
+            info["final_obs"] = info["final_obs"].copy()
+            for i in np.flatnonzero(info["_final_obs"]):
+                info["final_obs"][i] = lane(before, int(i))
+        return self._shown(), *rest, info
+
+    def _shown(self) -> Any:
+        """The current observation; new noise only for new customers."""
         context, now = self._core.instance.context(), self._core.instance.t
         if self._features is None:
             self._features = np.zeros(context.features.shape, np.float32)
@@ -130,8 +144,9 @@ class _Contexts(Layer):
             noisy = self.mechanism.privatise(context.features, self._draw(fresh))
             self._features[fresh] = noisy[fresh]
             self._known[:] = now
-        self._last = self._core.observations.encode(context._replace(features=self._features))
-        return deepcopy(self._last)
+        shown = self._core.observations.encode(context._replace(features=self._features))
+        self._last = shown
+        return lane(shown, 0) if isinstance(self, SingleLayer) else deepcopy(shown)
 
     def _space(self, space: Any) -> Any:
         """The space of observations whose features have the messages' bound."""
@@ -173,16 +188,6 @@ class VectorPrivateContexts(_Contexts, VectorLayer):
         super().__init__(env, mechanism)
         self.single_observation_space = self._space(env.single_observation_space)
         self.observation_space = self._space(env.observation_space)
-
-    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, Infos]:
-        shown = self._last
-        observation, rewards, terminations, truncations, infos = super().step(actions)
-        if "final_obs" in infos:
-            # the ended lanes' last observations: what was shown of their last customer
-            infos["final_obs"] = infos["final_obs"].copy()
-            for i in np.flatnonzero(infos["_final_obs"]):
-                infos["final_obs"][i] = lane(shown, int(i))
-        return observation, rewards, terminations, truncations, infos
 
 
 class _Statistics(ChosenLayer):
@@ -256,7 +261,7 @@ class _Curated(ChosenLayer):
         curator.seal()
         return made
 
-    def _open(self, i: int, seed: int, episode: int) -> None:
+    def open(self, i: int, seed: int, episode: int) -> None:
         self._sums[i] = self._sum(seed, episode)
         self._rounds[i] = 0
 

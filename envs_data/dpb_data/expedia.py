@@ -21,7 +21,7 @@ from dpb_data.reading import Array, Column, Opened, open_csv
 from dpb_data.registry import Counts, find_dataset, generated, laid_out
 from dpb_data.sources import Source, shorten
 from dpb_data.table import digest_of, frozen
-from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.errors import DataError, ParameterError, shown
 
 DROP_LAST = "drop-last-search"
 TRAIN_FILES = ("train.csv", "training_set_VU_DM.csv")
@@ -142,7 +142,7 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
         SearchLog('synthetic-expedia': 700 searches, 13,168 rows, 194 hotels, 3 destinations)
     """
     if repair not in (None, DROP_LAST):
-        raise ParameterError(f"repair must be None or {DROP_LAST!r}, got {repair!r}")
+        raise ParameterError(f"repair must be None or {DROP_LAST!r}, got {shown(repair)}")
     made: SearchLog | None = generated(source, "searches")
     if made is not None:
         return made

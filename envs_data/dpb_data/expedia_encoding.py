@@ -10,7 +10,7 @@ from dpb_data.expedia import SearchLog
 from dpb_data.reading import Array
 from dpb_data.registry import laid_out
 from dpb_gym import validation
-from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,10 @@ def encode_searches(
     """
     validation.choice("choice", choice, ("booking", "click"))
     max_missing = validation.real("max_missing", max_missing, 0.0, 1.0)
-    if isinstance(destination, str) and destination != "all":
-        raise ParameterError(f"destination must be an id, 'all' or None, got {destination!r}")
+    if isinstance(destination, str):
+        validation.choice("destination", destination, ("all",))
+    else:
+        validation.optional(validation.integer, "destination", destination, 1)
     chosen = next(iter(log.destinations)) if destination is None else destination
     log = log if isinstance(chosen, str) else log.select(chosen)
     hotel_ids, shown = np.unique(log.columns["prop_id"], return_inverse=True)

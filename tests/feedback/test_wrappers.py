@@ -108,7 +108,10 @@ def test_everything_that_leaves_is_epsilon_private(case, debias, monkeypatch):
     k, epsilon = base.categories, base.epsilon
     wrapped = single(case, debias=debias)
     assert wrapped.guarantee.epsilon(0.0) == epsilon
-    inner, options = wrapped.env, 4 if CASES[case][0] == "DPB/Assortment-v0" else 2
+    problem, options = (
+        wrapped.unwrapped.core.problem,
+        4 if CASES[case][0] == "DPB/Assortment-v0" else 2,
+    )
     action = actions_for(wrapped, 1, seed=4)[0]
     if case in ("choice", "purchase"):
         action = np.array([4, 1, 3])
@@ -119,21 +122,21 @@ def test_everything_that_leaves_is_epsilon_private(case, debias, monkeypatch):
         share: dict[str, float] = {}
         for numbers in cells[:: 7 if k > 2 else 1]:
             wrapped.reset(seed=9)
-            genuine = inner.step
-            revenues = wrapped.unwrapped.core.instance.context().revenues
+            genuine = problem.respond
 
-            def step(action, truth=truth, genuine=genuine, revenues=revenues):
-                observation, _, terminated, truncated, info = genuine(action)
-                if "choice" in info:
-                    info["choice"] = truth - 1
-                    reward = float(revenues[0, action[truth - 1]]) if truth else 0.0
-                elif "demand" in info:
-                    info["demand"], reward = float(truth), float(action[0]) * truth
-                else:
-                    reward = float(truth)
-                return observation, reward, terminated, truncated, info
+            def respond(hidden, round_, action, truth=truth, genuine=genuine):
+                feedback, expected = genuine(hidden, round_, action)
+                reward = float(truth)
+                if feedback.choice is not None:
+                    revenues = round_.context.revenues
+                    reward = float(revenues[0, action[0, truth - 1]]) if truth else 0.0
+                    feedback = feedback._replace(choice=np.array([truth - 1]))
+                elif feedback.demand is not None:
+                    reward = float(action[0]) * truth
+                    feedback = feedback._replace(demand=np.array([float(truth)]))
+                return feedback._replace(reward=np.array([reward])), expected
 
-            monkeypatch.setattr(inner, "step", step)
+            monkeypatch.setattr(problem, "respond", respond)
             monkeypatch.setattr(wrapped, "_draw", lambda lanes, u=numbers: np.array([u]))
             seen = wrapped.step(action)
             monkeypatch.undo()
@@ -251,24 +254,25 @@ def test_a_round_that_returns_nothing_sends_noise(many):
 
 
 @pytest.mark.parametrize("vector", [False, True])
-def test_returns_that_a_wrapper_beneath_adds_up_do_not_leave(vector):
+def test_returns_that_a_wrapper_beneath_adds_up_are_those_of_the_messages(vector):
     made = {"horizon": 5, "dim": 2}
     if vector:
         env = gym.make_vec("DPB/Recommendation-v0", num_envs=2, **made)
-        env = f.VectorPrivateResponse(
-            gym.wrappers.vector.RecordEpisodeStatistics(env), f.RandomizedResponse(1.0)
-        )
-        on_top = gym.wrappers.vector.RecordEpisodeStatistics(env)
+        env = gym.wrappers.vector.RecordEpisodeStatistics(env)
+        private = f.VectorPrivateResponse(env, f.RandomizedResponse(0.1))
     else:
         env = gym.wrappers.RecordEpisodeStatistics(gym.make("DPB/Recommendation-v0", **made))
-        env = f.PrivateResponse(env, f.RandomizedResponse(1.0))
-        on_top = gym.wrappers.RecordEpisodeStatistics(env)
-    on_top.reset(seed=0)
-    seen = [on_top.step(np.zeros(2, int) if vector else 0) for _ in range(5)]
-    total = sum(np.asarray(step[1]) for step in seen)
-    assert np.asarray(seen[-1][-1]["episode"]["r"]) == pytest.approx(total), "that of the messages"
+        private = f.PrivateResponse(env, f.RandomizedResponse(0.1))
+    private.reset(seed=0)
+    action = np.zeros(2, int) if vector else 0
+    sent, true = 0.0, 0.0
+    for _ in range(5):
+        _, reward, _, _, info = private.step(action)
+        sent, true = sent + reward, true + private.truth["reward"]
+    assert np.asarray(info["episode"]["r"]) == pytest.approx(np.asarray(sent))
+    assert np.any(sent != true)
     env.reset(seed=0)
-    assert not any("episode" in env.step(np.zeros(2, int) if vector else 0)[-1] for _ in range(5))
+    assert "regret" in env.step(action)[-1], "without the wrapper nothing is taken out"
 
 
 def test_contexts_alone_promise_nothing():
@@ -359,15 +363,17 @@ def test_spec_remembers_the_wrapper():
     assert env.step(action)[1] == again.step(action)[1]
 
 
-def test_answers_may_be_rows_of_numbers():
-    class Answers(gym.Wrapper):
-        def step(self, action):
-            *seen, info = super().step(action)
-            return *seen, info | {"answer": np.array([0.25, 0.5])}
+def test_answers_may_be_rows_of_numbers(monkeypatch):
+    env = f.PrivateResponse(gym.make("DPB/Recommendation-v0", dim=3), f.RandomizedResponse(1.0))
+    core = env.unwrapped.core
+    genuine = core.problem.respond
 
-    env = f.PrivateResponse(
-        Answers(gym.make("DPB/Recommendation-v0", dim=3)), f.RandomizedResponse(1.0)
-    )
+    def respond(*round_):
+        feedback, expected = genuine(*round_)
+        return feedback._replace(answer=np.array([[0.25, 0.5]])), expected
+
+    monkeypatch.setattr(core.problem, "respond", respond)
+    monkeypatch.setattr(core, "response", "answer")
     env.reset(seed=0)
     *_, info = env.step(0)
     np.testing.assert_array_equal(env.truth["answer"], [0.25, 0.5])
