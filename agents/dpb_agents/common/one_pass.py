@@ -161,11 +161,11 @@ class OnePassNewton(WarmStart):
         beliefs: Array,
         rate: float,
         signal: float,
+        earliest: int,
         rare: float = 0.0,
         loose: float = 0.0,
         lead: float = 0.0,
         calm: float = 0.0,
-        earliest: int = 10,
     ) -> None:
         """Makes the releaser, the first estimates and the row buffers.
 
@@ -177,11 +177,11 @@ class OnePassNewton(WarmStart):
             beliefs: Their prior probabilities, ``(m,)``.
             rate: A typical eigenvalue of one record's curvature.
             signal: Size of a coordinate of one record's response, for the first release.
+            earliest: Exact sums are released from this round on, noisy ones not before.
             rare: See `kernels.posterior.posterior`.
             loose: See there.
             lead: See there; 0 where there is a prior mean.
             calm: See there.
-            earliest: Exact sums are released from this round on, noisy ones not before.
 
         Raises:
             ParameterError: If the prior mean does not have d coordinates.

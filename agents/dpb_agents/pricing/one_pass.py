@@ -133,6 +133,7 @@ class OnePassPricing(OnePassNewton):
             loose=min(WIDER * norm, WIDEST),
             lead=LARGEST_NORM if logistic and self.norm is None else 0.0,
             calm=self.disperse,
+            earliest=10 if curator.private else 5,
         )
         self._blind, self._bets = self.first_release, logistic and self.disperse > 0.0
         if logistic:
