@@ -95,8 +95,6 @@ class Core:
         layers: Feedback wrappers at work, the innermost first: they change what leaves.
     """
 
-    layers: tuple[Any, ...] = ()
-
     def __init__(
         self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
     ) -> None:
@@ -108,6 +106,7 @@ class Core:
         self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
         self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
         self.instance: Instance | None = None
+        self.layers: tuple[Any, ...] = ()
         info = self.problem.info
         self.partial = info.partial_feedback
         self.limited = bool(info.masked) or info.stock is not None

@@ -143,7 +143,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         else:
             reward = feedback.reward.item()
             if core.response is not None:
-                info[core.response] = only(getattr(feedback, core.response))
+                answer = getattr(feedback, core.response)
+                info[core.response] = answer.item() if answer.ndim == 1 else answer[0]
             if core.partial:
                 assert feedback.observed is not None
                 info["observed"] = feedback.observed.item()
