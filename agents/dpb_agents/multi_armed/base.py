@@ -1,4 +1,4 @@
-"""What the agents of the multi-armed bandit share: arms by number, features ignored."""
+"""What the agents of the multi-armed bandit share: arms by number, private sums by arm."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from abc import abstractmethod
 import numpy as np
 
 from dpb_agents.common.parameters import Configured
-from dpb_gym.errors import ActionError, AgentError
-from dpb_gym.privacy import Curator
+from dpb_gym import portable, validation
+from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.privacy import Curator, Event, LaplaceEvent, Sum
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 SUPPORTS = ["recommendation"]
+LAWS = ("gaussian", "laplace")
 
 
 class MultiArmed(Configured):
@@ -62,3 +64,59 @@ class MultiArmed(Configured):
             raise ActionError(f"candidate {action[i]} of replicate {i} is outside 0..{n - 1}")
         seen = np.ones(B, bool) if feedback.observed is None else feedback.observed
         self._learn(context.t, context.arms[self._rows, action], feedback.reward, seen)
+
+
+class ArmSums(Sum):
+    """Sums of the rewards of every arm plus noise, released for the replicates that are due.
+
+    A release closes the segment, so every reward is in one release and all releases cost what one
+    does. A reward enters the sum of one arm, whose number is public: neighbours differ in one
+    coordinate by the reward's range, which is the sensitivity in every norm. When a segment ends
+    may depend on arms and earlier releases, and on no reward of the open segment.
+
+    Args:
+        curator: Whose budget it uses.
+        arms: Number of arms.
+        reward: Range of the rewards.
+        law: ``"gaussian"``, or ``"laplace"`` of scale range / epsilon, which is pure
+            epsilon-differential privacy; its nominal rho is epsilon^2 / 2.
+        what: What is released, in words.
+    """
+
+    def __init__(
+        self, curator: Curator, arms: int, *, reward: tuple[float, float], law: str, what: str
+    ) -> None:
+        self.law = validation.choice("law", law, LAWS)
+        super().__init__(curator, arms, reward=reward, what=what)
+        if curator.system_noise:
+            raise ParameterError(f"{what}: noise='system' is not available here")
+        self._arms = np.arange(arms)
+
+    def _scales(self, rho: float) -> tuple[float, float, Event]:
+        if self.law == "gaussian":
+            return super()._scales(rho)
+        scale = self.sensitivity / math.sqrt(2.0 * rho)
+        return math.sqrt(2.0) * scale, 0.0, LaplaceEvent(scale, self.sensitivity)
+
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace noise, 0 if exact."""
+        return self.sigma / math.sqrt(2.0)
+
+    def add(self, reward: Array, arm: Array, seen: Array) -> None:  # type: ignore[override]
+        """Ingests a reward of `arm` per replicate, ``(B,)``; nothing where not `seen`."""
+        super().add(reward, (self._arms == arm[:, None]) & seen[:, None])
+
+    def release(self, due: Array) -> Array:
+        """Sums of the closed segments ``(B, arms)``, renewed where `due`, ``(B,)`` bool."""
+        self.ready()
+        noise = np.zeros((1, len(self._arms)))
+        for b in np.flatnonzero(due):
+            if self._sigma:
+                self._noise.fill(int(b), noise)
+                if self.law == "laplace":  # a normal of exponential variance
+                    uniform = self._noise.generators[b].random(len(self._arms))
+                    noise *= np.sqrt(-portable.each(portable.log1p, -uniform))
+            self._released[b] = self._total[b] + self._sigma * noise[0]
+        self._total[due] = 0.0
+        return self._released.copy()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpb_agents.recommendation.adaprivate_users import AdaPrivateUserUCB
+from dpb_agents.recommendation.adaprivate import AdaPrivateUserUCB
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError

@@ -10,8 +10,7 @@ import numpy as np
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import choice, integer
 from dpb_agents.recommendation.linear import central
-from dpb_agents.recommendation.rivals.base import COMPOSITIONS, LinearRival
-from dpb_agents.recommendation.rivals.reward_sums import RewardSums
+from dpb_agents.recommendation.rivals.base import COMPOSITIONS, LinearRival, RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, Context, ProblemInfo

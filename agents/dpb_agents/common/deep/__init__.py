@@ -1,1 +1,0 @@
-"""Deep reinforcement learning: small networks, those of all replicates trained at once."""

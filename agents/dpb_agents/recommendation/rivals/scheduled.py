@@ -1,0 +1,181 @@
+"""LinUCB on noisy sums or estimates released on a schedule: batches, all along, episodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_agents import kernels as zoo
+from dpb_agents.common.parameters import choice, integer, real
+from dpb_agents.recommendation.linear import central
+from dpb_agents.recommendation.rivals.base import (
+    COMPOSITIONS,
+    LinearRival,
+    RewardSums,
+    operator_norm,
+)
+from dpb_gym import kernels, portable
+from dpb_gym.privacy import Curator, Segment
+from dpb_gym.problems.base import Array, ProblemInfo
+
+# The norm of A^-1 is renewed when the rounds have grown by so much.
+STALE = 1.02
+
+
+@central("batched-aggregation", needs_horizon=True)
+class BatchedAggregation(LinearRival):
+    """LinUCB on noisy batch sums that divide the budget among them (RU, Table 6) [construct].
+
+    A = ridge I + sum x x' is public and grows every round; every `batch` rounds the batch's sum
+    of r x is released with noise and added to b. RU gives each batch rho B / T. The batches
+    are disjoint, so that is needless: each could have all of rho, which makes this agent
+    `adaprivate-ucb`. Table 6 compares with a handicapped baseline.
+
+    Sensitivity of a batch's sum: the reward's range. The ledger accounts for what is released:
+    batches compose in parallel, so with ``composition="sequential"`` the noise is the paper's
+    and the guarantee is about B / T of the budget. Central, for the **reward** of one round,
+    replace-one.
+
+    Args:
+        batch: Rounds between releases. Where only one in n_candidates rounds is observed
+            (rejection replay), n_candidates times as many.
+        composition: ``"sequential"``: the batches share the budget, as in the paper;
+            ``"parallel"``: each has all of it.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "composition": ["sequential", "parallel"],
+        "ridge": [1.0, 100.0],
+        "centre": [False, True],
+    }
+
+    batch: int = integer(300, 1)
+    composition: str = choice("sequential", COMPOSITIONS)
+
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        self._interval = self.batch * self._stretch
+        batches = max(1, self._horizon // self._interval)
+        split = batches if self.composition == "sequential" else 1
+        self.releaser = RewardSums(
+            curator, self._theta.shape[1], bound, "reward sum of a batch", split=split
+        )
+        self._response = np.zeros_like(self._theta)
+
+    def _learn(self, reward: Array) -> None:
+        self.releaser.add(reward, self._chosen)
+        zoo.linear.grow(self._inverse, self._chosen, self._spare)
+        if self._rounds % self._interval == 0:
+            self._response += self.releaser.release(self._all)
+        kernels.linalg.multiply(self._inverse, self._response, self._theta)
+
+
+@central("dgs-lin-ucb", needs_horizon=True)
+class DynamicSensitivity(LinearRival):
+    """LinUCB on estimates noised by their dynamic global sensitivity.
+
+    After Wang, Zhao, Wu, Chopra, Khaitan & Wang (2022), from the abstract and RU's use of it:
+    every `every` rounds theta = A^-1 b + N(0, (||A^-1|| sigma)^2 I) is released afresh, and the
+    bonus is alpha ||x||_{A^-1}; A is public. (The original draws the noise by a tree; on
+    estimates, which are not sums, a tree has no proof.)
+
+    Replacing one reward moves A^-1 b by at most the reward's range times ||A^-1||, for rewards
+    only: a replaced context would move A itself, which is used as it is. Every reward is in all
+    later releases, at most n = T // every, so they compose in sequence: sigma =
+    range sqrt(n / (2 rho)). At ``every=1`` that is so much noise that it drowns the estimate at
+    any usual budget. The guarantee is central, for the **reward** of one round, replace-one.
+
+    The norm of A^-1 in use is at most 2% of the rounds old, which is sound as it only falls.
+
+    Args:
+        every: Rounds between releases; 1 is the published schedule. Where only one in
+            n_candidates rounds is observed (rejection replay), n_candidates times as many.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "every": [1, 1000],
+        "ridge": [1.0, 100.0],
+        "centre": [False, True],
+    }
+
+    every: int = integer(1, 1)
+
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        self._interval = self.every * self._stretch
+        releases = max(1, self._horizon // self._interval)
+        self.releaser = RewardSums(
+            curator, self._theta.shape[1], bound, "estimates from all rounds", keep=releases
+        )
+        self._norm = np.full(len(self._theta), 1.0 / self.ridge)
+        self._renew_norm = 1
+
+    def _learn(self, reward: Array) -> None:
+        self.releaser.add(reward, self._chosen)
+        zoo.linear.grow(self._inverse, self._chosen, self._spare)
+        if self._rounds % self._interval:
+            return
+        if self._rounds >= self._renew_norm:
+            self._norm = operator_norm(self._inverse)
+            self._renew_norm = math.ceil(STALE * self._rounds)
+        self._theta = self.releaser.release(self._all, self._inverse, self._norm)
+
+
+@central("zcdp-episodic")
+class Episodic(LinearRival):
+    """Episodes of doubling length, one noisy estimate from each, after RU's comparison [construct].
+
+    At the end of an episode with Gram matrix V = ridge I + sum x x' of its own rounds, theta =
+    V^-1 sum r x plus noise of standard deviation D sigma, D = ||V^-1||, is released, and the
+    next episode plays <x, theta> + alpha ||x||_{V^-1} with that theta and V. An episode ends
+    when it is long enough and det A, of all rounds, has grown by `trigger` since the last end.
+
+    Replacing one reward moves theta by at most the reward's range times ||V^-1 x|| <= D; V is
+    public. An estimate from *all* data would contain every reward again and again, and sigma
+    would no longer do: the episodes must be forgotten. As it is, every reward is in one
+    estimate and they compose in parallel. The guarantee is central, for the **reward** of one
+    round, replace-one.
+
+    Args:
+        length: Rounds of the first episode; the next are twice as long each. Where only one in
+            n_candidates rounds is observed (rejection replay), n_candidates times as many.
+        trigger: Least growth of det A per episode, >= 1; 1 is by length alone.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [0.1, 0.5],
+        "ridge": [1.0, 100.0],
+        "centre": [False, True],
+    }
+
+    alpha: float = 0.5
+    length: int = integer(100, 1)
+    trigger: float = real(2.0, 1.0)
+
+    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
+        self.releaser = RewardSums(curator, self._theta.shape[1], bound, "estimate of one episode")
+        B = len(self._theta)
+        self._everything = self._inverse.copy()
+        self._episode = self._inverse.copy()
+        self._start = self._inverse[0].copy()
+        self._gain = np.zeros(B)
+        self._length = np.zeros(B, np.int64)
+        self._least = np.full(B, self.length * self._stretch)
+        self._enough = portable.log(self.trigger)
+
+    def _learn(self, reward: Array) -> None:
+        self.releaser.add(reward, self._chosen)
+        zoo.linear.grow(self._everything, self._chosen, self._gain)
+        zoo.linear.grow(self._episode, self._chosen, self._spare)
+        self._length += 1
+        due = (self._length >= self._least) & (self._gain >= self._enough)
+        if not due.any():
+            return
+        norm = np.ones(len(due))
+        norm[due] = operator_norm(self._episode[due])
+        self._theta = self.releaser.release(due, self._episode, norm)
+        self._inverse[due] = self._episode[due]
+        self._episode[due] = self._start
+        self._least[due] *= 2
+        self._length[due] = 0
+        self._gain[due] = 0.0
