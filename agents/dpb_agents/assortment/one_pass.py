@@ -51,8 +51,8 @@ class OnePassMNL(OnePassNewton):
 
     The guarantee is joint zCDP (or the (epsilon, delta) that was asked for) per user-round,
     replace-one, and all-Gaussian; it is the whole budget from the first round on. Without a
-    budget the sums are exact, nothing is cut or weighted, and what remains is a non-private
-    online Newton method.
+    budget the sums are exact, nothing is cut, records count the less the less theta is known,
+    and what remains is a non-private online Newton method.
 
     Args:
         norm: Median of the prior size of theta - prior mean.
