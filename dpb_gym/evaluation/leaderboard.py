@@ -52,7 +52,7 @@ def leaderboard(
     places = {task.name: task for task in suite.tasks}
     for key, cells in by_row(results).items():
         try:
-            row = _row(places[key[0]], join(key, cells), audits)
+            row = _row(places[key[0]], join(cells), audits)
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 PACKAGES = ("dpb-gym", "numpy", "scipy", "numba", "gymnasium", "pyarrow")
 
@@ -41,6 +42,11 @@ def revision() -> str | None:
     """
     package = Path(__file__).resolve().parents[1]
     return git_revision(package / "errors.py", package)
+
+
+def origin() -> dict[str, Any]:
+    """Code and machine of a computation."""
+    return {"versions": versions(), "revision": revision(), "machine": describe_machine()}
 
 
 def git_revision(file: Path, changes: Path | None = None) -> str | None:

@@ -70,7 +70,7 @@ def collect(results: Iterable[CellResult]) -> list[Series]:
     Raises:
         ResultError: If cells of one row were computed with different parameters.
     """
-    return [join(*row) for row in by_row(results).items()]
+    return [join(cells) for cells in by_row(results).values()]
 
 
 def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
@@ -81,7 +81,7 @@ def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[Cel
     return rows
 
 
-def join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
+def join(cells: list[CellResult]) -> Series:
     """One row of its cells; see `collect`."""
     identity = cells[0].cell.identity if len(cells) > 1 else {}
     for result in cells[1:]:
@@ -99,7 +99,7 @@ def join(key: tuple[str, str, str], cells: list[CellResult]) -> Series:
     seconds = sum(timing.seconds for timing in timings)
     rounds = sum(timing.rounds for timing in timings)
     return Series(
-        *key,
+        *cells[0].cell.row,
         cells[0].cell,
         np.asarray(order),
         np.asarray(cells[0].cell.checkpoints),

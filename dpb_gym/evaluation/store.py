@@ -189,9 +189,7 @@ class Store:
             **(run or {}),
             "started": origin.now(),
             "status": "running",
-            "versions": origin.versions(),
-            "revision": origin.revision(),
-            "machine": origin.describe_machine(),
+            **origin.origin(),
         }
         if run is not None:
             self.manifest["runs"].append(self.record)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -61,27 +60,15 @@ class _Submission(TypedDict):
 MANIFEST, SUBMISSION = TypeAdapter(_Manifest), TypeAdapter(_Submission)
 
 
-def read_json(content: bytes) -> Any:
-    """Reads JSON whose numbers are finite and fit 64 bits, and whose text can be written again.
-
-    Raises:
-        ValueError: If it is anything else.
-    """
-    value = json.loads(
-        content.decode(), parse_constant=_refuse, parse_float=_real, parse_int=_whole
-    )
-    if b"\\ud" in content.lower():
-        json.dumps(value, ensure_ascii=False).encode()
-    return value
-
-
 def read(content: bytes, schema: TypeAdapter[Any], what: str, version: int) -> dict[str, Any]:
-    """Reads a file that states its version under the key `what`.
+    """Reads a JSON file that states its version under the key `what`.
 
     Raises:
-        ValueError: If it is no such JSON, of another version, or not as the schema says.
+        ValueError: If it is no such file, of another version, or not as the schema says; if a
+            number is not finite or does not fit 64 bits, or text cannot be written again.
     """
-    value = read_json(content)
+    value = json.loads(content.decode(), parse_int=_whole)
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     found = value.get(what) if isinstance(value, dict) else None
     if found != version:
         raise ValueError(f"expected {what} version {version}, found {found!r:.100}")
@@ -92,14 +79,7 @@ def read(content: bytes, schema: TypeAdapter[Any], what: str, version: int) -> d
     return dict(value)
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
-def _real(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse(f"{text:.40}")
-
-
 def _whole(text: str) -> int:
-    return int(text) if len(text) < 19 else _refuse(f"{text:.40}")
+    if len(text) < 19:
+        return int(text)
+    raise ValueError(f"{text:.40} is no number of 64 bits")

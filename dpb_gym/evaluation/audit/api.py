@@ -177,16 +177,9 @@ class _Stage:
         part: int = 0,
         factor: float = 1.0,
     ) -> Observed:
-        return play(
-            self.run,
-            self.problem(rounds),
-            pair,
-            targets,
-            runs=runs,
-            customers=self.seed,
-            first_seed=_seeds(self.seed, part),
-            factor=factor,
-        )
+        first = _seeds(self.seed, part)
+        world = self.run, self.problem(rounds), pair, targets
+        return play(*world, runs=runs, customers=self.seed, first_seed=first, factor=factor)
 
     def report(
         self,

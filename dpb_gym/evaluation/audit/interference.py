@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.evaluation.audit.lockstep import releasers
+from dpb_gym.evaluation.audit.worlds import bought
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
 from dpb_gym.problems.delay import Post
@@ -120,17 +121,14 @@ def _other(
     feedback: Feedback, problem: Problem, context: Context, action: Array, rng: np.random.Generator
 ) -> Feedback:
     """A response that is possible for the action, and mostly another one."""
-    B, kind = len(feedback.reward), problem.info.kind
+    kind = problem.info.kind
     if kind == "pricing":
         assert feedback.demand is not None
         demand = 1.0 - feedback.demand if problem.info.demand == "logistic" else -feedback.demand
         return feedback._replace(reward=np.asarray(action) * demand, demand=demand)
     if kind == "assortment":
-        places = (np.asarray(action) >= 0).sum(axis=1)
-        choice = rng.integers(-1, places)
-        assert context.revenues is not None
-        item = np.asarray(action)[np.arange(B), np.maximum(choice, 0)]
-        revenue = context.revenues[np.arange(B), np.maximum(item, 0)]
-        return feedback._replace(reward=np.where(choice >= 0, revenue, 0.0), choice=choice)
+        slates = np.asarray(action)
+        other = bought(context, slates, rng.integers(-1, (slates >= 0).sum(axis=1)))
+        return feedback._replace(reward=other.reward, choice=other.choice)
     low, high = problem.info.reward_range
     return feedback._replace(reward=low + high - feedback.reward)

@@ -198,9 +198,15 @@ def answer(world: World, problem: ProblemInfo, context: Context, action: Array) 
         liking = (context.features * taste).sum(axis=2)
         here = np.where(action >= 0, liking[np.arange(B)[:, None], np.maximum(action, 0)], -np.inf)
         choice = np.where((action >= 0).any(axis=1), here.argmax(axis=1), -1)
+    return bought(context, action, choice)
+
+
+def bought(context: Context, slates: Array, choice: Array) -> Feedback:
+    """The feedback where customers took these positions of their slates, -1 for nothing."""
     assert context.revenues is not None
-    item = action[np.arange(B), np.maximum(choice, 0)]
-    revenue = context.revenues[np.arange(B), np.maximum(item, 0)].astype(np.float64)
+    lanes = np.arange(len(slates))
+    item = slates[lanes, np.maximum(choice, 0)]
+    revenue = context.revenues[lanes, np.maximum(item, 0)].astype(np.float64)
     return Feedback(np.where(choice >= 0, revenue, 0.0), choice=choice)
 
 

@@ -109,9 +109,7 @@ def submit(
         "suite_text": store.manifest["suite_text"],
         "algorithm": ALGORITHM_VERSION,
         "agent": source,
-        "versions": origin.versions(),
-        "revision": origin.revision(),
-        "machine": origin.describe_machine(),
+        **origin.origin(),
         "audits": {
             key: report
             for key, report in store.manifest["audits"].items()

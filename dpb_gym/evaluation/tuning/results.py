@@ -97,13 +97,11 @@ class Recipe:
 
     def to_yaml(self, tuned_on: Mapping[str, Any]) -> dict[str, Any]:
         """What the recipe's file says; `tuned_on` is the environment with options and seeds."""
-        own = self.to_dict()
-        found = []
+        own, found = self.to_dict(), []
         for choice in self.choices:
-            row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
-            row["regret"] = choice.best.rounded
-            if choice.default is not None:
-                row["default_regret"] = choice.default.rounded
+            row = {"budget": choice.budget, "parameters": dict(choice.best.params)}
+            row |= {"regret": choice.best.rounded}
+            row |= {} if choice.default is None else {"default_regret": choice.default.rounded}
             found.append(row)
         search = {"budgets": [c.budget for c in self.choices], "points": self.points}
         return {
