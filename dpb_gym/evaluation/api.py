@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from dpb_gym import validation
@@ -141,6 +142,8 @@ def plan_task(
     if not isinstance(env_kwargs, (Mapping, type(None))):
         raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
     known, kwargs = environment(env_id), dict(env_kwargs or {})
+    # whoever changes an array later does not change what was run
+    kwargs |= {k: v.copy() for k, v in kwargs.items() if isinstance(v, np.ndarray)}
     if "horizon" in kwargs and horizon is not None:
         raise ParameterError("give the horizon once: as horizon= or in env_kwargs")
     horizon = kwargs.pop("horizon", known.parameters["horizon"]) if horizon is None else horizon

@@ -70,15 +70,7 @@ def performance_profile(regrets: Sequence[Array], factors: Sequence[float]) -> A
 
 
 def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
-    """Performance profiles as records: track, guarantee, budget, agent, factor, share.
-
-    Args:
-        data: A leaderboard.
-        factors: See `performance_profile`.
-
-    Raises:
-        ParameterError: If a factor is below 1.
-    """
+    """Performance profiles as records; see `Result.profiles`."""
     found = []
     for said, agents, regrets in compared(data):
         shares = performance_profile(regrets, factors)
@@ -89,12 +81,7 @@ def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[
 
 
 def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
-    """Probabilities of improvement as records: track, guarantee, budget, agent, over, probability.
-
-    How often the agent has less regret than the other on the same customers, ties counting half,
-    the mean over the tasks, with its 95% interval (``low``, ``high``; None with fewer than eight
-    replicates of a task).
-    """
+    """Probabilities of improvement as records; see `Result.improvements`."""
     found = []
     for said, agents, regrets in compared(data):
         for (i, agent), (j, other) in permutations(enumerate(agents), 2):

@@ -168,7 +168,8 @@ class Result:
         """Probability of improvement for every two rows of a track at one guarantee and budget.
 
         Records of track, guarantee, budget, agent, over, probability, low, high: how often the
-        agent has less regret than the other on the same customers, the mean over the tasks.
+        agent has less regret than the other on the same customers, ties counting half, the mean
+        over the tasks, with its 95% interval (None with fewer than eight replicates of a task).
         """
         return profiles.improvements(self.to_leaderboard())
 

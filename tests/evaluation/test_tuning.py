@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import dpb_gym
 from dpb_gym import cli
 from dpb_gym.cli.app import app
-from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
+from dpb_gym.errors import AgentError, ParameterError, UnknownNameError
 from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.evaluation.suite import SEED_SPAN, Suite
 from dpb_gym.evaluation.tuning import TUNING_SEEDS, check_seeds, choose_points, read_grid, tune
@@ -198,7 +198,7 @@ def test_bad_input(tmp_path: Path) -> None:
         tune(ENV, ["lin-ucbb"], **common)
     with pytest.raises(ParameterError, match="at least one agent"):
         tune(ENV, [], **common)
-    with pytest.raises(BudgetError, match="is private"):
+    with pytest.raises(AgentError, match="is private"):
         tune(ENV, ["adaprivate-ts"], grids={"adaprivate-ts": {"v": [1.0]}}, **common)
     with pytest.raises(ParameterError, match="not among"):
         tune(ENV, ["lin-ucb"], grids={"lin-ts": {"v": [1.0]}}, **common)

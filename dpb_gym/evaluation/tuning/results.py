@@ -99,7 +99,7 @@ class Recipe:
         """What the recipe's file says; `tuned_on` is the environment with options and seeds."""
         own, found = self.to_dict(), []
         for choice in self.choices:
-            row = {"budget": choice.budget, "parameters": dict(choice.best.params)}
+            row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
             row |= {"regret": choice.best.rounded}
             row |= {} if choice.default is None else {"default_regret": choice.default.rounded}
             found.append(row)

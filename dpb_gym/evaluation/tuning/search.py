@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.api import LARGEST_BLOCK, plan_task
+from dpb_gym.evaluation.plan import TaskPlan
 from dpb_gym.evaluation.recipes import write_recipe
 from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.schema import canonical, plain
@@ -86,8 +87,8 @@ def tune(
         UnknownNameError: If the environment or an agent is not registered.
         ParameterError: If an agent has nothing to tune, a parameter is unknown or out of
             range, or the seeds are not tuning seeds.
-        BudgetError: If a private agent is given no budget.
-        AgentError: If an agent does not support the environment, or all its points fail.
+        AgentError: If an agent does not support the environment, needs a budget and is given
+            none, or all its points fail.
     """
     names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
     if not names:
@@ -101,10 +102,10 @@ def tune(
             if name not in specs:
                 raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
     asked = [Budget.parse(budget) for budget in budgets]
-    searches = [
-        _Search.of(specs[n], (grids or {}).get(n), dict((params or {}).get(n, {})), cap, asked)
-        for n in names
-    ]
+    searches = []
+    for name, spec in specs.items():
+        grid, fixed = read_grid(spec, (grids or {}).get(name)), dict((params or {}).get(name, {}))
+        searches.append(_Search(spec, grid, fixed, choose_points(spec, grid, fixed, cap)))
     tried = {label: agent for search in searches for label, agent in search.agents().items()}
     block = min(LARGEST_BLOCK, replicates)
     suite, plan = plan_task(
@@ -115,9 +116,9 @@ def tune(
     report = run_plan(suite, [plan], folder, workers=workers, show=progress)
     series = {(s.agent, s.budget): s for s in collect(report.results())}
     home = folder / "recipes" if recipes is None else Path(recipes)
-    options = {"horizon": task.horizon, **task.env_kwargs}
+    options = {"horizon": task.horizon, **task.identity["env_kwargs"]}
     seeds = (seed, seed + replicates - 1)
-    found = tuple(search.recipe(series, replicates, home) for search in searches)
+    found = tuple(search.recipe(plan, series, replicates, home) for search in searches)
     for recipe in found:
         tuned_on = {"environment": task.env, "options": options, "seeds": list(seeds)}
         comment = f"What dpb tune found for {recipe.agent}; what was measured stands below."
@@ -219,27 +220,6 @@ class _Search:
     grid: dict[str, tuple[Any, ...]]
     fixed: dict[str, Any]
     points: list[dict[str, Any]]
-    budgets: list[Budget | None]
-
-    @classmethod
-    def of(
-        cls,
-        spec: AgentSpec,
-        grid: Grid | None,
-        fixed: dict[str, Any],
-        cap: int | None,
-        asked: Sequence[Budget | None],
-    ) -> _Search:
-        read = read_grid(spec, grid)
-        points = choose_points(spec, read, fixed, cap)
-        if spec.budget == "never":
-            return cls(spec, read, fixed, points, [None])
-        budgets = [b for b in asked if b is not None or spec.budget == "optional"]
-        if not budgets and spec.budget == "required":
-            raise BudgetError(
-                f"agent {spec.name!r} is private: give at least one budget (--budget rho=1)"
-            )
-        return cls(spec, read, fixed, points, list(dict.fromkeys(budgets)) or [None])
 
     def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """All parameters are written out, so that a changed default is another cell."""
@@ -253,10 +233,15 @@ class _Search:
         return {self.label(point): self.spec.over(self.full(point)) for point in self.points}
 
     def recipe(
-        self, series: Mapping[tuple[str, str], Series], replicates: int, home: Path
+        self,
+        plan: TaskPlan,
+        series: Mapping[tuple[str, str], Series],
+        replicates: int,
+        home: Path,
     ) -> Recipe:
         name = self.spec.name
-        choices = tuple(self._choose(Budget.text(b), series, replicates) for b in self.budgets)
+        budgets = dict.fromkeys(run.budget for run in plan.runs if run.name == name)
+        choices = tuple(self._choose(Budget.text(b), series, replicates) for b in budgets)
         best = plain(self.full(_overall(name, choices)), "parameters")
         return Recipe(name, best, choices, self.grid, len(self.points), home / f"{name}.yaml")
 
