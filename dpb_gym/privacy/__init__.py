@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
     from dpb_gym.privacy.composition import Composition as Composition
     from dpb_gym.privacy.curator import Curator as Curator
-    from dpb_gym.privacy.curator import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.events import ApproxEvent as ApproxEvent
     from dpb_gym.privacy.events import Event as Event
     from dpb_gym.privacy.events import GaussianEvent as GaussianEvent
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.base import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.base import Releaser as Releaser
     from dpb_gym.privacy.releasers.base import Segment as Segment
+    from dpb_gym.privacy.releasers.base import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.mechanisms import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
@@ -22,16 +22,13 @@ from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
+from dpb_gym.privacy.releasers.base import Releaser, WithoutAxis
 from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.shuffled import ShuffledSum
 from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.privacy.releasers.users import UserSum
 from dpb_gym.privacy.releasers.weighted import WeightedSum
-from dpb_gym.validation import FloatArray
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy.releasers.base import Releaser
 
 SLACK = 1e-9
 
@@ -375,33 +372,3 @@ class Curator:
             part.disclose(what)
         self.parts[replicate] = part
         return part
-
-
-class WithoutAxis:
-    """A releaser of one replicate, seen without the replicate axis.
-
-    Records, directions, values and releases lose their leading axis of length 1; everything else
-    is the releaser's own.
-    """
-
-    def __init__(self, releaser: Releaser) -> None:
-        self.releaser: Any = releaser
-
-    def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
-        """Ingests one record; see the releaser's own `add`."""
-        directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
-        self.releaser.add(np.asarray(record, dtype=np.float64)[None], directions, **options)
-
-    def release(self) -> FloatArray:
-        """Releases; see the releaser's own `release`."""
-        return np.asarray(self.releaser.release()[0])
-
-    @property
-    def value(self) -> FloatArray:
-        """The newest release."""
-        return np.asarray(self.releaser.value[0])
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "releaser":
-            raise AttributeError(name)
-        return getattr(self.releaser, name)

@@ -1,4 +1,4 @@
-"""Audits of objective perturbation: hostile data, and the exact density of the minimiser.
+"""Audits of objective perturbation on hostile data.
 
 The data set decides everything. The gradient of a record comes near its bound L only where the
 other records have driven theta to a point at which the record's answer is very unlikely; two
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpb_gym import validation
 from dpb_gym.privacy.audit.engine import audit_scores
 from dpb_gym.privacy.audit.report import AuditReport
+from dpb_gym.privacy.audit.tap import Tap
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
@@ -65,20 +66,6 @@ class ChoiceData:
             second = np.einsum("mk,ki,kj->mij", p, x, x)
             hessian += times * (second - mean[:, :, None] * mean[:, None, :])
         return value, gradient, hessian
-
-    def log_density(self, theta: FloatArray, plan: ObjectivePerturbation) -> FloatArray:
-        """Log density of the perturbed minimiser at ``(m, d)``, up to a constant.
-
-        The linear term is ``b = -(gradient + ridge theta)``; theta -> b is a diffeomorphism
-        whose Jacobian is the Hessian plus ridge. The output noise, far below the scale on which
-        the density changes, is left out.
-        """
-        _, gradient, hessian = self.derivatives(theta)
-        linear = gradient + plan.ridge * theta
-        jacobian = hessian + plan.ridge * np.eye(theta.shape[1])
-        quadratic = (linear**2).sum(axis=1) / (2 * plan.sigma**2)
-        density: FloatArray = np.linalg.slogdet(jacobian)[1] - quadratic
-        return density
 
 
 def hostile_choices(frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
@@ -136,22 +123,23 @@ def audit_objective(
         **said: See `audit_scores`: `subject`, `confidence`.
     """
     validation.integer("runs", runs, 1)
-    outputs, guarantee = [], claimed
+    scores, outputs, guarantee = [], [], claimed
     for world, data in enumerate(worlds):
         noise = NoiseSource.from_seed([seed, world], runs)
         curator = Curator("rho=1", ("joint", "user-round"), noise=noise)
         curator.as_printed("audit of a plan")
-        outputs.append(_Minimiser(curator, plan.dim, printed=plan, data=data).release())
+        releaser = _Minimiser(curator, plan.dim, printed=plan, data=data)
+        tap = Tap(releaser, np.full(runs, 1.0 - 2.0 * world))
+        tap.other.data = worlds[1 - world]
+        outputs.append(releaser.release())
+        scores.append(tap.law()[0])
         guarantee = curator.guarantee if claimed is None else claimed
-    first, second = (
-        worlds[1].log_density(theta, plan) - worlds[0].log_density(theta, plan) for theta in outputs
-    )
     points = np.concatenate(outputs)
     gap = worlds[0].derivatives(points)[1] - worlds[1].derivatives(points)[1]
     reached = f"gradients differ by {float(np.median(np.sqrt((gap**2).sum(axis=1)))):.4g}"
     said = {"subject": "objective perturbation", **said}
     said["details"] = {"sensitivity": f"{reached}, of {plan.event.sensitivity:.4g} at most"}
-    return audit_scores(first, second, guarantee, **said)
+    return audit_scores(scores[0], scores[1], guarantee, **said)
 
 
 class _Minimiser(LossMinimiser):
@@ -164,3 +152,6 @@ class _Minimiser(LossMinimiser):
     def _losses(self, which: NDArray[np.bool_], points: FloatArray, *out: FloatArray) -> None:
         for into, found in zip(out, self.data.derivatives(points[which])):
             into[which] = found
+
+    def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self.data.derivatives(theta)[1:]

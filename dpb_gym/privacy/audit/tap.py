@@ -48,10 +48,11 @@ class Tap:
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         thing.ready()
-        self._add = thing.add
         self.twin, self.other = _exact(releaser), _exact(releaser)
         # functions, which copies of the agent share, not methods, which they would copy
-        thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
+        if hasattr(releaser, "add"):
+            self._add = thing.add
+            thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
         if hasattr(releaser, "release"):
             self._release = thing.release
             thing.release = lambda *args, **kwargs: self._on_release(*args, **kwargs)

@@ -6,9 +6,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import BudgetError, ParameterError
@@ -61,6 +62,36 @@ class Releaser(ABC):
             self.curator.seal()
         if not self.opened:
             raise BudgetError(f"{self.what}: its curator refused the plans; nothing is released")
+
+
+class WithoutAxis:
+    """A releaser of one replicate, seen without the replicate axis.
+
+    Records, directions, values and releases lose their leading axis of length 1; everything else
+    is the releaser's own.
+    """
+
+    def __init__(self, releaser: Releaser) -> None:
+        self.releaser: Any = releaser
+
+    def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
+        """Ingests one record; see the releaser's own `add`."""
+        directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
+        self.releaser.add(np.asarray(record, dtype=np.float64)[None], directions, **options)
+
+    def release(self) -> FloatArray:
+        """Releases; see the releaser's own `release`."""
+        return np.asarray(self.releaser.release()[0])
+
+    @property
+    def value(self) -> FloatArray:
+        """The newest release."""
+        return np.asarray(self.releaser.value[0])
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "releaser":
+            raise AttributeError(name)
+        return getattr(self.releaser, name)
 
 
 @dataclass(frozen=True)
