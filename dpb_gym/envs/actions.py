@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
@@ -12,7 +11,7 @@ import numpy as np
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.problems.kinds import action_array, kind_of
+from dpb_gym.problems.kinds import action_array
 from dpb_gym.problems.search import count_slates, slates
 
 MAX_ASSORTMENTS = 100_000
@@ -126,8 +125,7 @@ class Price(ActionMode):
         self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        shape = (1,) if replicates is None else (replicates, 1)
-        prices = action_array(actions, shape, False, "price").reshape(-1)
+        prices = self.batch(actions, replicates, False, "price").reshape(-1)
         bad = _outside(prices, 0.0, 1.0)
         if bad is not None:
             raise ActionError(f"price must be in [0, 1], got {bad}")
@@ -185,15 +183,3 @@ def recommendation_mode(info: ProblemInfo) -> ActionMode:
     """The index of one of the candidates."""
     assert info.n_candidates is not None
     return ByIndex(np.arange(info.n_candidates), "candidate index")
-
-
-def make_action_mode(info: ProblemInfo, **interface: Any) -> ActionMode:
-    """Makes the action mode of an environment, as the problem's kind says.
-
-    Raises:
-        ParameterError: If an argument does not apply or is out of range.
-    """
-    factory = kind_of(info.kind).actions
-    make = resolve_name(factory) if isinstance(factory, str) else factory
-    mode: ActionMode = make(info, **interface)
-    return mode

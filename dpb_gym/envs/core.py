@@ -4,13 +4,14 @@ box, or a dictionary of named arrays), screens, delays."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.envs.actions import ActionMode, make_action_mode
+from dpb_gym.envs.actions import ActionMode
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.envs.rendering import MODES, Screen
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem
@@ -104,7 +105,9 @@ class Core:
         interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
         self.problem: Problem = entry.make_problem(**kwargs)
         self.observations = Observations(self.problem, interface.pop("obs_mode", "flat"))
-        self.actions: ActionMode = make_action_mode(self.problem.info, **interface)
+        mode = kind_of(self.problem.kind).actions
+        make = resolve_name(mode) if isinstance(mode, str) else mode
+        self.actions: ActionMode = make(self.problem.info, **interface)
         self.instance: Instance | None = None
         self.layers: tuple[Any, ...] = ()
         info = self.problem.info

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -271,20 +273,15 @@ class Post:
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:
         delay = Delay.parse(problem.info.delay)
         self.mailbox = None if delay is None else Mailbox(delay, problem.horizon, seeds)
-        self._kind = problem.kind
-        self._trays: dict[int | None, Tray] = {}
-
-    def _tray(self, agent: int | None) -> Tray:
-        if agent not in self._trays:
-            self._trays[agent] = Tray(kind_of(self._kind).nothing)
-        return self._trays[agent]
+        nothing = kind_of(problem.kind).nothing
+        self._trays: defaultdict[int | None, Tray] = defaultdict(partial(Tray, nothing))
 
     def open(self, context: Context) -> None:
         """Goes on to the round of this context."""
         self._context = context
         if self.mailbox is not None:
             self.mailbox.turn()
-            found = self.mailbox.swap(self._tray(None), _arrays(context))
+            found = self.mailbox.swap(self._trays[None], _arrays(context))
             self._context = context._replace(**found)  # type: ignore[arg-type]
 
     def deliver(
@@ -297,7 +294,7 @@ class Post:
         """
         if self.mailbox is None:
             return self._context, action, feedback
-        tray = self._tray(agent)
+        tray = self._trays[agent]
         (came,) = self.mailbox.swap(tray, {"action": action}).values()
         return self._context, came, self.mailbox.exchange(tray, feedback)
 
