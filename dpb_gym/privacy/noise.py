@@ -189,11 +189,8 @@ class SystemNoise(NoiseSource):
         super().__init__([_generator(np.random.SeedSequence()) for _ in range(replicates)])
         self._grid = 0.0
 
-    def spawn(self) -> SystemNoise:
-        return SystemNoise(self.replicates)
-
-    def single(self, replicate: int) -> SystemNoise:
-        return SystemNoise(1)
+    def _like(self, generators: Sequence[np.random.Generator]) -> SystemNoise:
+        return SystemNoise(len(generators))
 
     def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
         """Fixes the grid.
@@ -222,7 +219,7 @@ class SystemNoise(NoiseSource):
         return np.array(rows, dtype=np.float64) * self._grid
 
     def stream(self, width: int, on_grid: float = 0.0) -> NormalStream:
-        fresh = self.spawn()
+        fresh = SystemNoise(self.replicates)
         fresh._grid = self._grid
         return NormalStream(fresh, width, on_grid)
 

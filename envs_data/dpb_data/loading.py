@@ -7,10 +7,9 @@ import io
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,17 +25,9 @@ _MISSING = 99.0
 _FEWEST_JOKES = 10
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A table with what was learned on the way: used by `check`.
-
-    Attributes:
-        table: The ratings.
-        counts: Sizes found.
-        known: The registered data set that it claims to be; None for any other.
-        source: Where they came from; None for generated data.
-        format: Format of the file; None for generated data.
-    """
+class Loaded(NamedTuple):
+    """A table, and for `check` what was learned on the way: its sizes, the registered data set that
+    it claims to be, and, unless it was generated, where it came from and in which format."""
 
     table: RatingTable
     counts: Counts
