@@ -115,7 +115,7 @@ def board(
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if callable(show):
-        draw: Callable[..., None] = _told(show)
+        draw: Callable[..., None] = partial(_told, show)
     elif show is not False and hasattr(shell, "kernel"):
         draw = _notebook
     elif show is not False and sys.stderr.isatty():
@@ -148,12 +148,11 @@ def _polls(stop: threading.Event, delay: float) -> Iterator[bool]:
         yield True
 
 
-def _told(callback: Callable[[int, int], Any]) -> Callable[..., None]:
-    def call(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
-        for _ in polls:
-            callback(board.poll(), sum(board.sizes))
-
-    return call
+def _told(
+    callback: Callable[[int, int], Any], board: Watch, titles: list[str], polls: Iterator[bool]
+) -> None:
+    for _ in polls:
+        callback(board.poll(), sum(board.sizes))
 
 
 class _Bars:

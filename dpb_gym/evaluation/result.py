@@ -80,12 +80,8 @@ class Result:
         if len(found) == 1:
             return found[0]
         rows = ", ".join(f"task={s.task!r} budget={s.budget!r}" for s in known)
-        if not found:
-            raise ParameterError(
-                f"agent {label!r} has no result for task {task!r} and budget {wanted!r}; "
-                f"it has {rows}"
-            )
-        raise ParameterError(f"agent {label!r} has several results; name one of: {rows}")
+        many = "several results" if found else f"no result for task {task!r} and budget {wanted!r}"
+        raise ParameterError(f"agent {label!r} has {many}; name one of: {rows}")
 
     def final_regret(self, label: str, budget: Any = None, task: str | None = None) -> Array:
         """Cumulative pseudo-regret at the horizon ``(replicates,)``, in replicate order.
@@ -240,9 +236,8 @@ class Result:
         base = table.rival if against is None else self._line(table, against)
         if base is None:
             raise ParameterError("no agent here is without privacy; name one with against=")
-        if agents is not None:
-            for label in agents:
-                self._line(table, label)
+        for label in agents or ():
+            self._line(table, label)
         found = {}
         for line in table.ordered:
             row = line.row

@@ -27,33 +27,31 @@ class _Run(TypedDict, total=False):
     imported: dict[Text, Any]
 
 
-class _Manifest(TypedDict):
-    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+class _Results(TypedDict):
     protocol: Text
     suite_text: str
     created: Text
-    updated: Text
-    runs: list[_Run]
     audits: dict[str, dict[str, Any]]
-    stated: dict[str, dict[str, Any]]
     rows: list[Any]
 
 
-class _Submission(TypedDict):
+class _Manifest(_Results):
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+    updated: Text
+    runs: list[_Run]
+    stated: dict[str, dict[str, Any]]
+
+
+class _Submission(_Results):
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
     submission: int
     sender: Text
-    created: Text
     suite: Text
-    protocol: Text
-    suite_text: str
     algorithm: int
     agent: Texts
     versions: Texts
     revision: Text | None
     machine: Texts
-    audits: dict[str, dict[str, Any]]
-    rows: list[Any]
     table: Text
 
 
