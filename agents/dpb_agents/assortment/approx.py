@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from dpb_agents.assortment.dpmnl import DPMNL, Width
+from dpb_agents.assortment.dpmnl import DPMNL, Width, registered
 from dpb_agents.assortment.policy import ChoiceReleasers
 from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_agents.common.parameters import choice
@@ -26,7 +26,6 @@ from dpb_gym.privacy import (
     textbook_epsilon,
 )
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper", "as-run")
 CONVERSIONS = ("correct", "paper")
@@ -52,13 +51,7 @@ class Split:
     gram_delta: float
 
 
-@register_agent(
-    "dpmnl-approx",
-    supports=["assortment"],
-    protects=("joint", "user-round"),
-    budget="required",
-    needs_horizon=True,
-)
+@registered("dpmnl-approx")
 class DPMNLApprox(DPMNL):
     """The benchmark of Cho & Sun: DPMNL with (epsilon, delta) releases (section S.3).
 

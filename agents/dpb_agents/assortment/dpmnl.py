@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
@@ -27,16 +28,17 @@ from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "zcdp", "paper", "as-run")
-MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
-
-
-@register_agent(
-    "dpmnl",
+registered = partial(
+    register_agent,
     supports=["assortment"],
     protects=("joint", "user-round"),
     budget="required",
     needs_horizon=True,
 )
+MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
+
+
+@registered("dpmnl")
 class DPMNL(MNLPolicy):
     """DPMNL: private MLE and private Gram matrix under UCB-MNL's policy (Cho & Sun).
 

@@ -9,10 +9,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
@@ -21,11 +19,10 @@ from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator, RunningSum
-from dpb_gym.problems.base import Context, Feedback, ProblemInfo
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
-Array = NDArray[Any]
 RULES = ("greedy", "ucb", "ts")
 
 

@@ -10,15 +10,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_agents import kernels as zoo
 from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, Minimiser, RunningSum
-from dpb_gym.problems.base import Feedback
+from dpb_gym.problems.base import Array, Feedback
 
-Array = NDArray[Any]
 FIRST_CAPACITY = 256
 GRADIENT_BOUND = 2.0  # ||x|| <= 1, outside option (CS, section S.1.3)
 CURVATURE = 1.0  # trace of a record's Hessian, the covariance of vectors in the ball (A3)

@@ -58,14 +58,7 @@ class LocalSGD(WarmStart):
         model: int = LOGISTIC,
         scale: float = 1.0,
     ) -> None:
-        """Makes the messages for fresh replicates.
-
-        Args:
-            problem: See `Agent.begin`.
-            streams: See `Agent.begin`.
-            curator: See `Agent.begin`.
-            model: Logistic or Gaussian responses.
-            scale: Of the logistic link.
+        """Makes the messages for fresh replicates; `scale` is that of the logistic link.
 
         Raises:
             AgentError: Without a budget.
@@ -92,7 +85,7 @@ class LocalSGD(WarmStart):
     def step(self, vectors: Array, response: Array) -> None:
         """One user's message per replicate, and theta's move: v ``(B, d)``, y ``(B,)``."""
         model, made = (self._model, self._scale, GAUSSIAN_LIMIT), (self._gradient, self._reach)
-        zoo.gradients.negative_scores(vectors, response, self.theta, *model, *made)
+        zoo.demand.negative_scores(vectors, response, self.theta, *model, *made)
         sent = self.gradients.send(self._gradient, self._reach)
         self._t += 1
         away = self.theta - self._centre - sent / (self._h * self._t)

@@ -1,4 +1,4 @@
-"""Priced demand: stored records, their losses and fits, and when their Gram matrix has grown.
+"""Priced demand: stored records, their losses, fits and gradients; when a Gram matrix has grown.
 
 phi(x, p) = [x; -p] / sqrt(d). Arrays lead with the replicate axis.
 """
@@ -11,7 +11,7 @@ from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import log
 from dpb_gym.kernels.linalg import dot_one
 from dpb_gym.kernels.newton import minimise
-from dpb_gym.kernels.pricing import add_demands_one
+from dpb_gym.kernels.pricing import LOGISTIC, add_demands_one, mean_demand
 
 FEATURES, PRICE, DEMAND, SHAPE = 1, 2, 3, 4
 INSIDE = 1.0 - 1e-6
@@ -192,3 +192,46 @@ def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear
             linear[b, j] += gradient[b, j] - dot_one(hessian[b, j], theta[b])
             for k in range(d):
                 curvature[b, j, k] += hessian[b, j, k]
+
+
+@jit
+def demand_vectors(features, price, out):
+    """out[b] = [x; -p] / sqrt(d) for x ``(B, d - 1)`` and p ``(B,)``."""
+    B, m = features.shape
+    root = np.sqrt(m + 1.0)
+    for b in range(B):
+        for k in range(m):
+            out[b, k] = features[b, k] / root
+        out[b, m] = -price[b] / root
+
+
+@jit
+def negative_scores(vectors, response, theta, model, scale, limit, gradient, reach):
+    """gradient[b] = (f(<v, theta>) - y) v, and the largest norm it can have for ||v|| <= 1.
+
+    Args:
+        vectors: v, ``(B, d)``.
+        response: y, ``(B,)``; in [0, 1] for the logistic model, else clipped to +-`limit`.
+        theta: ``(B, d)``.
+        model: Of `mean_demand`: logistic or Gaussian.
+        scale: Of the logistic link, f(z) = sigmoid(scale z).
+        limit: Bound of a Gaussian response.
+        gradient: Output ``(B, d)``.
+        reach: Output ``(B,)``.
+    """
+    B, d = vectors.shape
+    for b in range(B):
+        z = square = 0.0
+        for k in range(d):
+            z += vectors[b, k] * theta[b, k]
+            square += theta[b, k] * theta[b, k]
+        y, norm = response[b], np.sqrt(square)
+        if model == LOGISTIC:
+            y = min(1.0, max(0.0, y))
+            reach[b] = mean_demand(norm, model, scale)
+        else:
+            y = min(limit, max(-limit, y))
+            reach[b] = limit + norm
+        gap = mean_demand(z, model, scale) - y
+        for k in range(d):
+            gradient[b, k] = gap * vectors[b, k]

@@ -77,7 +77,7 @@ class LocalPricing(LocalSGD):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         features, price, demand = recorded(context, action, feedback)
-        zoo.gradients.demand_vectors(features, price, self._phi)
+        zoo.demand.demand_vectors(features, price, self._phi)
         self.step(self._phi, demand)
         self._rounds += 1
         if self._rounds >= self._next:

@@ -117,7 +117,7 @@ class GLMPolicy(WarmStart):
         features, price, demand = recorded(context, action, feedback)
         known.estimator.add(features, price, demand)
         if known.gram is not None:
-            zoo.gradients.demand_vectors(features, price, self._phi)
+            zoo.demand.demand_vectors(features, price, self._phi)
             known.gram.add(self._ones, self._phi)
         self._rounds += 1
         due = self._renewing()

@@ -13,18 +13,16 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import integer, real
-from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.base import LinearRival
-from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
+from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
 from dpb_gym import kernels
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.registry import register_agent
 
 LEAST = 0.5  # of the regularisation, below which no eigenvalue stays
 
 
-@register_agent("information-weighted", supports=SUPPORTS, protects=("joint", "user-round"))
+@joint("information-weighted")
 class InformationWeighted(LinearRival):
     """Optimism on information-weighted regression (after Chen, Li, Rakhlin & Simchi-Levi 2025).
 
@@ -92,7 +90,7 @@ class InformationWeighted(LinearRival):
         inside = np.minimum(np.maximum(reward, self._low), self._high)
         records = self._chosen, inside, self._root, self._gamma, self._bound
         weights, scaled, response = self._record
-        zoo.weighted.records(*records, weights, scaled, response)
+        zoo.linear.records(*records, weights, scaled, response)
         self.releaser.add(weights, scaled)
         self.response.add(response)
         if self._rounds == self._begun + self._length:
@@ -111,7 +109,7 @@ class InformationWeighted(LinearRival):
         roots, frame = kernels.linalg.eigh(self._root)
         back = kernels.linalg.compose(1.0 / roots, frame)
         A, u = R[:, None, None] * self.releaser.release(), R[:, None] * self.response.release()
-        self._total += zoo.weighted.between(back, A)
+        self._total += zoo.linear.between(back, A)
         self._summed += _multiplied(back, _multiplied(back, u))
         self._noise += R * R
         noise = np.sqrt(self._noise)
@@ -144,11 +142,11 @@ def renewed(
         V^-1, the root of the next W, and the operator norm of that W, ``(B,)``.
     """
     roots, frame = kernels.linalg.eigh(root)
-    scaled = zoo.weighted.between(root, total)
+    scaled = zoo.linear.between(root, total)
     scaled += kernels.linalg.compose(shift + ridge * roots * roots, frame)
     values, vectors = kernels.linalg.eigh(scaled)
     values = 1.0 / np.maximum(values, LEAST * (shift + ridge))
-    inverse = zoo.weighted.between(root, kernels.linalg.compose(values, vectors))
+    inverse = zoo.linear.between(root, kernels.linalg.compose(values, vectors))
     values, vectors = kernels.linalg.eigh(inverse)
     values = np.sqrt(np.sqrt(rounds * np.maximum(values, 0.0)))
     return inverse, kernels.linalg.compose(values, vectors), values[:, -1] * values[:, -1]

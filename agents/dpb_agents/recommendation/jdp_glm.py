@@ -15,9 +15,8 @@ from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import inside, integer, positive, real
 from dpb_agents.pricing.csw import Demand
 from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.base import LinearRival
-from dpb_agents.recommendation.rivals.joint import isometric_noise_norm
+from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
 from dpb_gym import kernels, portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import (
@@ -29,7 +28,6 @@ from dpb_gym.privacy import (
     gaussian_sigma,
 )
 from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.registry import register_agent
 
 STEEPEST = 0.25  # mu'(z) of the logistic mean, at most
 SLACK = 100.0
@@ -57,9 +55,7 @@ class RewardMLE(PrivateMLE):
         super().add(root * vectors[:, :-1], -root * vectors[:, -1], rewards)
 
 
-@register_agent(
-    "jdp-glm-ucb", supports=SUPPORTS, protects=("joint", "user-round"), needs_horizon=True
-)
+@joint("jdp-glm-ucb", needs_horizon=True)
 class JDPGLM(LinearRival):
     """Rarely switching GLM-UCB with a private MLE and a private design matrix (Sarmasarkar 2026).
 
@@ -152,13 +148,13 @@ class JDPGLM(LinearRival):
         return self._theta
 
     def _learn(self, reward: Array) -> None:
-        zoo.weighted.slopes(self._chosen, self._theta, self._slopes)
+        zoo.linear.slopes(self._chosen, self._theta, self._slopes)
         self.releaser.add(self._slopes, self._chosen)
         self.mle.add(self._chosen, reward)
         if self._rounds % self._interval or (self._updates == self._most).all():
             return
         H = self.releaser.value
-        grown = zoo.weighted.outgrown(H, self._lambda, self._frozen, 1.0 + self.growth, self._due)
+        grown = zoo.linear.outgrown(H, self._lambda, self._frozen, 1.0 + self.growth, self._due)
         due = self._due & (self._updates < self._most)
         if grown and due.any():
             self._theta = self.mle.release(due)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,26 +27,23 @@ if TYPE_CHECKING:
     from dpb_gym.feedback import GaussianStatistics
     from dpb_gym.privacy import Curator
 
+local = partial(register_agent, supports=SUPPORTS, budget="required")
 PROTECTS = ("local", "user-round")
 RULES = ("greedy", "ucb")
 CENTRED_UCB = [{"alpha": a, "centre": True} for a in (0.3, 1.0, 3.0)]
 CENTRED_TS = [{"v": v, "centre": True} for v in (0.3, 1.0, 3.0)]
 
 
-@register_agent(
+@local(
     "local-reward-lin-ucb",
-    supports=SUPPORTS,
     protects=("local", "reward"),
-    budget="required",
     summary="LinUCB on rewards that each user privatises (Gaussian noise).",
     agent="lin-ucb",
     mechanism="gaussian",
 )
-@register_agent(
+@local(
     "local-reward-lin-ts",
-    supports=SUPPORTS,
     protects=("local", "reward"),
-    budget="required",
     summary="Linear Thompson sampling on rewards that each user privatises (Gaussian noise).",
     agent="lin-ts",
     mechanism="gaussian",
@@ -64,27 +62,10 @@ class LocalRewards(LocalPrivacy):
 
 
 class Statistics(Messages):
-    """The users' side: sends x x' and r x of the recommended candidate as one message.
-
-    Args:
-        curator: See `Messages`.
-        mechanism: What a message is.
-        centre: Subtracted from every reward.
-        streams: See `Messages`.
-    """
+    """The users' side: sends x x' and (r - centre) x of who was recommended as one message."""
 
     mechanism: GaussianStatistics
-
-    def __init__(
-        self,
-        curator: Curator,
-        mechanism: GaussianStatistics,
-        centre: float,
-        streams: AgentStreams,
-    ) -> None:
-        self.centre = centre
-        self._chosen = np.empty((streams.replicates, mechanism.dim))
-        super().__init__(curator, mechanism, streams)
+    centre = 0.0
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> Array:
         """The messages of one round as rows, see `GaussianStatistics.rows`; of noise alone where
@@ -95,24 +76,21 @@ class Statistics(Messages):
         """
         B = len(action)
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
-        take_recommended(context.features, action, observed, self._chosen)
+        chosen = np.empty((B, self.mechanism.dim))
+        take_recommended(context.features, action, observed, chosen)
         self.ready()
-        return self.mechanism.rows(self._chosen, feedback.reward - self.centre, self.numbers.next())
+        return self.mechanism.rows(chosen, feedback.reward - self.centre, self.numbers.next())
 
 
-@register_agent(
+@local(
     "local-lin-ucb",
-    supports=SUPPORTS,
     protects=PROTECTS,
-    budget="required",
     summary="LinUCB on locally private statistics x x' and r x (LDP-LinUCB).",
     rule="ucb",
 )
-@register_agent(
+@local(
     "local-lin-greedy",
-    supports=SUPPORTS,
     protects=PROTECTS,
-    budget="required",
     summary="Greedy play on locally private statistics x x' and r x.",
     rule="greedy",
 )
@@ -160,7 +138,8 @@ class LocalLinear(WarmStart):
         B, d = streams.replicates, problem.dim
         half = 0.5 * (high - low)
         mechanism = GaussianStatistics.for_budget(curator.budget, d, -half, half)
-        self.statistics = Statistics(curator, mechanism, low + half, streams)
+        self.statistics = Statistics(curator, mechanism, streams)
+        self.statistics.centre = low + half
         self._noise = mechanism.sigma * math.sqrt(2 * d)
         self._sums = np.zeros((B, mechanism.width))
         self._response = np.empty((B, d))
@@ -191,12 +170,7 @@ class LocalLinear(WarmStart):
         self._trusted = self._response + shift * self._mean
 
 
-@register_agent(
-    "local-glm-sgd",
-    supports=["recommendation"],
-    protects=("local", "user-round"),
-    budget="required",
-)
+@local("local-glm-sgd", protects=PROTECTS)
 class LocalGLM(LocalSGD):
     """Logistic bandit on locally private gradients (LDP-SGD of Han, Liang, Wang & Zhang 2021).
 

@@ -37,7 +37,7 @@ def sigmoid(z):
 
 def kernel(vectors, response, theta, model, scale=1.0):
     gradient, reach = np.empty_like(vectors), np.empty(len(vectors))
-    zoo.gradients.negative_scores(vectors, response, theta, model, scale, 3.0, gradient, reach)
+    zoo.demand.negative_scores(vectors, response, theta, model, scale, 3.0, gradient, reach)
     return gradient, reach
 
 

@@ -73,7 +73,7 @@ def weighted(x, r, root, gamma, bound):
     x = x / max(1.0, np.linalg.norm(x))
     weight, scaled, response = np.empty(1), np.empty((1, d)), np.empty((1, d))
     args = x[None], np.array([r]), root[None], np.array([gamma]), np.array([bound])
-    zoo.weighted.records(*args, weight, scaled, response)
+    zoo.linear.records(*args, weight, scaled, response)
     return weight[0] * np.outer(scaled[0], scaled[0]), response[0]
 
 
@@ -171,7 +171,7 @@ def test_glm_records_have_a_quarter_of_the_gram_s_sensitivity():
     def record(x, theta):
         slope = np.empty(1)
         x = x / max(1.0, np.linalg.norm(x))
-        zoo.weighted.slopes(x[None], theta[None], slope)
+        zoo.linear.slopes(x[None], theta[None], slope)
         return slope[0] * np.outer(x, x)
 
     def apart(x, y, theta):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
+joint = partial(register_agent, supports=SUPPORTS, protects=("joint", "user-round"))
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
@@ -99,13 +101,7 @@ class JointLinUCB(LinearRival):
         self._width = self._widths()
 
 
-@register_agent(
-    "jdp-lin-ucb",
-    supports=SUPPORTS,
-    protects=("joint", "user-round"),
-    budget="required",
-    needs_horizon=True,
-)
+@joint("jdp-lin-ucb", budget="required", needs_horizon=True)
 class JDPLinUCB(JointLinUCB):
     """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
 
@@ -196,9 +192,7 @@ class JDPLinUCB(JointLinUCB):
         return self.alpha * (statistical + shifted + noise)
 
 
-@register_agent(
-    "noisy-gram-ucb", supports=SUPPORTS, protects=("joint", "user-round"), budget="required"
-)
+@joint("noisy-gram-ucb", budget="required")
 class NoisyGramUCB(JointLinUCB):
     """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
 
