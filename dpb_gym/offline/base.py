@@ -27,12 +27,16 @@ class Log(ABC):
         rewards: ``(n,)`` within `reward_range`. Private data of the logged users.
         reward_range: Declared lowest and highest reward; never read off the data.
         name: For titles and messages.
+        expected: Expected reward of everything that could have been chosen, None if not known.
+        estimated: Whether propensities come from a model instead of the logging policy.
     """
 
     features: Array
     rewards: Array
     reward_range: tuple[float, float]
     name: str
+    expected: Array | None = None
+    estimated: bool = False
 
     kind: ClassVar[str]
     estimators: ClassVar[Mapping[str, Any]]
@@ -135,7 +139,7 @@ def answers(
     logs: Sequence[Log],
     samples: int,
     t: int | None = None,
-    asking: Callable[[Agent, int, int], Ask] | None = None,
+    asking: Callable[[Agent, int, int], Ask] = frozen_choices,
 ) -> Iterator[Array]:
     """Asks a frozen agent about every round of its replicates' logs.
 
@@ -149,7 +153,7 @@ def answers(
     Yields:
         Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
     """
-    ask = (asking or frozen_choices)(agent, len(logs), samples)
+    ask = asking(agent, len(logs), samples)
     told = len(logs[0]) if t is None else validation.integer("t", t, 1)
     for i in range(len(logs[0])):
         yield ask(Context.join(told, [log.context(i, told) for log in logs]))

@@ -237,7 +237,7 @@ def _sets(
 ) -> tuple[Array, Columns]:
     B, m, _ = context.features.shape
     K = made.info.capacity or 0
-    given = np.empty((0, B, K), np.int64) if given is None else given.astype(np.int64)
+    given = np.arange(K)[None, None].repeat(B, 1) if given is None else given.astype(np.int64)
     sizes = (np.diff(np.sort(given, axis=2), axis=2) > 0).all() and (given >= 0).all()
     if given.shape[1:] != (B, K) or not sizes:
         raise AgentError(f"the logging policy must show {K} different items in every round")
@@ -247,13 +247,10 @@ def _sets(
         own = one.permutation(m)[:K]
         action[b] = own if uniform < mixed else given[int(pick * len(given)), b]
     held = (given[:, :, :, None] == action[None, :, None, :]).any(axis=2)
-    zero = np.zeros((1, B, K), bool)
-    share = (held if len(given) else zero).mean(axis=0)
-    whole = (held.all(axis=2) if len(given) else zero[:, :, 0]).mean(axis=0)
     columns = {
         "actions": action,
-        "slate": mixed / math.comb(m, K) + (1.0 - mixed) * whole,
-        "marginals": mixed * K / m + (1.0 - mixed) * share,
+        "slate": mixed / math.comb(m, K) + (1.0 - mixed) * held.all(axis=2).mean(axis=0),
+        "marginals": mixed * K / m + (1.0 - mixed) * held.mean(axis=0),
     }
     return action, columns
 
@@ -262,21 +259,18 @@ def _prices(
     made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
     B = len(context.features)
-    given = np.empty((0, B)) if given is None else given
-    if given.shape[1:] != (B,) or (len(given) and not (given.min() >= 0 and given.max() <= 1)):
+    given = np.zeros((1, B)) if given is None else given
+    if given.shape[1:] != (B,) or not (given.min() >= 0 and given.max() <= 1):
         raise AgentError("the logging policy must name one price in [0, 1] per replicate")
     low, high = np.maximum(given - PRICE_WINDOW, 0.0), np.minimum(given + PRICE_WINDOW, 1.0)
     action = np.empty(B)
     for b, one in enumerate(random):
         uniform, pick, place = one.random(3)
-        ends = (0.0, 1.0)
-        if uniform >= mixed:
-            s = int(pick * len(given))
-            ends = (float(low[s, b]), float(high[s, b]))
-        action[b] = ends[0] + place * (ends[1] - ends[0])
-    inside = (low <= action) & (action <= high)
-    near = (inside / (high - low)).mean(axis=0) if len(given) else np.zeros(B)
-    return action, {"prices": action, "densities": mixed + (1.0 - mixed) * near}
+        s = int(pick * len(given))
+        start, end = (0.0, 1.0) if uniform < mixed else (low[s, b], high[s, b])
+        action[b] = start + place * (end - start)
+    near = ((low <= action) & (action <= high)) / (high - low)
+    return action, {"prices": action, "densities": mixed + (1.0 - mixed) * near.mean(axis=0)}
 
 
 _KINDS: dict[str, Decide] = {

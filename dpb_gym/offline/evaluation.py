@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import validation
@@ -20,7 +19,6 @@ from dpb_gym.offline.estimators import (
     effective_sample_size,
     with_intervals,
 )
-from dpb_gym.offline.log import LoggedData
 from dpb_gym.offline.slates import SlateProbabilities
 
 if TYPE_CHECKING:
@@ -194,7 +192,7 @@ def evaluate_offline(
     estimates = with_intervals(
         {name: log.estimators[name](parts) for name in names}, level, resamples, seed
     )
-    known = log.expected if isinstance(log, LoggedData) else None
+    truth = None if log.expected is None else (policy * log.expected).sum(axis=1).mean()
     return OfflineEvaluation(
         estimates=estimates,
         rounds=len(log),
@@ -204,8 +202,8 @@ def evaluate_offline(
         logged_mean=float(parts.rewards.mean()),
         settings=dict(parts.chosen),
         level=level,
-        estimated=isinstance(log, LoggedData) and log.estimated,
-        true_value=None if known is None else float(np.mean((policy * known).sum(axis=1))),
+        estimated=log.estimated,
+        true_value=None if truth is None else float(truth),
         guarantee=target.curator.guarantee if isinstance(target, Agent) else None,
     )
 
