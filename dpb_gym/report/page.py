@@ -24,7 +24,7 @@ from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.exports import plain
 from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
-from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, Row, TrackResult
+from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, TrackResult
 from dpb_gym.report.numerals import number
 from dpb_gym.report.views import Board, Line, Table, board
 
@@ -167,30 +167,32 @@ def _filters(shown: Board) -> list[dict[str, Any]]:
 
 
 def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
-    """What the page's script draws from: tables whose rows are stored by column, and origins."""
-    every = (*shown.tasks, *shown.tracks)
+    """What the page's script draws from: tables, their rows by column, and what rows share."""
+    every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
     points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, sum(len(t.lines) for t in shown.tasks))))
-    budgets = sorted({line.row.budget for table in every for line in table.lines}, key=budget_order)
-    order = {budget: place for place, budget in enumerate(budgets)}
-    tables = [_task(table, points) for table in shown.tasks] + [_track(t) for t in shown.tracks]
-    for found, table in zip(tables, every):
-        rows = [
-            {**_start(line), "order": order[line.row.budget], **row}
-            for line, row in zip(table.lines, found["rows"])
-        ]
-        found["count"] = len(rows)
-        found["rows"] = {name: _column([row[name] for row in rows]) for name in (rows or [{}])[0]}
-    return {"tables": tables, "origins": {one.name: vars(one) for one in data.origins}}
-
-
-def _column(values: list[Any]) -> Any:
-    """A column as it is, or as its distinct values and their places where many are the same."""
-    texts = [json.dumps(value) for value in values]
-    distinct = dict(zip(texts, values))
-    if len(distinct) > 0.6 * len(values):
-        return values
-    places = {text: index for index, text in enumerate(distinct)}
-    return {"of": list(distinct.values()), "at": [places[text] for text in texts]}
+    budgets = sorted({line.row.budget for line in every}, key=budget_order)
+    groups = sorted({line.group for line in every}, key=lambda group: group.rank)
+    scales = (
+        {"scale": scale_of(b), "limit": b.limit, "short": short(b)} if b else {} for b in budgets
+    )
+    tables = [_task(t, points) for t in shown.tasks] + [_track(t) for t in shown.tracks]
+    for table, held in zip(tables, (*shown.tasks, *shown.tracks)):
+        table["rival"] = None if held.rival is None else held.lines.index(held.rival)
+        rows = table["rows"]  # by column they compress far better
+        table["count"] = len(rows)
+        table["rows"] = {name: [row[name] for row in rows] for name in (rows or [{}])[0]}
+    return {
+        "tables": tables,
+        "budgets": {
+            Budget.text(budget): {"order": place, **scale}
+            for place, (budget, scale) in enumerate(zip(budgets, scales))
+        },
+        "groups": {
+            group.slug: {"rank": place, "kind": group.label, "about": group.explanation}
+            for place, group in enumerate(groups)
+        },
+        "origins": {one.name: vars(one) for one in data.origins},
+    }
 
 
 def _of(thing: object, *names: str) -> dict[str, Any]:
@@ -198,22 +200,13 @@ def _of(thing: object, *names: str) -> dict[str, Any]:
 
 
 def _start(line: Line) -> dict[str, Any]:
-    row, budget = line.row, line.row.budget
+    row = line.row
     return {
-        **_of(row, "agent", "name", "private", "reference", "stated", "trust"),
-        "label": row.agent if line.label == row.agent and budget is not None else None,
-        "colour": line.colour,
-        "stroke": line.stroke,
+        **_of(row, "key", "agent", "name", "private", "reference", "stated", "trust"),
+        **_of(line, "label", "colour", "stroke", "best"),
         "strength": round(line.strength, 2),
-        "budget": Budget.text(budget),
-        "short": "" if budget is None else short(budget),
-        "scale": None if budget is None else scale_of(budget),
-        "limit": None if budget is None else budget.limit,
+        "budget": Budget.text(row.budget),
         "group": line.group.slug,
-        "kind": line.group.label,
-        "about": line.group.explanation,
-        "rank": line.group.rank,
-        "best": line.best,
         "gaps": not line.complete,
         "score": _interval(row.score, 6),
         "lead": _interval(row.lead, 4),
@@ -223,8 +216,6 @@ def _start(line: Line) -> dict[str, Any]:
 
 def _task(table: Table, points: int) -> dict[str, Any]:
     task = table.task
-    every = {tuple(point[0] for point in row.curve) for row in task.rows}
-    rounds = next(iter(every)) if len(every) == 1 else None
     known = sorted({replicate for row in task.rows for replicate in row.finals})
     return {
         **_of(task, "track", "problem", "horizon", "replicates"),
@@ -234,13 +225,13 @@ def _task(table: Table, points: int) -> dict[str, Any]:
         "about": task.description,
         "env": task.env_id,
         "ends": None if task.normalisation is None else list(vars(task.normalisation).values()),
-        "rounds": None if rounds is None else _chosen(rounds, points),
-        "rows": [_row(row, points, rounds is None, known) for row in task.rows],
+        "rows": [_row(line, line.row, points, known) for line in table.lines],
     }
 
 
-def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, Any]:
+def _row(line: Line, row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
     return {
+        **_start(line),
         **_of(row, "guarantee", "tuning"),
         "tuned": row.tuning.startswith(("best of", "tuned")),
         "replicates": row.replicates,
@@ -253,7 +244,7 @@ def _row(row: Row, points: int, own: bool, known: Sequence[int]) -> dict[str, An
         "iqm": _interval(row.iqm_regret, 6),
         "reward": _interval(row.reward, 6),
         "excess": _interval(row.excess, 4),
-        "curve": thin(row.curve, points, own),
+        "curve": thin(row.curve, points),
         "finals": [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
     }
 
@@ -268,7 +259,7 @@ def _track(table: Table) -> dict[str, Any]:
         "about": track.description,
         "track": track.track,
         "tasks": list(track.tasks),
-        "rows": [{"verdict": row.verdict, "ahead": row.ahead} for row in track.rows],
+        "rows": [{**_start(line), **_of(line.row, "verdict", "ahead")} for line in table.lines],
     }
 
 
@@ -277,27 +268,22 @@ def _interval(value: Interval | None, digits: int) -> list[float] | None:
     return [_digits(part, digits) for part in parts] or None
 
 
-def thin(curve: Sequence[CurvePoint], points: int, own: bool) -> list[list[float]]:
+def thin(curve: Sequence[CurvePoint], points: int) -> list[list[float]]:
     """A curve as columns of at most `points` entries.
 
     Returns:
-        Means (5 digits) and how far the interval reaches below and above them (3 digits), which
-        is what a picture can show; then the rounds if they are the row's own.
+        Rounds, means (5 digits), and how far the interval reaches below and above them (3 digits),
+        which is what a picture can show.
     """
-    chosen = _chosen(curve, points)
-    columns: list[list[float]] = [
-        [_digits(mean, 5) for _, mean, _, _ in chosen],
-        [_digits(mean - low, 3) for _, mean, low, _ in chosen],
-        [_digits(high - mean, 3) for _, mean, _, high in chosen],
+    last = len(curve) - 1
+    if last >= points:
+        curve = [curve[round(i * last / (points - 1))] for i in range(points)]
+    return [
+        [t for t, *_ in curve],
+        [_digits(mean, 5) for _, mean, _, _ in curve],
+        [_digits(mean - low, 3) for _, mean, low, _ in curve],
+        [_digits(high - mean, 3) for _, mean, _, high in curve],
     ]
-    return [*columns, [point[0] for point in chosen]] if own else columns
-
-
-def _chosen(values: Sequence[Any], points: int) -> list[Any]:
-    last = len(values) - 1
-    if last < points:
-        return list(values)
-    return [values[round(i * last / (points - 1))] for i in range(points)]
 
 
 def _digits(value: float, count: int) -> float:

@@ -148,15 +148,7 @@ def test_no_label_changes_the_markup_and_each_reads_back(make, text):
 def rows_of(payload, t):
     """The rows of a table of the page's data, as its script unpacks them."""
     columns = payload[t]["rows"]
-    whole = {
-        name: [column["of"][i] for i in column["at"]] if isinstance(column, dict) else column
-        for name, column in columns.items()
-    }
-    rows = [{name: column[i] for name, column in whole.items()} for i in range(payload[t]["count"])]
-    for row in rows:
-        row["key"] = row["agent"]
-        row["key"] += "" if row["budget"] == "none" else f" ({row['budget']})"
-    return rows
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
 
 
 def test_every_row_is_in_the_data_with_its_numbers(make):
@@ -277,7 +269,7 @@ def test_curves_are_thinned_but_keep_their_ends(make):
     curve = [(int(k), float(k) ** 0.5, float(k) ** 0.5 - 0.5, float(k) ** 0.5 + 0.5) for k in t]
     row = make.row(np.random.default_rng(0), curve=curve)
     payload = Page(render(make.data([replace(make.task(), rows=(row,))]))).payload()
-    rounds, (mean, below, above) = payload[0]["rounds"], rows_of(payload, 0)[0]["curve"]
+    rounds, mean, below, above = rows_of(payload, 0)[0]["curve"]
     np.testing.assert_allclose([below, above], 0.5, rtol=5e-2)
     assert len(rounds) == len(mean) == len(below) == len(above) == MOST_POINTS
     assert rounds[0] == 1 and rounds[-1] == 5000 and rounds == sorted(set(rounds))
@@ -289,9 +281,8 @@ def test_curves_with_other_rounds_keep_their_own(make):
     curves = [[(1, 1.0, 0.5, 2.0), (9, 2.0, 1.0, 4.0)], [(3, 1.0, 0.5, 2.0)]]
     rows = tuple(make.row(rng, agent=f"A{k}", curve=c) for k, c in enumerate(curves))
     payload = Page(render(make.data([replace(make.task(), rows=rows)]))).payload()
-    assert payload[0]["rounds"] is None
     read = {row["agent"]: row["curve"] for row in rows_of(payload, 0)}
-    assert read == {"A0": [[1, 2], [0.5, 1], [1, 2], [1, 9]], "A1": [[1], [0.5], [1], [3]]}
+    assert read == {"A0": [[1, 9], [1, 2], [0.5, 1], [1, 2]], "A1": [[3], [1], [0.5], [1]]}
 
 
 def test_replicates_that_a_row_lacks_leave_a_gap(make):

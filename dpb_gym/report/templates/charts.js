@@ -151,21 +151,15 @@ function reach(values, log) {
 
 const path = list => list.map((p, i) => (i ? 'L' : 'M') + p[0].toFixed(1) + ' ' + p[1].toFixed(1)).join('');
 
-/* Rounds stand with the task if all of its curves share them; on a log axis, the last two decades. */
+/* What of a curve can be drawn; on a log axis, the last two decades. */
 function points(row) {
-  const [means, below, above, own] = row.curve, rounds = own || row.table.rounds, result = [];
+  const [rounds, means, below, above] = row.curve, result = [];
   const first = state.logx ? Math.min(row.table.horizon / 100, rounds[Math.max(0, rounds.length - 2)]) : 0;
   means.forEach((mean, k) => {
     if ((state.logx && rounds[k] <= 0) || rounds[k] < first || (state.logy && mean <= 0)) return;
     result.push({ t: rounds[k], mean, low: mean - below[k], high: mean + above[k] });
   });
   return result;
-}
-
-/* The best row without privacy: what every other one is measured against. */
-function rival(table) {
-  return table.rows.filter(row => !row.private && !row.reference && !row.gaps && !row.stated)
-    .sort((a, b) => a.loss.mean - b.loss.mean)[0] || null;
 }
 
 /* Where very many curves would show, each agent keeps its largest budget and those singled out. */
@@ -188,7 +182,7 @@ function drawCurves(view) {
   const holder = $('.curves .canvas', view.section), width = holder.clientWidth;
   view.chart = null;
   if (!width) return;
-  const best = rival(view.table), asked = view.visible.slice();
+  const best = view.table.rival, asked = view.visible.slice();
   if (best && asked.length && !asked.includes(best)) asked.push(best);
   const kept = thinned(asked);
   const series = kept.map(row => ({ row, rows: row.i, points: points(row), band: true })).filter(s => s.points.length > 0);
@@ -234,7 +228,7 @@ function drawFrontiers(view) {
 }
 
 function drawFrontier(view, plan, holder, width) {
-  const best = rival(view.table), { values } = plan, edges = [values[0], values[values.length - 1]];
+  const best = view.table.rival, { values } = plan, edges = [values[0], values[values.length - 1]];
   const lines = leading(plan.agents, row => row).map(({ agent }) => {
     const mine = plan.rows.filter(row => row.agent === agent && (!state.logy || row.loss.mean > 0))
       .sort((a, b) => a.limit - b.limit);

@@ -6,21 +6,19 @@ if (!window.DecompressionStream || !Map.groupBy) {
   $('#old').hidden = false;
   return;
 }
-const { tables, origins: ORIGINS } = await new Response(new Blob([
+const { tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS } = await new Response(new Blob([
   Uint8Array.from(atob($('#data').textContent), letter => letter.charCodeAt(0))
 ]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
 const placed = name => $('meta[name=' + name + ']').content;
 const TABLES = tables.map((table, t) => {
   const columns = Object.entries(table.rows), made = { ...table, t };
   made.rows = Array.from({ length: table.count }, (_, i) => {
-    const row = { i, table: made };
-    for (const [key, column] of columns) row[key] = column.of ? column.of[column.at[i]] : column[i];
+    const told = Object.fromEntries(columns.map(([key, column]) => [key, column[i]]));
+    const row = { i, table: made, ...BUDGETS[told.budget], ...GROUPS[told.group], ...told };
     for (const key of INTERVALS) if (row[key]) row[key] = { mean: row[key][0], low: row[key][1], high: row[key][2] };
-    const bare = row.budget === 'none';
-    row.key = bare ? row.agent : row.agent + ' (' + row.budget + ')';
-    row.label = row.label || (bare ? row.agent : row.agent + ' ' + row.budget);
     return row;
   });
+  made.rival = made.rows[table.rival] || null;
   made.scored = made.rows.some(row => row.score);
   made.audited = made.rows.some(row => row.verdict);
   made.costed = made.rows.some(row => row.excess);
@@ -123,10 +121,7 @@ function passes(row, anyBudget) {
     chosen('guarantee', [row.group]) && (anyBudget || chosen('budget', [row.budget])) && found(row);
 }
 
-function compare(a, b) {
-  if (Array.isArray(a)) return a.map((part, k) => compare(part, b[k])).find(Boolean) || 0;
-  return a < b ? -1 : a > b ? 1 : 0;
-}
+const compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
 
 /* Tables of tasks and of tracks have different columns; each falls back to its own first one. */
 function sorting(table) {

@@ -29,7 +29,7 @@ function contests(view) {
   return [...Map.groupBy(able, row => row.group).values()].map(rows => {
     const largest = rows.reduce((a, b) => b.limit > a.limit ? b : a).budget;
     return rows.filter(row => row.budget === largest);
-  }).filter(rows => rows.length > 1).sort((a, b) => compare(a[0].rank, b[0].rank));
+  }).filter(rows => rows.length > 1).sort((a, b) => a[0].rank - b[0].rank);
 }
 
 function drawProfiles(view) {

@@ -237,7 +237,7 @@ function sections(view) {
   if (!state.apart) return [{ rows: ordered(view.table, view.visible) }];
   return [...Map.groupBy(view.visible, row => row.group + (view.track ? '|' + row.budget : '')).values()]
     .map(rows => ({ first: rows[0], rows: ordered(view.table, rows) }))
-    .sort((a, b) => compare(a.first.rank, b.first.rank) || a.first.order - b.first.order);
+    .sort((a, b) => a.first.rank - b.first.rank || a.first.order - b.first.order);
 }
 
 function fill(view) {
