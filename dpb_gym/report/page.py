@@ -224,6 +224,7 @@ def _task(table: Table, points: int) -> dict[str, Any]:
         "title": task.task,
         "about": task.description,
         "env": task.env_id,
+        "places": table.places,
         "ends": None if task.normalisation is None else list(vars(task.normalisation).values()),
         "rows": [_row(line, line.row, points, known) for line in table.lines],
     }

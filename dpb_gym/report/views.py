@@ -146,6 +146,7 @@ class Table:
         return {
             "regret": decimals(row.regret.mean for row in rows),
             "reward": decimals(row.reward.mean for row in rows),
+            "excess": decimals(row.excess.mean for row in rows if row.excess is not None),
             "score": 3,
         }
 

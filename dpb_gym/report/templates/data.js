@@ -152,10 +152,10 @@ function text(value, places) {
   if (value === null || value === undefined) return '\u2013';
   const size = Math.abs(value);
   let result;
-  if (places === undefined && size !== 0 && (size >= 1e7 || size < 1e-3)) {
+  if (places == null && size !== 0 && (size >= 1e7 || size < 1e-3)) {
     result = size.toExponential(2).replace('e+', 'e');
   } else {
-    if (places === undefined) places = size === 0 || size >= 1000 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)));
+    if (places == null) places = size === 0 || size >= 1000 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)));
     result = grouped(size, places, places);
   }
   return (value < 0 && /[1-9]/.test(result) ? '\u2212' : '') + result;
@@ -170,15 +170,6 @@ function tick(value) {
 }
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-
-/* Decimals of a column so that its smallest number keeps three digits. */
-function decimals(values) {
-  const sizes = values.filter(v => v !== 0).map(Math.abs);
-  if (!sizes.length) return 0;
-  const least = Math.min(...sizes), most = Math.max(...sizes);
-  if (most >= 1e7 || most < 1e-2) return undefined;
-  return clamp(2 - Math.floor(Math.log10(Math.max(least, 1e-2))), 0, 3);
-}
 
 /* How often one row has less regret than another on the customers that both met. */
 function chance(a, b) {

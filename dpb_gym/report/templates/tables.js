@@ -66,10 +66,6 @@ function build(view) {
   const scores = table.rows.filter(row => row.score).map(row => row.score);
   view.axis = [Math.max(-0.5, Math.min(0, ...scores.map(score => score.low))),
     Math.min(1.25, Math.max(1, ...scores.map(score => score.high)))];
-  view.places = {};
-  for (const [name, key] of [['regret', 'loss'], ['excess', 'excess'], ['reward', 'reward']]) {
-    if (!view.track) view.places[name] = decimals(table.rows.filter(row => row[key]).map(row => row[key].mean));
-  }
   view.parts = view.track ? table.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
   listenRows(view, grid);
 }
@@ -141,8 +137,8 @@ function makeRow(view, row) {
       if (row.verdict) verdict(cell, row); else cell.textContent = '\u2013';
     } else {
       const value = { regret: row.loss, excess: row.excess, reward: row.reward }[key];
-      make('span', cell, text(value && value.mean, view.places[key]), 'mean');
-      if (value && key !== 'reward') ends(cell, value, view.places[key]);
+      make('span', cell, text(value && value.mean, view.table.places[key]), 'mean');
+      if (value && key !== 'reward') ends(cell, value, view.table.places[key]);
     }
   }
   const button = make('button', make('td', tr, null, 'more'), null, '', {
@@ -172,12 +168,12 @@ function makeDetail(view, row) {
   item('Budget', row.budget);
   item('Trust', row.trust);
   if (!view.track) item('Tuning', row.tuning || 'not known');
-  if (!view.track) item('Regret', null, row.loss, view.places.regret);
-  if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
+  if (!view.track) item('Regret', null, row.loss, view.table.places.regret);
+  if (row.iqm) item('Interquartile mean', null, row.iqm, view.table.places.regret);
   if (row.excess) item('Privacy costs', null, row.excess);
   if (row.lead) item('Lead over the best other agent', null, row.lead, view.track ? 3 : undefined);
   if (row.score) item('Score', null, row.score, 3);
-  if (row.reward) item('Reward', null, row.reward, view.places.reward);
+  if (row.reward) item('Reward', null, row.reward, view.table.places.reward);
   if (row.speed) item('Rounds/s', text(row.speed));
   if (row.replicates) item('Replicates', row.replicates);
   if (row.verdict) {
