@@ -1,4 +1,4 @@
-"""The zoo: one policy per file, grouped by problem; importing it registers every agent.
+"""The zoo, a file per policy or family of them, by problem; importing it registers every agent.
 
 It is loaded through the entry-point group ``dpb_gym.agents``, like any third party's.
 """
