@@ -249,11 +249,8 @@ class Instance:
         self.seeds[i] = check_seed(seed)
         self.episodes[i] = episode
         self._begin(i)
-        self._synced = self._in_step()
-
-    def _in_step(self) -> bool:
         same = (self._cursor == self._cursor[0]) & (self.t == self.t[0])
-        return bool(same.all())
+        self._synced = bool(same.all())
 
     def round(self) -> Round:
         """Returns the current round."""
