@@ -195,10 +195,7 @@ class Instance:
         if len(self.episodes) != len(self.seeds):
             raise ParameterError(f"got {len(self.episodes)} episodes for {len(self.seeds)} seeds")
         B = self.replicates = len(self.seeds)
-        self._fields = {
-            **problem.fields(),
-            "response": Field((), np.float64, Stream.RESPONSE),
-        }
+        self._fields = {**problem.fields(), "response": Field((), np.float64, Stream.RESPONSE)}
         width = sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in self._fields.values())
         self._rounds = min(block_rounds(B, width), problem.horizon)
         self._scratch: dict[str, Array] = {
@@ -249,8 +246,11 @@ class Instance:
         self.seeds[i] = check_seed(seed)
         self.episodes[i] = episode
         self._begin(i)
+        self._synced = self._in_step()
+
+    def _in_step(self) -> bool:
         same = (self._cursor == self._cursor[0]) & (self.t == self.t[0])
-        self._synced = bool(same.all())
+        return bool(same.all())
 
     def round(self) -> Round:
         """Returns the current round."""
