@@ -59,41 +59,18 @@ def combine(coefficients, basis, out):
 
 @inline
 def clipped_row(features, b, k, out):
-    """out = features[b, k] in double precision, moved into the unit ball."""
+    """out = features[b, k] in double precision, moved into the unit ball; by which factor.
+
+    That of a unit vector in single precision is 1.
+    """
     s = 0.0
     for j in range(out.shape[0]):
         x = np.float64(features[b, k, j])
         out[j] = x
         s += x * x
+    factor = 1.0
     if s > 1.0:
         factor = 1.0 / np.sqrt(s)
         for j in range(out.shape[0]):
             out[j] *= factor
-
-
-@inline
-def clipped_rows(features, b, out):
-    """out[k] = `clipped_row` of every k, ``(m, d)``, in step and without a branch to guess."""
-    m, d = out.shape
-    n = m - m % 4
-    for k in range(m):
-        for j in range(d):
-            out[k, j] = features[b, k, j]
-    for k in range(0, n, 4):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for j in range(d):
-            s0 += out[k, j] * out[k, j]
-            s1 += out[k + 1, j] * out[k + 1, j]
-            s2 += out[k + 2, j] * out[k + 2, j]
-            s3 += out[k + 3, j] * out[k + 3, j]
-        for i, s in enumerate((s0, s1, s2, s3)):
-            factor = 1.0 / np.sqrt(max(s, 1.0))
-            for j in range(d):
-                out[k + i, j] *= factor
-    for k in range(n, m):
-        s = 0.0
-        for j in range(d):
-            s += out[k, j] * out[k, j]
-        factor = 1.0 / np.sqrt(max(s, 1.0))
-        for j in range(d):
-            out[k, j] *= factor
+    return factor if s > 1.0 + 1e-6 else 1.0

@@ -110,8 +110,8 @@ def gather(table, index, out):
 
 
 @jit
-def take(features, action, observed, out):
-    """out[b] = clipped features of the chosen candidate, or 0 where nothing was observed.
+def take(features, action, observed, out, weight):
+    """out[b] = weight[b] times the chosen candidate, in the unit ball; 0 if nothing was observed.
 
     Returns 0, or 1 + the first replicate whose action is out of range.
     """
@@ -120,7 +120,7 @@ def take(features, action, observed, out):
         if action[b] < 0 or action[b] >= m:
             return b + 1
         if observed[b]:
-            clipped_row(features, b, action[b], out[b])
+            weight[b] = clipped_row(features, b, action[b], out[b])
         else:
             for j in range(d):
                 out[b, j] = 0.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.assortment.records import ChoiceMLE
@@ -16,9 +15,15 @@ from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
 
-def confidence(dim: int, kappa: float, t: int) -> float:
+class Confidence(NamedTuple):
     """alpha_t = sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
-    return math.sqrt(2 * dim * portable.log1p(t / dim) + 2 * portable.log(t)) / (2 * kappa)
+
+    dim: int
+    kappa: float
+
+    def __call__(self, t: int) -> float:
+        d = self.dim
+        return math.sqrt(2 * d * portable.log1p(t / d) + 2 * portable.log(t)) / (2 * self.kappa)
 
 
 class ExactMNL(MNLPolicy):
@@ -45,7 +50,7 @@ class ExactMNL(MNLPolicy):
             shift=self.ridge,
             floor=0.0,
             max_updates=None,
-            width=partial(confidence, d, self.kappa),
+            width=Confidence(d, self.kappa),
             clip=False,
         )
 

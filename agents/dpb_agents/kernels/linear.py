@@ -1,7 +1,7 @@
 """Choices and records of the linear bandits.
 
-Candidates are clipped to the unit ball on the fly, x / max(1, ||x||). Ties go to the lower
-index. Arrays lead with the replicate axis; replicates are handled one by one.
+Candidates are compared as they are. Ties go to the lower index. Arrays lead with the replicate
+axis; replicates are handled one by one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
-from dpb_gym.kernels.contexts import clipped_row, clipped_rows
+from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.elementary import exp, log
 from dpb_gym.kernels.linalg import (
     cholesky_one,
@@ -27,7 +27,7 @@ from dpb_gym.kernels.linalg import (
 
 @jit
 def append_constant(features, constant, out):
-    """out = (clipped x, constant) / sqrt(1 + constant^2): again in the unit ball.
+    """out = (x, constant) / sqrt(1 + constant^2): again in the unit ball if x is.
 
     Args:
         features: ``(B, m, d)``.
@@ -39,9 +39,8 @@ def append_constant(features, constant, out):
     for b in range(B):
         for k in range(m):
             row = out[b, k]
-            clipped_row(features, b, k, row[:d])
             for j in range(d):
-                row[j] *= scale
+                row[j] = features[b, k, j] * scale
             row[d] = constant * scale
 
 
@@ -49,7 +48,7 @@ def append_constant(features, constant, out):
 def _best(features, b, theta, inverse, width, rows, images, scores):
     """Candidate of the largest score; `rows`, `images` ``(m, d)`` and `scores` are overwritten."""
     m, d = rows.shape
-    clipped_rows(features, b, rows)
+    rows[:] = features[b]
     if width > 0.0:
         # `multiply_one` of every row, in its order, each of the matrix's rows read once.
         images[:] = 0.0
@@ -129,7 +128,7 @@ def choose_sampled(features, upper, response, v, normals, action):
         for j in range(d):
             theta[j] += v * normals[b, j]
         solve_upper_one(upper[b].T, theta, theta)
-        clipped_rows(features, b, rows)
+        rows[:] = features[b]
         for k in range(m):
             scores[k] = dot_one(rows[k], theta)
         action[b] = np.argmax(scores)

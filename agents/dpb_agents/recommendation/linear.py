@@ -29,18 +29,23 @@ central = partial(
 )
 
 
-def take_recommended(features: Array, action: Array, observed: Array, out: Array) -> None:
-    """out[b] = clipped features of the recommended candidate, 0 where nothing was observed.
+def take_recommended(features: Array, action: Array, observed: Array, out: Array) -> Array:
+    """out[b] = w x of the recommended candidate, in the unit ball; 0 where nothing was observed.
+
+    Returns:
+        w = 1 / max(1, ||x||), ``(B,)``: with w r for r a linear model stays as it is.
 
     Raises:
         ActionError: If a candidate does not exist.
     """
-    bad = kernels.recommendation.take(features, action, observed, out)
+    weight = np.ones(len(action))
+    bad = kernels.recommendation.take(features, action, observed, out, weight)
     if bad:
         raise ActionError(
             f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "
             f"0..{features.shape[1] - 1}"
         )
+    return weight
 
 
 def shifted_inverse(
@@ -204,8 +209,8 @@ class LinearPolicy(WarmStart):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         admitted = self._admitted(context, feedback)
         features = self._features(context)
-        take_recommended(features, action, admitted, self._chosen)
-        self._add(feedback.reward - self._shift, context)
+        weight = take_recommended(features, action, admitted, self._chosen)
+        self._add(weight * (feedback.reward - self._shift), context)
         self._grow()
         self._rounds += 1
         if self._rounds % self._interval == 0:

@@ -77,9 +77,10 @@ class Statistics(Messages):
         B = len(action)
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
         chosen = np.empty((B, self.mechanism.dim))
-        take_recommended(context.features, action, observed, chosen)
+        weight = take_recommended(context.features, action, observed, chosen)
         self.ready()
-        return self.mechanism.rows(chosen, feedback.reward - self.centre, self.numbers.next())
+        reward = weight * (feedback.reward - self.centre)
+        return self.mechanism.rows(chosen, reward, self.numbers.next())
 
 
 @local(

@@ -96,9 +96,9 @@ class LinearRival(WarmStart):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        take_recommended(context.features, action, observed, self._chosen)
+        weight = take_recommended(context.features, action, observed, self._chosen)
         self._rounds += 1
-        self._learn(feedback.reward - self._shift)
+        self._learn(weight * (feedback.reward - self._shift))
 
 
 def operator_norm(matrices: Array) -> Array:

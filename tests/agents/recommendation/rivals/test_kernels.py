@@ -32,7 +32,7 @@ def test_choose(drawn):
     width = rng.choice([0.0, 0.5, 3.0], B)
     action = np.empty(B, np.int64)
     zoo.linear.choose(features, theta, inverse, width, action)
-    x = clipped(features)
+    x = features.astype(np.float64)
     form = np.einsum("bki,bij,bkj->bk", x, inverse, x)
     score = np.einsum("bki,bi->bk", x, theta) + width[:, None] * np.sqrt(form)
     np.testing.assert_array_equal(action, score.argmax(axis=1))
