@@ -112,8 +112,8 @@ def test_summed_directions_stay_in_the_unit_ball(play, intercept):
 
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ucb"])
 def test_an_intercept_learns_what_centring_knows(play, name):
-    plain = play(name, range(8), 3000, params={"centre": False}).regret
-    learnt = play(name, range(8), 3000, params={"centre": False, "intercept": 0.5}).regret
+    plain = play(name, range(16), 3000, params={"centre": False}).regret
+    learnt = play(name, range(16), 3000, params={"centre": False, "intercept": 0.5}).regret
     gap = plain - learnt
     assert gap.mean() > 4.0 * gap.std(ddof=1) / math.sqrt(len(gap))
 
