@@ -33,7 +33,8 @@ def take_recommended(features: Array, action: Array, observed: Array, out: Array
     """out[b] = w x of the recommended candidate, in the unit ball; 0 where nothing was observed.
 
     Returns:
-        w = 1 / max(1, ||x||), ``(B,)``: with w r for r a linear model stays as it is.
+        w = 1 / max(1, ||x||), ``(B,)``: with w r for r a linear model stays as it is. Where noise
+        is added r stays whole, as the papers have it: that costs less than a weaker signal.
 
     Raises:
         ActionError: If a candidate does not exist.
@@ -117,6 +118,7 @@ class LinearPolicy(WarmStart):
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
         self._shift = 0.5 * (low + high) if self.centre else 0.0
+        self._noisy = curator.private
         self._interval = self.batch
         if problem.partial_feedback:
             assert problem.n_candidates is not None
@@ -210,7 +212,8 @@ class LinearPolicy(WarmStart):
         admitted = self._admitted(context, feedback)
         features = self._features(context)
         weight = take_recommended(features, action, admitted, self._chosen)
-        self._add(weight * (feedback.reward - self._shift), context)
+        reward = feedback.reward - self._shift
+        self._add(reward if self._noisy else weight * reward, context)
         self._grow()
         self._rounds += 1
         if self._rounds % self._interval == 0:

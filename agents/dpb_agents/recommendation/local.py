@@ -77,10 +77,9 @@ class Statistics(Messages):
         B = len(action)
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
         chosen = np.empty((B, self.mechanism.dim))
-        weight = take_recommended(context.features, action, observed, chosen)
+        take_recommended(context.features, action, observed, chosen)
         self.ready()
-        reward = weight * (feedback.reward - self.centre)
-        return self.mechanism.rows(chosen, reward, self.numbers.next())
+        return self.mechanism.rows(chosen, feedback.reward - self.centre, self.numbers.next())
 
 
 @local(

@@ -55,6 +55,7 @@ class LinearRival(WarmStart):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
         B, d = streams.replicates, problem.dim
         self._shift = 0.5 * (low + high) if self.centre else 0.0
+        self._noisy = curator.private
         self._half = 0.5 * (high - low)
         # where only one in n_candidates rounds is observed, schedules stretch as much
         self._stretch = problem.n_candidates or 1 if problem.partial_feedback else 1
@@ -98,7 +99,8 @@ class LinearRival(WarmStart):
         observed = self._all if feedback.observed is None else feedback.observed
         weight = take_recommended(context.features, action, observed, self._chosen)
         self._rounds += 1
-        self._learn(weight * (feedback.reward - self._shift))
+        reward = feedback.reward - self._shift
+        self._learn(reward if self._noisy else weight * reward)
 
 
 def operator_norm(matrices: Array) -> Array:
