@@ -44,7 +44,6 @@ class OnePass(WarmStart):
         norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
             With features in the unit ball and rewards that never leave their range a linear
             model has norm at most 1.
-        link: ``"logistic"`` or ``"identity"``, m. Where curvature is private it is the identity.
         intercept: Value of the constant feature in what is released, > 0.
         first: Round of the first release, in units of the round at which the noise is as large
             as the prior's theta.
@@ -64,7 +63,6 @@ class OnePass(WarmStart):
 
     contrast: ClassVar[bool] = False
     norm: float = positive(1.0)
-    link: str = choice("logistic", ("logistic", "identity"))
     intercept: float = positive(0.15)
     first: float = positive(0.07)
     ratio: float = real(1.1, 1.0, open_low=True)
@@ -72,6 +70,7 @@ class OnePass(WarmStart):
     max_rounds_per_user: int | None = integer(None, 1)
     releaser: WeightedSum = field(init=False, repr=False)
     effect: float = real(0.0, 0.0, init=False)
+    link: str = choice("identity", ("identity", "logistic"), init=False)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
@@ -285,6 +284,7 @@ class OnePassLinear(OnePass):
 
     Args:
         effect: Prior size of gamma, in units of theta's, if all of xbar is the customer's, >= 0.
+        link: What a reward's mean is of the linear predictor, ``"logistic"`` or ``"identity"``.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -294,6 +294,7 @@ class OnePassLinear(OnePass):
     }
 
     effect: float = 4.0
+    link: str = "logistic"
 
     def __post_init__(self) -> None:
         super().__post_init__()
