@@ -198,8 +198,8 @@ class ChosenLayer(Layer):
         """Features ``(B, d)``, clipped to the unit ball."""
         features = self._core.instance.context().features
         out = np.empty((len(features), features.shape[2]))
-        all_, weight = np.ones(len(features), np.bool_), np.empty(len(features))
-        kernels.recommendation.take(features, decoded, all_, out, weight)
+        everybody, weight = np.ones(len(features), np.bool_), np.empty(len(features))
+        kernels.recommendation.take(features, decoded, everybody, out, weight)
         return {"chosen": out}
 
     @staticmethod

@@ -158,10 +158,10 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
     from dpb_gym import evaluate
     from dpb_gym.privacy import Budget
 
-    study["suite"] |= {"replicates": 8, "block": 4}
+    study["suite"] |= {"replicates": 16, "block": 4}
     figure = Figure.model_validate(study)
     found = run_figure(figure, tmp_path, workers=1)
-    assert found.judgements[0].verdict == "HOLDS" and found.rounds == 2 * 8 * 80
+    assert found.judgements[0].verdict == "HOLDS" and found.rounds == 2 * 16 * 80
     result = evaluate(
         "DPB/Recommendation-v0",
         {
@@ -169,15 +169,15 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
             "Private": ("adaprivate-ts", Budget.approx(5, 1e-5), {"batch": 10}),
         },
         horizon=80,
-        replicates=8,
+        replicates=16,
         env_kwargs=study["suite"]["tasks"][0]["env_kwargs"],
         progress=False,
     )
     for curve in found.curves:
         label = curve.series.agent
         assert curve.series.regret[:, -1] == pytest.approx(result.final_regret(label))
-        assert set(curve.recorded["true-value"]) == set(range(8))
-        for i in range(8):
+        assert set(curve.recorded["true-value"]) == set(range(16))
+        for i in range(16):
             record = {name: column[i] for name, column in curve.recorded.items()}
             assert 0 < record["true-value"] <= record["oracle-value"] + 1e-9
             assert record["ips-error"] >= 0 and 0 < record["ess"] <= 1

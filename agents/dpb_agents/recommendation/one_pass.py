@@ -70,7 +70,7 @@ class OnePass(WarmStart):
     max_rounds_per_user: int | None = integer(None, 1)
     releaser: WeightedSum = field(init=False, repr=False)
     effect: float = real(0.0, 0.0, init=False)
-    link: str = choice("identity", ("identity", "logistic"), init=False)
+    link: str = choice("logistic", ("identity", "logistic"), init=False)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "recommendation":
