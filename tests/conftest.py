@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from hypothesis import settings
 # Tests run beside each other. Where several threads of a product of small matrices wait for a core,
 # it costs twenty times as much; read when NumPy is loaded, here and in processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell's background jobs ignore Ctrl-C, and so does what they start: tests of it would wait.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A test says nothing about time: on a busy machine any example may take long.
 settings.register_profile("dpb", deadline=None)
