@@ -198,7 +198,7 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
         if task.task in README:
             paper, ours, exact = README[task.task]
             rows = [
-                replace(row, agent=label, improvement={})
+                replace(row, agent=label)
                 for label, found in (
                     ("one-pass (ours)", tuned(task, ours)),
                     (paper, kindest(task, paper)),

@@ -43,9 +43,8 @@ def leaderboard(
 ) -> LeaderboardData:
     """Builds the leaderboard of a suite's results; `facts` are other fields of `LeaderboardData`.
 
-    Time and memory are linear in the rows, which are joined one after the other: chances of
-    improvement are computed against the neighbours of the same notion, unit and budget only. A
-    row that cannot be shown is left out and named in the notes.
+    Time and memory are linear in the rows, which are joined one after the other. A row that cannot
+    be shown is left out and named in the notes.
     """
     rows = dict[str, list[Row]]()
     remarks = [*notes, *([AUDIT_NOTE] if any(map(leaderboard_audit, audits.values())) else [])]
@@ -151,19 +150,10 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
             row = replace(row, excess=_lead([metrics.differences(row.finals, twin.finals)]))
         found[row.key] = row
     for rivals in contests(found.values()).values():
-        other = second(rivals)
-        for place, row in enumerate(rivals):
-            near = [*rivals[max(0, place - 1) : place], *rivals[place + 1 : place + 2]]
-            found[row.key] = replace(
-                row,
-                improvement={
-                    one.key: metrics.probability_of_improvement(row.finals, one.finals)
-                    for one in near
-                },
-                lead=_lead([metrics.differences(other.finals, row.finals)])
-                if place == 0 and other is not None
-                else None,
-            )
+        best, other = rivals[0], second(rivals)
+        if other is not None:
+            lead = _lead([metrics.differences(other.finals, best.finals)])
+            found[best.key] = replace(best, lead=lead)
     return tuple(found.values())
 
 

@@ -198,8 +198,6 @@ class Row(Entry):
         audit: What an audit found, None if there was none.
         finals: Regret at the horizon by number of the replicate; may be empty.
         replicates: Number of replicates, at least 1.
-        improvement: Probability that this row has less regret than a neighbour of the same
-            notion, unit and budget, by the neighbour's `key`.
         lead: For the best row of its notion, unit and budget: by how much the regret of the
             best other agent exceeds its own on the same customers; None without a contest or with
             too few replicates to say.
@@ -222,7 +220,6 @@ class Row(Entry):
     audit: Audit | None = None
     finals: Annotated[Mapping[int, float], PlainValidator(_finals)] = field(default_factory=dict)
     replicates: Count = 1
-    improvement: Mapping[str, Chance] = field(default_factory=dict)
     lead: Interval | None = None
     excess: Interval | None = None
     accounting: Accounting = "computed"
@@ -305,10 +302,7 @@ class TaskResult:
     track: MaybeLabel = ""
 
     def __post_init__(self) -> None:
-        keys = set(_distinct([row.key for row in self.rows], f"task {self.task!r} holds a row"))
-        for row in self.rows:
-            if unknown := sorted(set(row.improvement) - (keys - {row.key})):
-                raise ValueError(f"improvement of {row.key!r} names no other row: {unknown}")
+        _distinct([row.key for row in self.rows], f"task {self.task!r} holds a row")
 
 
 @model

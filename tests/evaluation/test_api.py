@@ -103,7 +103,7 @@ def test_the_leaderboard_says_what_the_records_say(result: Any) -> None:
     assert lin.reward.mean == pytest.approx(result.final_reward("LinTS").mean())
     assert lin.curve[-1][0] == 120 and lin.curve[-1][1] == pytest.approx(regret.mean())
     assert (lin.guarantee, lin.notion, lin.budget, lin.score) == ("non-private", None, None, None)
-    assert lin.improvement == {}  # the oracle and random play mark the scale, they are no rivals
+    assert lin.lead is None  # the oracle and random play mark the scale, they are no rivals
     beaten = np.mean(regret < result.final_regret("Random"))
     assert result.improvement("LinTS", "Random") == beaten
     assert result.improvement("Oracle", "LinTS") == 1.0
