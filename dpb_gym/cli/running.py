@@ -83,7 +83,7 @@ def run(
         raise ParameterError("give either a suite (dpb list suites) or --env ID with --agent NAME")
     given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
     if suite is not None:
-        found, plans, text = _of_suite(suite, given, agents, tasks)
+        found, plans = _of_suite(suite, given, agents, tasks)
         place = found.name
     else:
         chosen, env_kwargs = _of_env([*agent, *(options.names(agents) or ())], given, tasks)
@@ -92,16 +92,16 @@ def run(
             str(env), chosen, horizon, replicates, seed or 0,
             env_kwargs=env_kwargs, budgets=options.read_budgets(budget) or None,
         )  # fmt: skip
-        place, text = f"{found.tasks[0].name}-{found.protocol[:8]}", None
+        place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     if dry_run:
         print_forecast(forecast(found, plans, replicates), workers, json)
         return
     for path in (html, None if "://" in (out or "") else out):
         options.new_folder(path)
     done = run_plan(
-        found, plans, out or f"results/{place}", suite_text=text, replicates=replicates,
-        workers=workers, backend=backend, scheduler=scheduler, show=not quiet,
-        delay=PROGRESS_DELAY, callbacks=[logger(word) for word in log],
+        found, plans, out or f"results/{place}", replicates=replicates, workers=workers,
+        backend=backend, scheduler=scheduler, show=not quiet, delay=PROGRESS_DELAY,
+        callbacks=[logger(word) for word in log],
     )  # fmt: skip
     _print_run(found, done, html, json)
     options.end(done.failures)
@@ -109,23 +109,22 @@ def run(
 
 def _of_suite(
     name: str, given: Mapping[str, Any], agents: str | None, tasks: str | None
-) -> tuple[Suite, list[TaskPlan], str]:
-    """A suite, who runs on its tasks, and its text."""
+) -> tuple[Suite, list[TaskPlan]]:
+    """A suite, and who runs on its tasks."""
     from dpb_gym.evaluation.plan import plan_suite
-    from dpb_gym.evaluation.suite import parse_suite, suite_text
+    from dpb_gym.evaluation.suite import load_suite
 
     if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
         raise ParameterError(
             f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
             "(restrict a suite with --agents, --tasks and --replicates)"
         )
-    text, source = suite_text(name)
-    suite = parse_suite(text, source)
+    suite = load_suite(name)
     plans = plan_suite(suite, options.names(agents), options.names(tasks))
     for plan in plans:
         if plan.missing:
             print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
-    return suite, plans, text
+    return suite, plans
 
 
 def _of_env(

@@ -17,7 +17,6 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import ResultError
 from dpb_gym.evaluation.outcome import CellResult, Timing
-from dpb_gym.evaluation.places import TABLE
 from dpb_gym.evaluation.plan import Job, TaskPlan, blocks, make_jobs
 from dpb_gym.evaluation.runner import run_block
 from dpb_gym.evaluation.store import Store
@@ -118,8 +117,7 @@ def costs(path: str | os.PathLike[str]) -> Costs:
     """
     store = Store.open(path)
     results = store.results()
-    files = (TABLE, *store.place.cells())
-    share = sum(map(store.place.size, files)) / max(1, len(results))
+    share = len(table_bytes(results)) / max(1, len(results))
     timings: dict[tuple[str, str], list[Timing]] = {}
     for result in results:
         if result.timing is not None:

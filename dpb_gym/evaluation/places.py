@@ -106,12 +106,6 @@ class Place:
         found = (self._folder / CELLS).glob("*/*.parquet")
         return sorted(path.relative_to(self._folder).as_posix() for path in found)
 
-    def size(self, name: str) -> int:
-        """Bytes of a file; 0 if there is none."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self._folder / name).stat().st_size
-        return 0
-
     def read(self, name: str, most: int) -> bytes:
         """Reads a file; one of more than `most` bytes, or no ordinary one, is a `DamagedResult`."""
         try:
@@ -261,12 +255,6 @@ class Objects(Place):
     def cells(self) -> list[str]:
         found = self._listed("find", CELLS)
         return [name for name in found if name.endswith(".parquet") and name.count("/") == 2]
-
-    def size(self, name: str) -> int:
-        try:
-            return int(self._ask("info", name)["size"] or 0)
-        except FileNotFoundError:
-            return 0
 
     def read(self, name: str, most: int) -> bytes:
         size = int(self._ask("info", name)["size"] or 0)

@@ -307,7 +307,7 @@ class Result:
                 named = {"protocol": protocol, "data": digests[task.name]}
                 cell = cell.model_copy(update={**named, "agent": cell.agent.sealed()})
             results.append(replace(result, cell=cell))
-        with Store.writing(path, self.suite, self.suite.to_yaml(), run) as store:
+        with Store.writing(path, self.suite, run) as store:
             missing = {cell.key for cell in store.prepare([r.cell for r in results])}
             store.add([result for result in results if result.cell.key in missing])
         return store.path

@@ -90,7 +90,6 @@ def run_plan(
     plans: Sequence[TaskPlan],
     out: str | os.PathLike[str],
     *,
-    suite_text: str | None = None,
     replicates: int | None = None,
     workers: int | None = None,
     backend: str = "loky",
@@ -105,7 +104,6 @@ def run_plan(
         suite: The suite.
         plans: Who runs on which task; see `plan_suite`.
         out: The result directory; made if there is none, resumed if there is one.
-        suite_text: The suite's YAML for the manifest.
         replicates: Instead of the suite's.
         workers: Processes; the number of usable cores by default.
         backend: ``"loky"`` or ``"dask"``.
@@ -138,7 +136,7 @@ def run_plan(
         "agents": list(dict.fromkeys(cell.agent.label for cell in cells)),
     }
     start = time.monotonic()
-    with Store.writing(out, suite, suite_text or suite.to_yaml(), run) as store:
+    with Store.writing(out, suite, run) as store:
         missing = {cell.key for cell in store.prepare(cells)}
         left = [tuple(cell for cell in job.cells if cell.key in missing) for job in jobs]
         todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]

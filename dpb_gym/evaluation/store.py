@@ -114,7 +114,6 @@ class Store:
         cls,
         path: str | os.PathLike[str],
         suite: Suite,
-        suite_text: str | None = None,
         run: dict[str, Any] | None = None,
     ) -> Iterator[Store]:
         """Holds a directory while a run writes; makes it if there is none.
@@ -124,8 +123,7 @@ class Store:
 
         Args:
             path: The directory.
-            suite: The suite.
-            suite_text: Its YAML; what the manifest holds stays if it is not given.
+            suite: The suite; what the manifest holds of it stays without `run`.
             run: What to record, None for a change that is no run.
 
         Raises:
@@ -136,20 +134,19 @@ class Store:
         cls._existing(place, suite, mend=False)
         with place.held():
             store = cls._existing(place, suite, mend=True)
-            if store is not None and suite_text is None:
-                suite, suite_text = store.suite, store.manifest["suite_text"]
-            elif store is None:
+            if store is None:
                 now = origin.now()
                 fresh = {"runs": [], "audits": {}, "stated": {}, "created": now, "updated": now}
                 store = cls(place, suite, fresh)
-            store.manifest |= {
-                "manifest": MANIFEST_VERSION,
-                "suite": suite.name,
-                "protocol": suite.protocol,
-                "suite_text": suite_text or suite.to_yaml(),
-                "algorithm": ALGORITHM_VERSION,
-            }
-            store.suite = suite
+            if run is not None or "suite" not in store.manifest:
+                store.suite = suite
+                store.manifest |= {
+                    "manifest": MANIFEST_VERSION,
+                    "suite": suite.name,
+                    "protocol": suite.protocol,
+                    "suite_text": suite.to_yaml(),
+                    "algorithm": ALGORITHM_VERSION,
+                }
             with store._recording(run):
                 yield store
 

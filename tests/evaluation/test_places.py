@@ -166,7 +166,7 @@ def test_one_run_at_a_time(suite: Suite, address: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(places, "PULSE_SECONDS", 0.1)
     with (
         pytest.MonkeyPatch.context() as patch,
-        Store.writing(address, suite, None, {}) as first,
+        Store.writing(address, suite, {}) as first,
         pytest.raises(ResultError, match=rf"in use by process {os.getpid()} on "),
     ):
         patch.setattr(places, "warn", lambda _: None)
@@ -214,10 +214,10 @@ def test_a_dead_run_is_succeeded_and_writes_no_more_if_it_wakes(
         asleep.setattr(places.Objects, "_beat", lambda *_: None)
         with (
             pytest.raises(ResultError, match="another run now"),
-            Store.writing(objects, suite, None, {}) as old,
+            Store.writing(objects, suite, {}) as old,
         ):
             with pytest.warns(RuntimeWarning, match="waiting"):
-                new = Store.writing(objects, suite, None, {})
+                new = Store.writing(objects, suite, {})
                 store = new.__enter__()
             keep(store.place, cell)
             with pytest.raises(ResultError, match="another run now"):

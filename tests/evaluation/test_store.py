@@ -171,7 +171,7 @@ def test_a_directory_that_is_deleted_or_taken_over_is_an_error(
         shutil.rmtree(tmp_path / "a")
         keep(store.place, cell)
     assert not (tmp_path / "a").exists()
-    with deleted, Store.writing(tmp_path / "b", suite, None, {}) as store:
+    with deleted, Store.writing(tmp_path / "b", suite, {}) as store:
         keep(store.place, cell)
         shutil.rmtree(tmp_path / "b")
     assert not (tmp_path / "b").exists()

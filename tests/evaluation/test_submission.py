@@ -55,7 +55,7 @@ def parsed(text: str = TEXT) -> Suite:
 
 def run(folder: Path, agents: list[str], text: str = TEXT) -> Path:
     suite = parsed(text)
-    run_plan(suite, plan_suite(suite, agents), folder, suite_text=text, workers=1)
+    run_plan(suite, plan_suite(suite, agents), folder, workers=1)
     return folder
 
 

@@ -152,7 +152,7 @@ def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
         verify(tmp_path / "none")
     with pytest.raises(ParameterError, match="sample"):
         verify(out, sample=-1)
-    with Store.writing(tmp_path / "empty", Store.open(out).suite, None, {}):
+    with Store.writing(tmp_path / "empty", Store.open(out).suite, {}):
         pass
     with pytest.raises(ResultError, match="no results"):
         verify(tmp_path / "empty")

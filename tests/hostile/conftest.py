@@ -23,7 +23,7 @@ from hostile_lists import SUITE
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = parse_suite(SUITE, "hostile")
     folder = tmp_path_factory.mktemp("hostile") / "all"
-    run_plan(suite, plan_suite(suite), folder, suite_text=SUITE, workers=1)
+    run_plan(suite, plan_suite(suite), folder, workers=1)
     return folder
 
 
@@ -31,7 +31,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = parse_suite(SUITE, "hostile")
     folder = tmp_path_factory.mktemp("hostile") / "ours"
-    run_plan(suite, plan_suite(suite, ["random"]), folder, suite_text=SUITE, workers=1)
+    run_plan(suite, plan_suite(suite, ["random"]), folder, workers=1)
     return folder
 
 
