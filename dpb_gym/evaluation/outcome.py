@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from dpb_gym.agent import Agent
 from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Array
@@ -59,6 +61,7 @@ class CellResult:
         timing: Where the time went, None if not known; no part of the result.
         provenance: `COMPUTED`, `RECOMPUTED`, or ``"stated by NAME"``.
         stated: The digest of what a manifest knows of, regret and reward being empty.
+        recorded: What its study measured: by name a number per replicate.
     """
 
     cell: Cell
@@ -68,6 +71,7 @@ class CellResult:
     timing: Timing | None = None
     provenance: str = COMPUTED
     stated: str = ""
+    recorded: Mapping[str, list[float]] = field(default_factory=dict)
 
     @property
     def entry(self) -> CellResult:
@@ -76,14 +80,27 @@ class CellResult:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of cell, numbers and guarantee, as hexadecimal text."""
+        """SHA-256 of cell, guarantee and numbers, as hexadecimal text."""
         if self.stated:
             return self.stated
         digest = hashlib.sha256(self.cell.text.encode())
         digest.update(canonical(self.guarantee).encode())
         for values in (self.regret, self.reward):
             digest.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
+        if self.recorded:
+            digest.update(canonical(self.recorded).encode())
         return digest.hexdigest()
+
+
+class Study(Protocol):
+    """Measures an agent that has played; it travels to other processes."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that decides its numbers, as plain JSON values: part of the cells' keys."""
+
+    def __call__(self, agent: Agent, result: CellResult) -> dict[str, list[float]]:
+        """By name a number per replicate."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.evaluation.outcome import Study
 from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.evaluation.suite import (
     DEFAULT_GRID,
@@ -34,6 +35,7 @@ class TaskPlan:
         skipped: Labels of the agents that do not run, with the reason.
         missing: How to get the data without which nobody runs, empty if they are here.
         problem: The task's problem if it was made already.
+        study: See `Job.study`.
 
     Raises:
         ParameterError: If two runs share label and budget, or differ in case only.
@@ -45,6 +47,7 @@ class TaskPlan:
     skipped: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
     problem: Problem | None = None
+    study: Study | None = None
 
     def __post_init__(self) -> None:
         seen: dict[tuple[str, str], AgentRun] = {}
@@ -66,16 +69,18 @@ class Job:
         cells: The cells, one per run.
         problem: The task's problem if this process made it already. It travels only if other
             processes cannot find what makes it.
+        study: Measures every agent when it has played; None for regret and reward alone.
     """
 
     cells: tuple[Cell, ...]
     problem: Problem | None = None
+    study: Study | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         task = self.cells[0].task
         found = isinstance(environment(task.env).problem, str)
         problem = None if found else self.problem or task.problem()
-        return {"cells": self.cells, "problem": problem}
+        return {"cells": self.cells, "problem": problem, "study": self.study}
 
     @property
     def task(self) -> Task:
@@ -242,11 +247,12 @@ def make_jobs(
             "data": task.data_digest() if stored else None,
             "checkpoints": resolve_checkpoints(suite.checkpoints, task.horizon),
             "seed": suite.seed,
+            "study": None if plan.study is None else plan.study.identity,
         }
         for number, block in enumerate(blocks(suite, task, replicates)):
             shared |= {"start": block.start, "stop": block.stop}
             cells = tuple(Cell(**shared, agent=run) for run in runs)
-            jobs.append((-task.horizon, number, Job(cells, plan.problem)))
+            jobs.append((-task.horizon, number, Job(cells, plan.problem, plan.study)))
     # The longest first, so that no worker has one for itself when the others are done. Then block
     # by block, so that workers start on different tasks and do not all compile the same.
     return [job for *_, job in sorted(jobs, key=lambda item: item[:2])]

@@ -227,7 +227,7 @@ def run_job(
     """Runs a job's cells in lockstep, writes their results if there is a place, and returns what
     they left: the `whole` of it, or failures alone."""
     problem = job.task.problem() if job.problem is None else job.problem
-    outcomes = run_block(problem, job.cells, heartbeat, tell)
+    outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
     for outcome in outcomes:
         if place is not None and isinstance(outcome, CellResult):
             keep(place, outcome)

@@ -22,7 +22,7 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.evaluation.callbacks import Callback, Checkpoint
-from dpb_gym.evaluation.outcome import CellResult, Failure, Timing
+from dpb_gym.evaluation.outcome import CellResult, Failure, Study, Timing
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Post
@@ -98,7 +98,9 @@ class _Runner:
             guarantee = self.agent.curator.guarantee
             tell(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
 
-    def result(self, shared: float, companions: int, busy: float) -> CellResult:
+    def result(
+        self, shared: float, companions: int, busy: float, study: Study | None
+    ) -> CellResult:
         """The numbers of the whole run, and what the agent's curator promises; `busy` is the share
         of the time in which the processor was at work."""
         self.stage, problem = "end", self.instance.problem
@@ -106,7 +108,7 @@ class _Runner:
         if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
             guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
         timed = (problem.horizon - 1) * len(self.cell.replicates)
-        return CellResult(
+        found = CellResult(
             self.cell,
             np.ascontiguousarray(self.regrets.T),
             np.ascontiguousarray(self.rewards.T),
@@ -119,6 +121,7 @@ class _Runner:
                 companions,
             ),
         )
+        return found if study is None else replace(found, recorded=study(self.agent, found))
 
 
 def run_block(
@@ -126,6 +129,7 @@ def run_block(
     cells: Sequence[Cell],
     progress: Callable[[int], None] | None = None,
     tell: Callback | None = None,
+    study: Study | None = None,
 ) -> list[CellResult | Failure]:
     """Runs cells of one task and one block of replicates in lockstep, to the horizon.
 
@@ -138,6 +142,7 @@ def run_block(
         progress: Called now and then with the agent rounds done so far; what it raises ends
             the block.
         tell: Called with the `Checkpoint` of every cell; it must not raise.
+        study: Measures every agent when it has played.
 
     Returns:
         One `CellResult` or `Failure` per cell, in order.
@@ -166,7 +171,7 @@ def run_block(
     found: list[CellResult | Failure] = []
     for runner in runners:
         try:
-            found.append(runner.failure or runner.result(shared, len(cells), busy))
+            found.append(runner.failure or runner.result(shared, len(cells), busy, study))
         except Exception as error:
             found.append(_failure(runner, error))
     if progress is not None:

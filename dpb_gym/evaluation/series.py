@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Series:
         guarantee: The weakest guarantee of its cells, None if one of them has none.
         rounds_per_second: Agent rounds per second over all timed cells, None if unknown.
         trust: Provenance of its least trustworthy cell, see `CellResult.provenance`.
+        recorded: What a study measured: numbers by name and replicate.
     """
 
     task: str
@@ -52,11 +53,7 @@ class Series:
     guarantee: dict[str, Any] | None
     rounds_per_second: float | None
     trust: str
-
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """Task, label and budget."""
-        return self.task, self.agent, self.budget
+    recorded: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @property
     def final_regret(self) -> dict[int, float]:
@@ -108,6 +105,11 @@ def join(cells: list[CellResult]) -> Series:
         _weakest([result.guarantee for result in cells]),
         rounds / seconds if seconds > 0 and rounds > 0 else None,
         _least([result.provenance for result in cells]),
+        {
+            name: {i: taken[i][0].recorded[name][taken[i][1]] for i in order}
+            for name in cells[0].recorded
+            if all(name in result.recorded for result in cells)
+        },
     )
 
 

@@ -220,6 +220,7 @@ class Cell(Spec):
         seed: Replicate i has seed ``seed + i``.
         start: First replicate.
         stop: Last replicate plus one.
+        study: What is measured of the agent when it has played, see `Job.study`; None for nothing.
     """
 
     algorithm: int = Field(default_factory=lambda: ALGORITHM_VERSION)
@@ -232,6 +233,7 @@ class Cell(Spec):
     seed: int = Field(ge=0)
     start: int = Field(ge=0)
     stop: int = Field(ge=1)
+    study: dict[str, Any] | None = None
 
     @classmethod
     def read(cls, text: str | bytes) -> Cell:
@@ -250,6 +252,7 @@ class Cell(Spec):
         """What all blocks of one row share, as plain JSON values."""
         shared = {k: getattr(self, k) for k in ("algorithm", "suite", "protocol", "data", "seed")}
         own = {"task": self.task.identity, "agent": self.agent.identity}
+        own |= {} if self.study is None else {"study": self.study}
         return {**shared, **own, "checkpoints": list(self.checkpoints)}
 
     @cached_property

@@ -23,7 +23,7 @@ from dpb_gym.evaluation.outcome import CellResult, Timing
 from dpb_gym.evaluation.places import DamagedResult
 from dpb_gym.evaluation.schema import canonical
 from dpb_gym.evaluation.spec import Cell
-from dpb_gym.validation import slug
+from dpb_gym.validation import array, slug
 
 TEXTS = ("cell", "task", "agent", "budget")
 COLUMNS = (
@@ -60,6 +60,7 @@ def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
                 "timing": None if result.timing is None else asdict(result.timing),
                 "provenance": result.provenance,
             }
+            | ({"recorded": result.recorded} if result.recorded else {})
         )
     return list(rows.values())
 
@@ -83,9 +84,16 @@ def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> CellResult:
         raise TypeError("a guarantee is an object or null")
     if not (isinstance(digest, str) and isinstance(provenance, str)):
         raise TypeError("digest and provenance are text")
-    cell, timing = Cell.read(text), _timing(block["timing"])
+    cell, timing, recorded = Cell.read(text), _timing(block["timing"]), block.get("recorded", {})
+    if recorded:
+        array("recorded", list(recorded.values()), (None, len(cell.replicates)))
     return CellResult(
-        cell, guarantee=guarantee, timing=timing, provenance=provenance, stated=digest
+        cell,
+        guarantee=guarantee,
+        timing=timing,
+        provenance=provenance,
+        stated=digest,
+        recorded=recorded,
     )
 
 

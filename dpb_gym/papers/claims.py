@@ -215,17 +215,3 @@ class FigureTable(Spec):
         if not curve.matches(self.where):
             return None
         return self.printed.get((curve.axes[self.rows], self.columns and curve.axes[self.columns]))
-
-
-class Study(Spec):
-    """What is measured of the trained agents; see `dpb_gym.papers.studies`.
-
-    Attributes:
-        kind: ``"ope"``: off-policy estimates of the frozen agent from a uniform log.
-        rounds: Rounds of that log, which follow those of the training.
-        samples: How often a random policy is asked per round.
-    """
-
-    kind: Literal["ope"]
-    rounds: int = Field(default=10_000, ge=2)
-    samples: int = Field(default=20, ge=1)

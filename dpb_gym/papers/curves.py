@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -35,12 +35,10 @@ class Curve:
     Attributes:
         series: All replicates of one agent at one budget on one task.
         axes: Its value on each axis; None where it has none.
-        recorded: Numbers by name and replicate that a study recorded beside the regret.
     """
 
     series: Series
     axes: Mapping[str, Any]
-    recorded: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -63,6 +61,11 @@ class Curve:
     def horizon(self) -> int:
         """T."""
         return self.series.cell.task.horizon
+
+    @property
+    def recorded(self) -> Mapping[str, Mapping[int, float]]:
+        """Numbers by name and replicate that a study recorded beside the regret."""
+        return self.series.recorded
 
     @property
     def final_regret(self) -> dict[int, float]:
@@ -102,14 +105,18 @@ class Curve:
         """The curve with the replicates of lowest numbers only."""
         s = self.series
         kept = s.replicates < replicates
-        series = replace(
-            s, replicates=s.replicates[kept], regret=s.regret[kept], reward=s.reward[kept]
-        )
         recorded = {
             name: {i: v for i, v in column.items() if i < replicates}
-            for name, column in self.recorded.items()
+            for name, column in s.recorded.items()
         }
-        return Curve(series, self.axes, recorded)
+        series = replace(
+            s,
+            replicates=s.replicates[kept],
+            regret=s.regret[kept],
+            reward=s.reward[kept],
+            recorded=recorded,
+        )
+        return Curve(series, self.axes)
 
 
 def distinct(found: Sequence[Any], *, ordered: bool = False) -> list[Any]:

@@ -21,13 +21,12 @@ from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure import Figure, load_figures
 from dpb_gym.papers.rendering import PAGE, html, print_figure, write
 from dpb_gym.papers.results import FigureResult
-from dpb_gym.papers.studies import run_study
 from dpb_gym.papers.verdicts import Judgement, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-RESULTS = "results"
+RESULTS, MEASURED = "results", "measured"
 INDEX = "index.html"
 
 
@@ -138,16 +137,14 @@ def run_figure(
     """Runs one figure into its folder, or its results into another one, and judges it; see
     `reproduce`."""
     suite = figure.suite
-    results = folder / RESULTS if results is None else results
+    results = results or folder / (RESULTS if figure.study is None else MEASURED)
     plans = plan_suite(suite)
     missing = {plan.task.name: plan.missing for plan in plans if plan.missing}
     if len(missing) == len(plans):
         return FigureResult(figure, folder, skipped="; ".join(dict.fromkeys(missing.values())))
-    if figure.study is not None:
-        curves, report = run_study(figure, plans, results, replicates, show)
-    else:
-        report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
-        curves = figure.place(collect(report.results()))
+    plans = [replace(plan, study=figure.study) for plan in plans]
+    report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
+    curves = figure.place(collect(report.results()))
     failures = tuple(map(str, report.failures))
     count = suite.replicates if replicates is None else replicates
     facts = {

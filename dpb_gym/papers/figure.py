@@ -16,8 +16,9 @@ from dpb_gym.errors import ParameterError, SuiteError, unknown_name
 from dpb_gym.evaluation.schema import Many, Slug, Spec, read_spec
 from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import Suite, parse_suite
-from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector, Study
+from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
+from dpb_gym.papers.studies import OffPolicyStudy
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
 
@@ -93,7 +94,7 @@ class Figure(Spec):
     notes: Many[str] = ()
     synthetic: str = ""
     suite: Suite
-    study: Study | None = None
+    study: OffPolicyStudy | None = None
     results: Slug | None = None
     samples: Many[int] = ()
     axes: dict[Axis, AxisMap]

@@ -83,7 +83,8 @@ def test_the_true_epsilon() -> None:
 
 def test_recorded_numbers_and_their_ratios() -> None:
     base = curve([1.0, 2.0], run="A")
-    one = Curve(base.series, base.axes, {"x": {0: 2.0, 1: 4.0}, "y": {0: 10.0, 1: 20.0}})
+    recorded = {"x": {0: 2.0, 1: 4.0}, "y": {0: 10.0, 1: 20.0}}
+    one = Curve(replace(base.series, recorded=recorded), base.axes)
     assert value(one, "recorded", [], name="x") == 3.0
     assert value(one, "recorded", [], name="x", over="y") == pytest.approx(0.2)
     with pytest.raises(ResultError, match="has no 'z'"):

@@ -191,9 +191,14 @@ def test_a_study_measures_the_trained_agents(study: dict[str, Any], tmp_path: Pa
     for before, after in zip(found.curves, again.curves):
         assert before.recorded == after.recorded
         assert np.array_equal(before.series.regret, after.series.regret)
-    damaged = sorted((tmp_path / "results").glob("*.json"))[0]
-    damaged.write_text("{")
-    assert run_figure(figure, tmp_path, workers=1).rounds == 4 * 80
+    manifest = tmp_path / "measured/manifest.json"
+    told = json.loads(manifest.read_text())
+    told["rows"][0]["blocks"][0]["recorded"]["ess"][0] += 1.0
+    manifest.write_text(json.dumps(told))
+    with pytest.warns(RuntimeWarning, match="digest"):
+        mended = run_figure(figure, tmp_path, workers=1)
+    assert mended.rounds == 4 * 80
+    assert [c.recorded for c in mended.curves] == [c.recorded for c in found.curves]
     assert "recorded" in json.loads((tmp_path / "verdicts.json").read_text())["curves"][0]
 
 
