@@ -155,36 +155,23 @@ def _told(
         callback(board.poll(), sum(board.sizes))
 
 
-class _Bars:
-    """What a notebook shows while jobs run: one bar for all rounds and one per running job."""
+def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
+    """One bar for all rounds and one per running job in the output of a notebook's cell; the last
+    summary stays."""
+    from IPython.display import display
 
-    def __init__(self, watched: Watch, titles: Sequence[str]) -> None:
-        self.watched, self.titles = watched, titles
-
-    def __repr__(self) -> str:
-        return self.watched.summary()
-
-    def _repr_html_(self) -> str:
-        summary, watched = self.watched.summary(), self.watched
-        lines = [(sum(watched.done), sum(watched.sizes), summary)]
-        for done, size, title in zip(watched.done, watched.sizes, self.titles):
-            if 0 < done < size:
-                lines.append((done, size, title))
+    show, shown = cast(Any, display), None
+    for _ in polls:
+        summary = board.summary()
+        lines = [(sum(board.done), sum(board.sizes), summary)]
+        lines += [line for line in zip(board.done, board.sizes, titles) if 0 < line[0] < line[1]]
         bars = (
             f"<progress value='{done}' max='{size}'></progress> {escape(text)}<br>"
             for done, size, text in lines
         )
-        return "".join(bars)
-
-
-def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
-    """Bars in the output of a notebook's cell; the last summary stays."""
-    from IPython.display import display
-
-    bars, show, shown = _Bars(board, titles), cast(Any, display), None
-    for _ in polls:
-        shown = shown or show(bars, display_id=True)
-        shown.update(bars)
+        said = {"text/plain": summary, "text/html": "".join(bars)}
+        shown = shown or show(said, raw=True, display_id=True)
+        shown.update(said, raw=True)
 
 
 def _log(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:

@@ -6,18 +6,16 @@ else; one that writes a file raises an `OSError` where it cannot, and replaces i
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Entry, Interval, LeaderboardData, TaskResult
+from dpb_gym.report.model import Interval, LeaderboardData, TaskResult
 from dpb_gym.report.views import Table, board
 
 if TYPE_CHECKING:
@@ -153,22 +151,12 @@ def plain(value: object) -> Any:
     Parameters come from anywhere: NumPy scalars and arrays become numbers and lists, infinities
     and NaN become text.
     """
-    if isinstance(value, Budget):
-        return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {**found, "budget": Budget.text(value.budget)} if isinstance(value, Entry) else found
-    if value is None or isinstance(value, (bool, str, int)):
-        return value
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    return str(value)
+    from pydantic_core import to_jsonable_python
+
+    def other(item: Any) -> Any:
+        return item.tolist() if hasattr(item, "tolist") else str(item)
+
+    return to_jsonable_python(value, fallback=other, inf_nan_mode="strings", bytes_mode="hex")
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str | Path:

@@ -149,7 +149,9 @@ class Entry:
 
     agent: Label
     name: Label
-    budget: Annotated[Budget | None, BeforeValidator(Budget.parse)]
+    budget: Annotated[
+        Budget | None, BeforeValidator(Budget.parse), pydantic.PlainSerializer(Budget.text)
+    ]
     notion: Label | None
     unit: Label | None
     oracle: bool = field(default=False, kw_only=True)

@@ -26,7 +26,7 @@ from dpb_gym.report.exports import plain
 from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
 from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, TrackResult
 from dpb_gym.report.numerals import number
-from dpb_gym.report.views import Board, Line, Table, board
+from dpb_gym.report.views import MARKS, Board, Line, Table, board
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -88,8 +88,9 @@ def render(data: LeaderboardData) -> str:
     script = "(async function () {\n'use strict';\n" + "\n".join(scripts) + "\n})();"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     numbered = {id(table): t for t, table in enumerate((*shown.tasks, *shown.tracks))}
-    packed = json.dumps(payload(data, shown), separators=(",", ":"), allow_nan=False)
-    zipped = gzip.compress(packed.encode("utf-8", errors="replace"), mtime=0)
+    packed = payload(data, shown)
+    written = json.dumps(packed, separators=(",", ":"), allow_nan=False)
+    zipped = gzip.compress(written.encode("utf-8", errors="replace"), mtime=0)
     page: str = template(TEMPLATES).render(
         data=data,
         board=shown,
@@ -97,10 +98,11 @@ def render(data: LeaderboardData) -> str:
         created=_readable(data.created),
         agents=len({row.agent for task in data.tasks for row in task.rows}),
         rows=sum(len(task.rows) for task in data.tasks),
-        filters=_filters(shown),
+        filters=_filters(packed),
         payload=base64.b64encode(zipped).decode(),
         bibtex=bibtex(data),
         note=COMPARISON_NOTE,
+        marks=MARKS,
         notions=NOTIONS,
         units=UNITS,
         style=style,
@@ -151,19 +153,15 @@ def bibtex(data: LeaderboardData) -> str:
     return f"@misc{{dpbgym-{key}-{data.created[:4]},\n{lines}}}"
 
 
-def _filters(shown: Board) -> list[dict[str, Any]]:
-    """The choices of each filter, only those that occur."""
-    lines = [line for table in shown.tasks for line in table.lines]
-    problems = sorted({table.task.problem for table in shown.tasks})
-    groups = sorted({line.group for line in lines}, key=lambda group: group.rank)
-    budgets = sorted({line.row.budget for line in lines}, key=budget_order)
-    choices = {
-        "Track": [(track.name, track.title) for track in shown.tracks],
-        "Problem": list(zip(problems, problems)),
-        "Guarantee": [(group.slug, group.label) for group in groups],
-        "Budget": [(Budget.text(budget), Budget.text(budget)) for budget in budgets],
+def _filters(packed: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The choices of each filter by value, only those that occur."""
+    tables = packed["tables"]
+    return {
+        "Track": {table["name"]: table["title"] for table in tables if table["kind"] == "track"},
+        "Problem": {p: p for p in sorted({t["problem"] for t in tables if t["kind"] == "task"})},
+        "Guarantee": {slug: group["kind"] for slug, group in packed["groups"].items()},
+        "Budget": {budget: budget for budget in packed["budgets"]},
     }
-    return [{"name": t.lower(), "title": t, "choices": c} for t, c in choices.items()]
 
 
 def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:

@@ -17,6 +17,14 @@ from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult, Tra
 from dpb_gym.report.numerals import decimals, number
 from dpb_gym.report.palette import shade
 
+MARKS = {
+    "clear": ("●", "clear lead"),
+    "close": ("○", "close"),
+    "alone": ("–", "alone"),
+    "unsaid": ("?", "too few replicates to say"),
+}
+"""How the first of a contest stands to the second: a sign and words."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -42,18 +50,12 @@ class Line:
         return self.rivals > 1
 
     @property
-    def verdict(self) -> str:
-        """Of the first of a contest: ``"clear lead"`` if the interval of its lead is above 0,
-        ``"close"`` if not, ``"alone"`` without a rival, empty with too few replicates to say."""
+    def mark(self) -> str:
+        """Of the first of a contest, one of `MARKS`: whether its lead's interval is above 0."""
         if not self.best:
             return "alone"
         lead = self.row.lead
-        return "" if lead is None else "clear lead" if lead.low > 0 else "close"
-
-    @property
-    def mark(self) -> str:
-        """The verdict in one word."""
-        return self.verdict.split()[0] if self.verdict else "unsaid"
+        return "unsaid" if lead is None else "clear" if lead.low > 0 else "close"
 
     @property
     def group(self) -> Group:

@@ -139,7 +139,7 @@ def test_the_matrix_names_winners_their_cost_and_whether_they_lead(make):
     (row,) = matrix.rows
     assert row.table.rival.row.agent == "Greedy MNL"
     assert [win.row.agent for win in row.wins] == ["One-pass MNL"] * 3
-    assert [win.verdict for win in row.wins] == ["", "close", "clear lead"]
+    assert [win.mark for win in row.wins] == ["unsaid", "close", "clear"]
     for win in row.wins:
         assert row.table.ratio(win) == win.row.regret.mean / row.table.rival.row.regret.mean
 
@@ -159,7 +159,7 @@ def test_the_matrix_holds_tracks_before_their_tasks_and_one_scale_each(make):
     wins = [
         w for row in board(alone).matrices[0].rows for w in row.wins if w.row.name == "jdp-lin-ucb"
     ]
-    assert wins and all(win.verdict == "alone" for win in wins)
+    assert wins and all(win.mark == "alone" for win in wins)
 
 
 def test_a_board_without_budgets_still_has_its_best(make):

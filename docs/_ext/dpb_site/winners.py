@@ -9,11 +9,10 @@ from dpb_gym import Result
 from dpb_gym.report.groups import scale_of, short
 from dpb_gym.report.model import TrackResult
 from dpb_gym.report.page import placed
-from dpb_gym.report.views import Line, Matrix, Table, board
+from dpb_gym.report.views import MARKS, Line, Matrix, Table, board
 from dpb_site.markdown import table
 
 RESULT = "dpb-bench-v1"
-MARKS = {"clear": "●", "close": "○", "alone": "–", "unsaid": "?"}
 
 
 def write(root: Path, docs: Path) -> None:
@@ -64,4 +63,4 @@ def _cell(shown: Table, win: Line | None) -> str:
         return "·"
     ratio = shown.ratio(win)
     times = "" if ratio is None else f" {ratio:.1f}×"
-    return f"{win.row.agent}{times} {MARKS[win.mark]}"
+    return f"{win.row.agent}{times} {MARKS[win.mark][0]}"
