@@ -205,10 +205,20 @@ function drawCurves(view) {
   view.chart = { series, ...picture(holder, width, plan) };
 }
 
+/* A figure per plan; all widths first: each asked for after drawing would lay the page out again. */
+function figures(view, holder, plans, caption, drawOne) {
+  holder.textContent = '';
+  const frames = plans.map(plan => {
+    const figure = make('figure', holder);
+    make('figcaption', figure, caption(plan));
+    return make('div', figure, null, 'canvas');
+  });
+  const widths = frames.map(frame => frame.clientWidth);
+  plans.forEach((plan, k) => drawOne(view, plan, frames[k], widths[k]));
+}
+
 /* One chart for each (notion, unit) and scale with at least two budgets. */
 function drawFrontiers(view) {
-  const holder = $('.frontiers', view.section);
-  holder.textContent = '';
   const able = view.table.rows.filter(row => row.scale && row.private && !row.gaps && passes(row, true));
   const plans = [...Map.groupBy(able, row => row.group + '|' + row.scale).values()].map(rows => {
     const values = [...new Set(rows.map(row => row.limit))].sort((a, b) => a - b);
@@ -216,15 +226,9 @@ function drawFrontiers(view) {
     const agents = best.filter((row, k) => best.findIndex(one => one.agent === row.agent) === k);
     return { rows, values, scale: rows[0].scale, agents };
   }).filter(plan => plan.values.length > 1);
-  const frames = plans.map(plan => {
-    const figure = make('figure', holder);
-    make('figcaption', figure, (view.track ? '1 \u2212 score' : 'Final regret') + ' by budget, ' + plan.rows[0].kind + few(plan.agents));
-    return make('div', figure, null, 'canvas');
-  });
+  const holder = $('.frontiers', view.section), what = view.track ? '1 \u2212 score' : 'Final regret';
   holder.classList.toggle('many', view.track || plans.length > 2);
-  // Widths first: each asked for after drawing would lay the page out again.
-  const widths = frames.map(frame => frame.clientWidth);
-  plans.forEach((plan, k) => drawFrontier(view, plan, frames[k], widths[k]));
+  figures(view, holder, plans, ({ rows, agents }) => what + ' by budget, ' + rows[0].kind + few(agents), drawFrontier);
 }
 
 function drawFrontier(view, plan, holder, width) {

@@ -19,9 +19,6 @@ const TABLES = tables.map((table, t) => {
     return row;
   });
   made.rival = made.rows[table.rival] || null;
-  made.scored = made.rows.some(row => row.score);
-  made.audited = made.rows.some(row => row.verdict);
-  made.costed = made.rows.some(row => row.excess);
   return made;
 });
 const TASKS = TABLES.filter(table => table.kind === 'task');
@@ -31,26 +28,13 @@ for (const table of TABLES) {
 }
 
 const FILTERS = ['track', 'problem', 'guarantee', 'budget'], SWITCHES = ['apart', 'logx', 'logy'];
-const FALLING = ['score', 'reward', 'speed', 'ahead'];
-const SORTS = {
-  agent: row => row.agent.toLowerCase(),
-  budget: row => row.order,
-  guarantee: row => row.guarantee,
-  regret: row => row.ahead === undefined ? row.loss.mean : null,
-  score: row => row.score && !row.gaps ? row.score.mean : null,
-  reward: row => row.reward && row.reward.mean,
-  excess: row => row.excess && row.excess.mean,
-  speed: row => row.speed,
-  ahead: row => row.ahead,
-  audit: row => row.verdict ? row.verdict.toLowerCase() : null
-};
 
 const blank = () => ({
   q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
   apart: true, logx: true, logy: true, pins: [], task: null
 });
 let state = blank();
-const natural = column => FALLING.includes(column) ? 'desc' : 'asc';
+const natural = column => COLUMNS[column].falls ? 'desc' : 'asc';
 const pinName = row => row.table.name + '/' + row.key;
 
 /* The address keeps what was asked for, so that a view can be sent to somebody. */
@@ -61,7 +45,7 @@ function readAddress() {
     const known = $$('input[name="' + name + '"]').map(box => box.value);
     next[name] = asked.getAll(name).filter(value => known.includes(value));
   }
-  if (Object.hasOwn(SORTS, asked.get('sort'))) {
+  if (COLUMNS[asked.get('sort')]?.sort) {
     next.sort = asked.get('sort');
     next.dir = natural(next.sort);
   }
@@ -125,13 +109,13 @@ const compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
 
 /* Tables of tasks and of tracks have different columns; each falls back to its own first one. */
 function sorting(table) {
-  const known = table.rows.some(row => SORTS[state.sort](row) != null);
+  const known = table.rows.some(row => COLUMNS[state.sort].sort(row) != null);
   const column = known ? state.sort : table.kind === 'track' ? 'score' : 'regret';
   return { column, dir: known && column === state.sort ? state.dir : natural(column) };
 }
 
 function ordered(table, rows) {
-  const by = sorting(table), sign = by.dir === 'asc' ? 1 : -1, key = SORTS[by.column];
+  const by = sorting(table), sign = by.dir === 'asc' ? 1 : -1, key = COLUMNS[by.column].sort;
   const sorted = rows.map(row => [key(row), row]).sort((a, b) => {
     if (a[0] == null || b[0] == null) return (a[0] == null) - (b[0] == null) || compare(a[1].key, b[1].key);
     return sign * compare(a[0], b[0]) || a[1].order - b[1].order || compare(a[1].key, b[1].key);

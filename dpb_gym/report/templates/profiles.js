@@ -33,16 +33,9 @@ function contests(view) {
 }
 
 function drawProfiles(view) {
-  const holder = $('.profiles', view.section);
-  holder.textContent = '';
-  const plans = contests(view).map(rivals => {
-    const figure = make('figure', holder), first = rivals[0];
-    make('figcaption', figure, 'Share of runs with regret within a factor of the least, ' + first.kind +
-      (first.budget === 'none' ? '' : ', ' + first.budget) + few(rivals));
-    return [rivals, make('div', figure, null, 'canvas')];
-  });
-  const widths = plans.map(([, frame]) => frame.clientWidth);
-  plans.forEach(([rivals, frame], k) => drawProfile(view, rivals, frame, widths[k]));
+  figures(view, $('.profiles', view.section), contests(view), rivals =>
+    'Share of runs with regret within a factor of the least, ' + rivals[0].kind +
+    (rivals[0].budget === 'none' ? '' : ', ' + rivals[0].budget) + few(rivals), drawProfile);
 }
 
 function drawProfile(view, rivals, holder, width) {

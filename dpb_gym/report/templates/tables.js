@@ -5,18 +5,28 @@ const VIEWS = $$('details.part').map(section => {
   return { t: table.t, table, section, track: table.kind === 'track', visible: [], shown: new Map(), open: new Set(), limit: FIRST };
 }).sort((a, b) => a.t - b.t);
 
+/* The columns: of which kind of table, and what of a row there must be; what they sort by, and whether
+   from the largest down; how a cell is filled. */
+const dashed = words => words === 'none' ? '\u2013' : words;
 const COLUMNS = {
-  task: [['agent', 'Agent'], ['budget', 'Budget'], ['guarantee', 'Guarantee'], ['regret', 'Regret', true],
-    ['excess', 'Privacy costs', true], ['score', 'Score', true], ['reward', 'Reward', true], ['speed', 'Rounds/s', true], ['audit', 'Audit']],
-  track: [['agent', 'Agent'], ['budget', 'Budget'], ['score', 'Score', true], ['part', null, true],
-    ['ahead', 'Beats best other', true], ['audit', 'Audit']]
+  agent: { title: 'Agent', sort: row => row.agent.toLowerCase(), fill: who },
+  budget: { title: 'Budget', sort: row => row.order, fill: (cell, row) => make('bdi', cell, dashed(row.budget)) },
+  guarantee: { title: 'Guarantee', of: 'task', sort: row => row.guarantee, fill: promise },
+  regret: { title: 'Regret', of: 'task', number: true, sort: row => row.ahead === undefined ? row.loss.mean : null,
+    fill: (cell, row) => measured(cell, row, row.loss, 'regret') },
+  excess: { title: 'Privacy costs', of: 'task', needs: 'excess', number: true, sort: row => row.excess && row.excess.mean,
+    fill: (cell, row) => measured(cell, row, row.excess, 'excess') },
+  score: { title: 'Score', needs: 'score', number: true, falls: true,
+    sort: row => row.score && !row.gaps ? row.score.mean : null, fill: gauge },
+  part: { of: 'track' },
+  reward: { title: 'Reward', of: 'task', number: true, falls: true, sort: row => row.reward && row.reward.mean,
+    fill: (cell, row) => make('span', cell, text(row.reward.mean, row.table.places.reward), 'mean') },
+  speed: { title: 'Rounds/s', of: 'task', number: true, falls: true, sort: row => row.speed,
+    fill: (cell, row) => cell.append(text(row.speed)) },
+  ahead: { title: 'Beats best other', of: 'track', number: true, falls: true, sort: row => row.ahead,
+    fill: (cell, row) => cell.append(row.ahead === null ? '\u2013' : row.ahead.toFixed(2)) },
+  audit: { title: 'Audit', needs: 'verdict', sort: row => row.verdict ? row.verdict.toLowerCase() : null, fill: verdict }
 };
-
-function columns(view) {
-  return COLUMNS[view.table.kind].filter(([key]) =>
-    (key !== 'score' || view.table.scored) && (key !== 'audit' || view.table.audited) &&
-    (key !== 'excess' || view.table.costed));
-}
 
 function shortNames(names) {
   const heads = new Set(names.map(name => name.split('-')[0]));
@@ -41,6 +51,8 @@ function build(view) {
     make('p', body, view.track ? 'No scores: its tasks have no normalisation constants.' : 'No results yet.', 'empty');
     return;
   }
+  view.columns = Object.entries(COLUMNS).filter(([, { of, needs }]) =>
+    (!of || of === table.kind) && (!needs || table.rows.some(row => row[needs])));
   const charts = make('div', body, null, 'charts');
   if (!view.track) {
     const figure = make('figure', charts, null, 'curves');
@@ -54,7 +66,7 @@ function build(view) {
   const grid = make('table', make('div', body, null, 'scroll'));
   make('caption', grid, (view.track ? 'Scores in track ' : 'Results on ') + table.title + '; the column headers sort', 'unseen');
   const head = make('tr', make('thead', grid));
-  for (const [key, title, number] of columns(view)) {
+  for (const [key, { title, number }] of view.columns) {
     if (key === 'part') {
       for (const name of shortNames(table.tasks)) make('th', head, name, 'num part').scope = 'col';
       continue;
@@ -74,32 +86,61 @@ function ends(parent, interval, places) {
   make('span', parent, text(interval.low, places) + ' to ' + text(interval.high, places), 'ends');
 }
 
-function gauge(view, cell, row) {
-  const place = v => 100 * clamp((v - view.axis[0]) / (view.axis[1] - view.axis[0]), 0, 1);
-  const box = make('div', cell, null, 'gauge'), bar = make('span', box, null, 'bar');
-  bar.title = text(row.score.low, 3) + ' to ' + text(row.score.high, 3);
-  const zero = place(0), mean = place(row.score.mean), low = place(row.score.low);
-  const part = (name, left, width) => {
-    const node = make('i', bar, null, name);
-    node.style.left = left.toFixed(2) + '%';
-    if (width !== undefined) node.style.width = width.toFixed(2) + '%';
-    return node;
-  };
-  paint(part('fill', Math.min(zero, mean), Math.abs(mean - zero)), row);
-  part('zero', zero);
-  part('whisker', low, place(row.score.high) - low);
-  make('span', box, text(row.score.mean, 3), 'mean');
+function gauge(cell, row, view) {
+  if (row.score) {
+    const place = v => 100 * clamp((v - view.axis[0]) / (view.axis[1] - view.axis[0]), 0, 1);
+    const box = make('div', cell, null, 'gauge'), bar = make('span', box, null, 'bar');
+    bar.title = text(row.score.low, 3) + ' to ' + text(row.score.high, 3);
+    const zero = place(0), mean = place(row.score.mean), low = place(row.score.low);
+    const part = (name, left, width) => {
+      const node = make('i', bar, null, name);
+      node.style.left = left.toFixed(2) + '%';
+      if (width !== undefined) node.style.width = width.toFixed(2) + '%';
+      return node;
+    };
+    paint(part('fill', Math.min(zero, mean), Math.abs(mean - zero)), row);
+    part('zero', zero);
+    part('whisker', low, place(row.score.high) - low);
+    make('span', box, text(row.score.mean, 3), 'mean');
+  } else make('span', cell, '\u2013', 'mean');
+  if (view.track) ends(cell, row.score, 3);
 }
 
 function verdict(cell, row) {
   const kind = /^(pass|ok|consistent)/i.test(row.verdict) ? 'pass' : /^(fail|violat|refut|reads)/i.test(row.verdict) ? 'fail' : 'open';
-  make('span', cell, row.verdict, 'verdict ' + kind);
+  if (row.verdict) make('span', cell, row.verdict, 'verdict ' + kind);
+  else cell.append('\u2013');
+}
+
+function measured(cell, row, value, column) {
+  const places = row.table.places[column];
+  make('span', cell, text(value && value.mean, places), 'mean');
+  if (value) ends(cell, value, places);
+}
+
+function who(cell, row) {
+  const box = make('div', cell, null, 'who'), pin = make('button', box, null, 'pin', {
+    type: 'button', 'aria-pressed': state.pins.includes(row), 'aria-label': 'Keep the curve of ' + row.label + ' highlighted'
+  });
+  const svg = draw('svg', { viewBox: '0 0 22 10', width: 22, height: 10, 'aria-hidden': 'true' }, pin);
+  paint(draw('line', { x1: 1, x2: 21, y1: 5, y2: 5, 'class': row.stroke, opacity: row.strength }, svg), row);
+  const name = make('span', box, null, 'name');
+  make('bdi', name, row.agent, 'label');
+  if (row.tuned && !row.agent.includes('tuned')) make('span', name, 'tuned', 'tag');
+  if (row.budget !== 'none') make('bdi', make('span', name, null, 'under'), row.budget);
+  make('span', name, row.kind, 'kind');
+  if (row.stated) make('span', name, row.trust, 'under');
+}
+
+function promise(cell, row) {
+  make('span', cell, row.guarantee);
+  make('small', cell, [row.accounting, row.trust, row.tuning].filter(Boolean).join(' \u00b7 '), row.stated ? 'said stated' : 'said');
 }
 
 function makeRow(view, row) {
   const tr = make('tr', null, null, ['row', row.best && 'best', row.reference && 'reference', row.gaps && 'gaps']
     .filter(Boolean).join(' '), { id: 'row-' + view.t + '-' + row.i, 'data-row': row.i });
-  for (const [key, , number] of columns(view)) {
+  for (const [key, { number, fill }] of view.columns) {
     if (key === 'part') {
       for (const part of view.parts) {
         const score = part.has(row.key) && part.get(row.key).score, cell = make('td', tr, score ? text(score.mean, 3) : '\u2013', 'num part');
@@ -107,39 +148,8 @@ function makeRow(view, row) {
       }
       continue;
     }
-    const cell = make(key === 'agent' ? 'th' : 'td', tr, null, key + (number ? ' num' : ''));
-    if (key === 'agent') {
-      cell.scope = 'row';
-      const who = make('div', cell, null, 'who'), pin = make('button', who, null, 'pin', {
-        type: 'button', 'aria-pressed': state.pins.includes(row), 'aria-label': 'Keep the curve of ' + row.label + ' highlighted'
-      });
-      const svg = draw('svg', { viewBox: '0 0 22 10', width: 22, height: 10, 'aria-hidden': 'true' }, pin);
-      paint(draw('line', { x1: 1, x2: 21, y1: 5, y2: 5, 'class': row.stroke, opacity: row.strength }, svg), row);
-      const name = make('span', who, null, 'name');
-      make('bdi', name, row.agent, 'label');
-      if (row.tuned && !row.agent.includes('tuned')) make('span', name, 'tuned', 'tag');
-      if (row.budget !== 'none') make('bdi', make('span', name, null, 'under'), row.budget);
-      make('span', name, row.kind, 'kind');
-      if (row.stated) make('span', name, row.trust, 'under');
-    } else if (key === 'budget') {
-      make('bdi', cell, row.budget === 'none' ? '\u2013' : row.budget);
-    } else if (key === 'guarantee') {
-      make('span', cell, row.guarantee);
-      make('small', cell, [row.accounting, row.trust, row.tuning].filter(Boolean).join(' \u00b7 '), row.stated ? 'said stated' : 'said');
-    } else if (key === 'score') {
-      if (row.score) gauge(view, cell, row); else make('span', cell, '\u2013', 'mean');
-      if (view.track) ends(cell, row.score, 3);
-    } else if (key === 'speed') {
-      cell.textContent = text(row.speed);
-    } else if (key === 'ahead') {
-      cell.textContent = row.ahead === null ? '\u2013' : row.ahead.toFixed(2);
-    } else if (key === 'audit') {
-      if (row.verdict) verdict(cell, row); else cell.textContent = '\u2013';
-    } else {
-      const value = { regret: row.loss, excess: row.excess, reward: row.reward }[key];
-      make('span', cell, text(value && value.mean, view.table.places[key]), 'mean');
-      if (value && key !== 'reward') ends(cell, value, view.table.places[key]);
-    }
+    const head = key === 'agent';
+    fill(make(head ? 'th' : 'td', tr, null, key + (number ? ' num' : ''), head && { scope: 'row' }), row, view);
   }
   const button = make('button', make('td', tr, null, 'more'), null, '', {
     type: 'button', 'aria-expanded': false, 'aria-label': 'Details of ' + row.label
@@ -151,7 +161,7 @@ function makeRow(view, row) {
 
 function makeDetail(view, row) {
   const tr = make('tr', null, null, 'detail', { id: 'detail-' + view.t + '-' + row.i });
-  const cell = make('td', tr, null, '', { colspan: columns(view).length + 1 });
+  const cell = make('td', tr, null, '', { colspan: view.columns.length + 1 });
   const panel = make('div', cell, null, 'panel'), list = make('dl', panel);
   const item = (title, words, interval, places) => {
     const line = make('div', list);
