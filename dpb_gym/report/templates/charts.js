@@ -182,7 +182,7 @@ function drawCurves(view) {
   const holder = $('.curves .canvas', view.section), width = holder.clientWidth;
   view.chart = null;
   if (!width) return;
-  const best = view.table.rival, asked = view.visible.slice();
+  const best = view.rival, asked = view.visible.slice();
   if (best && asked.length && !asked.includes(best)) asked.push(best);
   const kept = thinned(asked);
   const series = kept.map(row => ({ row, rows: row.i, points: points(row), band: true })).filter(s => s.points.length > 0);
@@ -190,7 +190,7 @@ function drawCurves(view) {
   $('.curves figcaption', view.section).textContent = 'Cumulative pseudo-regret by round' +
     (kept.length < asked.length ? ", each agent's largest budget (filter by budget for others)" : '') +
     (zero && state.logy ? '; ' + zero + (zero > 1 ? ' curves' : ' curve') + ' without regret above 0 left out' : '');
-  const label = 'Regret curves of ' + series.length + ' rows on ' + view.table.name + '; the table below holds their ends';
+  const label = 'Regret curves of ' + series.length + ' rows on ' + view.name + '; the table below holds their ends';
   if (!series.length) {
     draw('text', { x: 8, y: 30 }, canvas(holder, width, least, label)).textContent =
       state.logy ? 'No curve with regret above 0.' : 'No curve to draw.';
@@ -219,20 +219,20 @@ function figures(view, holder, plans, caption, drawOne) {
 
 /* One chart for each (notion, unit) and scale with at least two budgets. */
 function drawFrontiers(view) {
-  const able = view.table.rows.filter(row => row.scale && row.private && !row.gaps && passes(row, true));
+  const able = view.rows.filter(row => row.scale && row.private && !row.gaps && passes(row, true));
   const plans = [...Map.groupBy(able, row => row.group + '|' + row.scale).values()].map(rows => {
     const values = [...new Set(rows.map(row => row.limit))].sort((a, b) => a - b);
     const best = rows.slice().sort((a, b) => b.limit - a.limit || a.loss.mean - b.loss.mean);
     const agents = best.filter((row, k) => best.findIndex(one => one.agent === row.agent) === k);
     return { rows, values, scale: rows[0].scale, agents };
   }).filter(plan => plan.values.length > 1);
-  const holder = $('.frontiers', view.section), what = view.track ? '1 \u2212 score' : 'Final regret';
-  holder.classList.toggle('many', view.track || plans.length > 2);
+  const holder = $('.frontiers', view.section), what = view.whole ? '1 \u2212 score' : 'Final regret';
+  holder.classList.toggle('many', view.whole || plans.length > 2);
   figures(view, holder, plans, ({ rows, agents }) => what + ' by budget, ' + rows[0].kind + few(agents), drawFrontier);
 }
 
 function drawFrontier(view, plan, holder, width) {
-  const best = view.table.rival, { values } = plan, edges = [values[0], values[values.length - 1]];
+  const best = view.rival, { values } = plan, edges = [values[0], values[values.length - 1]];
   const lines = leading(plan.agents, row => row).map(({ agent }) => {
     const mine = plan.rows.filter(row => row.agent === agent && (!state.logy || row.loss.mean > 0))
       .sort((a, b) => a.limit - b.limit);
@@ -249,7 +249,7 @@ function drawFrontier(view, plan, holder, width) {
   if (!ys || !width) return;
   if (state.logy) ys[0] *= 0.9; else ys[0] = Math.min(0, ys[0]);
   picture(holder, width, {
-    lines, label: (view.track ? 'One minus score' : 'Final regret') + ' by ' + plan.scale + ' on ' + view.table.name,
+    lines, label: (view.whole ? 'One minus score' : 'Final regret') + ' by ' + plan.scale + ' on ' + view.name,
     least: FRONTIER, xs: edges, ys, logx: true, logy: state.logy, named: width >= 260, inset: 4, ticks: values, title: plan.scale
   });
 }

@@ -1,4 +1,4 @@
-/* The data of the page as objects, and what the reader asked of them. */
+/* The data of the page as objects, each table with what shows of it, and what the reader asked of them. */
 const $ = (selector, root) => (root || document).querySelector(selector);
 const $$ = (selector, root) => [...(root || document).querySelectorAll(selector)];
 const INTERVALS = ['loss', 'lead', 'score', 'iqm', 'reward', 'excess'];
@@ -11,7 +11,8 @@ const { tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS } = await new
 ]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
 const placed = name => $('meta[name=' + name + ']').content;
 const TABLES = tables.map((table, t) => {
-  const columns = Object.entries(table.rows), made = { ...table, t };
+  const columns = Object.entries(table.rows), section = $('#task-' + t), whole = table.kind === 'track';
+  const made = { ...table, t, section, whole, visible: [], shown: new Map(), open: new Set(), limit: 40 };
   made.rows = Array.from({ length: table.count }, (_, i) => {
     const told = Object.fromEntries(columns.map(([key, column]) => [key, column[i]]));
     const row = { i, table: made, ...BUDGETS[told.budget], ...GROUPS[told.group], ...told };
@@ -23,7 +24,7 @@ const TABLES = tables.map((table, t) => {
 });
 const TASKS = TABLES.filter(table => table.kind === 'task');
 for (const table of TABLES) {
-  table.members = table.kind === 'track' ? TASKS.filter(task => table.tasks.includes(task.name)) : [table];
+  table.members = table.whole ? TASKS.filter(task => table.tasks.includes(task.name)) : [table];
   table.problems = table.members.map(task => task.problem);
 }
 
@@ -110,7 +111,7 @@ const compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
 /* Tables of tasks and of tracks have different columns; each falls back to its own first one. */
 function sorting(table) {
   const known = table.rows.some(row => COLUMNS[state.sort].sort(row) != null);
-  const column = known ? state.sort : table.kind === 'track' ? 'score' : 'regret';
+  const column = known ? state.sort : table.whole ? 'score' : 'regret';
   return { column, dir: known && column === state.sort ? state.dir : natural(column) };
 }
 

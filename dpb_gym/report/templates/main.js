@@ -2,7 +2,7 @@
 const NEAR = 300;
 const watcher = new IntersectionObserver(entries => {
   for (const entry of entries) {
-    const view = VIEWS[+entry.target.parentNode.dataset.task];
+    const view = TABLES[+entry.target.parentNode.dataset.task];
     if (entry.isIntersecting && view.dirty) show(view);
   }
 }, { rootMargin: NEAR + 'px 0px' });
@@ -20,9 +20,9 @@ function show(view) {
   view.dirty = false;
   if (!$('.body', view.section).firstChild) build(view);
   fill(view);
-  if (view.table.rows.length) {
+  if (view.rows.length) {
     drawFrontiers(view);
-    if (view.track) {
+    if (view.whole) {
       drawProfiles(view);
       $('.charts', view.section).hidden = !$('.frontiers figure', view.section);
     } else drawCurves(view);
@@ -33,11 +33,11 @@ function show(view) {
 /* A part shows if some row passes; while something is searched for, parts are open. */
 function sift() {
   const asked = filtered();
-  for (const view of VIEWS) {
-    const rows = view.table.rows;
+  for (const view of TABLES) {
+    const rows = view.rows;
     view.visible = rows.filter(row => passes(row, false));
     const bare = !rows.length && state.q.trim() === '' && !state.guarantee.length && !state.budget.length &&
-      chosen('track', [view.table.track]) && chosen('problem', view.table.problems);
+      chosen('track', [view.track]) && chosen('problem', view.problems);
     view.section.hidden = !view.visible.length && !bare;
     $('.count', view.section).textContent = (view.visible.length === rows.length ? rows.length :
       view.visible.length + ' of ' + rows.length) + (rows.length === 1 ? ' row' : ' rows');
@@ -50,7 +50,7 @@ function sift() {
 function render() {
   sift();
   for (const section of $$('details.part')) {
-    const view = VIEWS[+section.dataset.task];
+    const view = TABLES[+section.dataset.task];
     if (seen(view)) show(view);
   }
   syncControls();
@@ -70,8 +70,8 @@ function syncControls() {
   const start = blank();
   $('#reset').disabled = !filtered() && !state.pins.length &&
     ['sort', 'dir', ...SWITCHES].every(name => state[name] === start[name]);
-  const tasks = VIEWS.filter(view => !view.track), total = of => tasks.reduce((sum, view) => sum + of(view).length, 0);
-  const count = total(view => view.visible), all = total(view => view.table.rows);
+  const total = of => TASKS.reduce((sum, view) => sum + of(view).length, 0);
+  const count = total(view => view.visible), all = total(view => view.rows);
   const say = n => n.toLocaleString('en-US');
   $('#status').textContent = (count === all ? say(all) : say(count) + ' of ' + say(all)) + (all === 1 ? ' row' : ' rows');
   $('#mixed').hidden = state.apart;
@@ -79,10 +79,10 @@ function syncControls() {
 }
 
 function jump(t) {
-  const view = VIEWS[t];
+  const view = TABLES[t];
   if (t === null || !view || view.section.hidden) return;
   view.section.open = view.kept = true;
-  for (const other of VIEWS) {
+  for (const other of TABLES) {
     // What stands above is made first, or it would push the part away when it is.
     const above = other.section.compareDocumentPosition(view.section) & Node.DOCUMENT_POSITION_FOLLOWING;
     if (other.dirty && other.section.open && !other.section.hidden && (above || other === view)) show(other);
@@ -113,8 +113,8 @@ function csv() {
   const said = { kind: 'group', loss: 'regret', speed: 'rounds_per_second', verdict: 'audit' };
   const spread = (key, name) => INTERVALS.includes(key) ? [name, name + '_low', name + '_high'] : [name];
   const lines = [['task', 'env_id', 'problem', 'horizon', ...own.flatMap(key => spread(key, said[key] || key))]];
-  for (const { table, track, visible } of VIEWS) {
-    for (const row of track ? [] : visible) {
+  for (const table of TASKS) {
+    for (const row of table.visible) {
       const cells = own.flatMap(key => {
         const { mean, low, high } = row[key] || {};
         return INTERVALS.includes(key) ? [mean, low, high] : [row[key]];
@@ -132,7 +132,7 @@ function download() {
 }
 
 function listen() {
-  for (const view of VIEWS) {
+  for (const view of TABLES) {
     watcher.observe($('.body', view.section));
     $('summary', view.section).addEventListener('click', () => {
       view.kept = !view.section.open;
@@ -183,11 +183,11 @@ function listen() {
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(render);
   });
-  window.addEventListener('beforeprint', () => { for (const view of VIEWS) if (view.section.open) show(view); });
+  window.addEventListener('beforeprint', () => { for (const view of TABLES) if (view.section.open) show(view); });
 }
 
 $('#controls').hidden = !TABLES.some(table => table.rows.length);
-for (const view of VIEWS) view.first = view.section.open;
+for (const view of TABLES) view.first = view.section.open;
 state = readAddress();
 if (FILTERS.some(name => state[name].length)) fold(true);
 render();

@@ -3,7 +3,7 @@ const MOST_RATIO = 100;
 
 /* The mean over a track's tasks of how often one row has less regret than another; a task's own otherwise. */
 function improvement(view, a, b) {
-  if (!view.track) return chance(a, b);
+  if (!view.whole) return chance(a, b);
   const found = view.parts.map(part => [part.get(a.key), part.get(b.key)]);
   const each = found.map(([x, y]) => x && y ? chance(x, y) : null);
   return each.includes(null) ? null : each.reduce((sum, p) => sum + p, 0) / each.length;
@@ -52,7 +52,7 @@ function drawProfile(view, rivals, holder, width) {
   const area = line => line.points.reduce((sum, p) => sum + p.mean, 0);
   const lines = leading(every.sort((a, b) => area(b) - area(a)), line => line.row);
   picture(holder, width, {
-    lines, label: 'Performance profiles of ' + lines.length + ' rows in track ' + view.table.title,
+    lines, label: 'Performance profiles of ' + lines.length + ' rows in track ' + view.title,
     least: FRONTIER, xs: [1, end], ys: [0, 1], logx: true, logy: false, named: width >= 260, title: 'factor'
   });
 }

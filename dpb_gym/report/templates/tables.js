@@ -1,10 +1,5 @@
 /* Tables: made when their part is open and seen, which rows show, which are singled out. */
-const FIRST = 40, NEXT = 200;
-const VIEWS = $$('details.part').map(section => {
-  const table = TABLES[+section.dataset.task];
-  return { t: table.t, table, section, track: table.kind === 'track', visible: [], shown: new Map(), open: new Set(), limit: FIRST };
-}).sort((a, b) => a.t - b.t);
-
+const NEXT = 200;
 /* The columns: of which kind of table, and what of a row there must be; what they sort by, and whether
    from the largest down; how a cell is filled. */
 const dashed = words => words === 'none' ? '\u2013' : words;
@@ -36,25 +31,25 @@ function shortNames(names) {
 
 /* The skeleton of a part: what it is, its charts, the head of its table. */
 function build(view) {
-  const table = view.table, body = $('.body', view.section);
+  const body = $('.body', view.section);
   body.textContent = '';
-  if (!view.track) {
+  if (!view.whole) {
     const meta = make('p', body, null, 'meta');
-    make('span', meta, table.problem);
-    make('code', make('span', meta), table.env);
-    make('span', meta, 'T\u00a0=\u00a0' + table.horizon.toLocaleString('en-US'));
-    make('span', meta, table.replicates + (table.replicates === 1 ? ' replicate' : ' replicates'));
-    if (table.ends) make('span', meta, 'reward of random ' + text(table.ends[0]) + ', oracle ' + text(table.ends[1]));
+    make('span', meta, view.problem);
+    make('code', make('span', meta), view.env);
+    make('span', meta, 'T\u00a0=\u00a0' + view.horizon.toLocaleString('en-US'));
+    make('span', meta, view.replicates + (view.replicates === 1 ? ' replicate' : ' replicates'));
+    if (view.ends) make('span', meta, 'reward of random ' + text(view.ends[0]) + ', oracle ' + text(view.ends[1]));
   }
-  if (table.about) make('p', body, table.about, 'about');
-  if (!table.rows.length) {
-    make('p', body, view.track ? 'No scores: its tasks have no normalisation constants.' : 'No results yet.', 'empty');
+  if (view.about) make('p', body, view.about, 'about');
+  if (!view.rows.length) {
+    make('p', body, view.whole ? 'No scores: its tasks have no normalisation constants.' : 'No results yet.', 'empty');
     return;
   }
   view.columns = Object.entries(COLUMNS).filter(([, { of, needs }]) =>
-    (!of || of === table.kind) && (!needs || table.rows.some(row => row[needs])));
+    (!of || of === view.kind) && (!needs || view.rows.some(row => row[needs])));
   const charts = make('div', body, null, 'charts');
-  if (!view.track) {
+  if (!view.whole) {
     const figure = make('figure', charts, null, 'curves');
     make('figcaption', figure);
     const holder = make('div', figure, null, 'canvas');
@@ -62,23 +57,23 @@ function build(view) {
     holder.addEventListener('pointerleave', () => hideReadout(view));
   }
   make('div', charts, null, 'frontiers');
-  if (view.track) make('div', charts, null, 'profiles frontiers many');
+  if (view.whole) make('div', charts, null, 'profiles frontiers many');
   const grid = make('table', make('div', body, null, 'scroll'));
-  make('caption', grid, (view.track ? 'Scores in track ' : 'Results on ') + table.title + '; the column headers sort', 'unseen');
+  make('caption', grid, (view.whole ? 'Scores in track ' : 'Results on ') + view.title + '; the column headers sort', 'unseen');
   const head = make('tr', make('thead', grid));
   for (const [key, { title, number }] of view.columns) {
     if (key === 'part') {
-      for (const name of shortNames(table.tasks)) make('th', head, name, 'num part').scope = 'col';
+      for (const name of shortNames(view.tasks)) make('th', head, name, 'num part').scope = 'col';
       continue;
     }
     const th = make('th', head, null, key + (number ? ' num' : ''), { scope: 'col', 'data-sort': key });
     make('button', th, title, '', { type: 'button' });
   }
   make('span', make('th', head, null, 'more'), 'Details', 'unseen');
-  const scores = table.rows.filter(row => row.score).map(row => row.score);
+  const scores = view.rows.filter(row => row.score).map(row => row.score);
   view.axis = [Math.max(-0.5, Math.min(0, ...scores.map(score => score.low))),
     Math.min(1.25, Math.max(1, ...scores.map(score => score.high)))];
-  view.parts = view.track ? table.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
+  view.parts = view.whole ? view.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
   listenRows(view, grid);
 }
 
@@ -86,12 +81,12 @@ function ends(parent, interval, places) {
   make('span', parent, text(interval.low, places) + ' to ' + text(interval.high, places), 'ends');
 }
 
-function gauge(cell, row, view) {
+function gauge(cell, row) {
   if (row.score) {
-    const place = v => 100 * clamp((v - view.axis[0]) / (view.axis[1] - view.axis[0]), 0, 1);
+    const [low, high] = row.table.axis, place = v => 100 * clamp((v - low) / (high - low), 0, 1);
     const box = make('div', cell, null, 'gauge'), bar = make('span', box, null, 'bar');
     bar.title = text(row.score.low, 3) + ' to ' + text(row.score.high, 3);
-    const zero = place(0), mean = place(row.score.mean), low = place(row.score.low);
+    const zero = place(0), mean = place(row.score.mean), start = place(row.score.low);
     const part = (name, left, width) => {
       const node = make('i', bar, null, name);
       node.style.left = left.toFixed(2) + '%';
@@ -100,10 +95,10 @@ function gauge(cell, row, view) {
     };
     paint(part('fill', Math.min(zero, mean), Math.abs(mean - zero)), row);
     part('zero', zero);
-    part('whisker', low, place(row.score.high) - low);
+    part('whisker', start, place(row.score.high) - start);
     make('span', box, text(row.score.mean, 3), 'mean');
   } else make('span', cell, '\u2013', 'mean');
-  if (view.track) ends(cell, row.score, 3);
+  if (row.table.whole) ends(cell, row.score, 3);
 }
 
 function verdict(cell, row) {
@@ -149,7 +144,7 @@ function makeRow(view, row) {
       continue;
     }
     const head = key === 'agent';
-    fill(make(head ? 'th' : 'td', tr, null, key + (number ? ' num' : ''), head && { scope: 'row' }), row, view);
+    fill(make(head ? 'th' : 'td', tr, null, key + (number ? ' num' : ''), head && { scope: 'row' }), row);
   }
   const button = make('button', make('td', tr, null, 'more'), null, '', {
     type: 'button', 'aria-expanded': false, 'aria-label': 'Details of ' + row.label
@@ -173,17 +168,17 @@ function makeDetail(view, row) {
     }
     return value;
   };
-  if (!view.track) item('Guarantee', row.guarantee + (row.accounting ? ' (' + row.accounting + ')' : ''));
+  if (!view.whole) item('Guarantee', row.guarantee + (row.accounting ? ' (' + row.accounting + ')' : ''));
   origin(item('Agent'), row, item);
   item('Budget', row.budget);
   item('Trust', row.trust);
-  if (!view.track) item('Tuning', row.tuning || 'not known');
-  if (!view.track) item('Regret', null, row.loss, view.table.places.regret);
-  if (row.iqm) item('Interquartile mean', null, row.iqm, view.table.places.regret);
+  if (!view.whole) item('Tuning', row.tuning || 'not known');
+  if (!view.whole) item('Regret', null, row.loss, view.places.regret);
+  if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
   if (row.excess) item('Privacy costs', null, row.excess);
-  if (row.lead) item('Lead over the best other agent', null, row.lead, view.track ? 3 : undefined);
+  if (row.lead) item('Lead over the best other agent', null, row.lead, view.whole ? 3 : undefined);
   if (row.score) item('Score', null, row.score, 3);
-  if (row.reward) item('Reward', null, row.reward, view.table.places.reward);
+  if (row.reward) item('Reward', null, row.reward, view.places.reward);
   if (row.speed) item('Rounds/s', text(row.speed));
   if (row.replicates) item('Replicates', row.replicates);
   if (row.verdict) {
@@ -222,7 +217,7 @@ function origin(cell, row, item) {
 
 /* Against every rival at equal privacy, computed from the replicates when somebody asks. */
 function chances(panel, view, row) {
-  const rivals = view.table.rows
+  const rivals = view.rows
     .filter(other => other !== row && other.group === row.group && other.budget === row.budget)
     .map(other => ({ row: other, p: improvement(view, row, other) })).filter(rival => rival.p !== null)
     .sort((a, b) => b.p - a.p || compare(a.row.key, b.row.key));
@@ -240,9 +235,9 @@ function chances(panel, view, row) {
 
 /* Rows by guarantee (in a track also by budget), in the order that was asked for. */
 function sections(view) {
-  if (!state.apart) return [{ rows: ordered(view.table, view.visible) }];
-  return [...Map.groupBy(view.visible, row => row.group + (view.track ? '|' + row.budget : '')).values()]
-    .map(rows => ({ first: rows[0], rows: ordered(view.table, rows) }))
+  if (!state.apart) return [{ rows: ordered(view, view.visible) }];
+  return [...Map.groupBy(view.visible, row => row.group + (view.whole ? '|' + row.budget : '')).values()]
+    .map(rows => ({ first: rows[0], rows: ordered(view, rows) }))
     .sort((a, b) => a.first.rank - b.first.rank || a.first.order - b.first.order);
 }
 
@@ -262,7 +257,7 @@ function fill(view) {
     if (section.first) {
       const th = make('th', make('tr', body, null, 'group'), null, '', { colspan: width, scope: 'rowgroup' });
       const about = make('details', th), name = section.first.kind;
-      make('summary', about, view.track && section.first.budget !== 'none' ? name + ', ' + section.first.budget : name);
+      make('summary', about, view.whole && section.first.budget !== 'none' ? name + ', ' + section.first.budget : name);
       make('p', about, section.first.about);
     }
     for (const row of rows) {
@@ -276,7 +271,7 @@ function fill(view) {
     const cell = make('td', make('tr', make('tbody', grid), null, 'rest'), null, '', { colspan: width });
     make('button', cell, rest.toLocaleString('en-US') + ' more ' + (rest === 1 ? 'row' : 'rows')).type = 'button';
   }
-  const by = sorting(view.table);
+  const by = sorting(view);
   for (const th of $$('thead th[data-sort]', grid)) {
     if (th.dataset.sort === by.column) th.setAttribute('aria-sort', by.dir === 'asc' ? 'ascending' : 'descending');
     else th.removeAttribute('aria-sort');
@@ -295,7 +290,7 @@ function expand(view, row, open) {
 
 /* Singles out rows of a part: the one pointed at, else those kept. */
 function light(view, hot) {
-  const kept = state.pins.filter(row => row.table === view.table);
+  const kept = state.pins.filter(row => row.table === view);
   const lit = (hot ? [hot] : []).concat(kept).filter(row => view.visible.includes(row) || row === hot);
   for (const [row, tr] of view.shown) {
     tr.classList.toggle('hot', hot === row);
@@ -314,7 +309,7 @@ function light(view, hot) {
 function togglePin(view, row) {
   const at = state.pins.indexOf(row);
   if (at >= 0) state.pins.splice(at, 1); else state.pins.push(row);
-  if (!view.track && view.visible.length > CROWD) drawCurves(view);
+  if (!view.whole && view.visible.length > CROWD) drawCurves(view);
   light(view, null);
   syncControls();
   writeAddress();
@@ -323,7 +318,7 @@ function togglePin(view, row) {
 function listenRows(view, grid) {
   const rowOf = node => {
     const tr = node.closest && node.closest('tr.row');
-    return tr ? view.table.rows[+tr.dataset.row] : null;
+    return tr ? view.rows[+tr.dataset.row] : null;
   };
   grid.addEventListener('pointerover', event => {
     if (event.pointerType === 'mouse') light(view, rowOf(event.target));
@@ -336,7 +331,7 @@ function listenRows(view, grid) {
   grid.addEventListener('click', event => {
     const row = rowOf(event.target), sort = event.target.closest('th[data-sort] button');
     if (sort) {
-      const column = sort.parentNode.dataset.sort, by = sorting(view.table);
+      const column = sort.parentNode.dataset.sort, by = sorting(view);
       state.dir = by.column !== column ? natural(column) : by.dir === 'asc' ? 'desc' : 'asc';
       state.sort = column;
       change();
