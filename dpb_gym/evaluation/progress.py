@@ -34,10 +34,10 @@ class Watch:
 
     Args:
         sizes: Agent rounds of each job.
-        folder: Where they report, one file each; None if every job runs in this process.
+        folder: Where they report, one file each.
     """
 
-    def __init__(self, sizes: Sequence[int], folder: str | None) -> None:
+    def __init__(self, sizes: Sequence[int], folder: Path) -> None:
         self.sizes = list(sizes)
         self.done = [0] * len(self.sizes)
         self.finished = [False] * len(self.sizes)
@@ -45,14 +45,8 @@ class Watch:
         self.started = time.monotonic()
 
     def heartbeat(self, job: int) -> Report:
-        """What a job calls with its rounds so far; it travels to another process."""
-        if self.folder is not None:
-            return partial(_write, str(Path(self.folder) / str(job)))
-
-        def report(rounds: int) -> None:
-            self.done[job] = min(rounds, self.sizes[job])
-
-        return report
+        """What a job calls with its rounds so far, in whatever process."""
+        return partial(_write, self.folder / str(job))
 
     def finish(self, job: int) -> None:
         """Marks a job as done."""
@@ -61,14 +55,12 @@ class Watch:
 
     def poll(self) -> int:
         """Reads the heartbeats and returns the rounds done by all jobs."""
-        if self.folder is not None:
-            for job, finished in enumerate(self.finished):
-                if finished:
-                    continue
+        for path in self.folder.iterdir():
+            job = int(path.name)
+            if not self.finished[job]:
                 with contextlib.suppress(OSError, ValueError):
-                    text = (Path(self.folder) / str(job)).read_text(encoding="ascii")
-                    if not self.finished[job]:
-                        self.done[job] = min(int(text), self.sizes[job])
+                    rounds = min(int(path.read_text(encoding="ascii")), self.sizes[job])
+                    self.done[job] = max(self.done[job], rounds)
         return sum(self.done)
 
     def summary(self) -> str:
@@ -83,9 +75,9 @@ class Watch:
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 
-def _write(path: str, rounds: int) -> None:
+def _write(path: Path, rounds: int) -> None:
     with contextlib.suppress(OSError):
-        Path(path).write_text(str(rounds), encoding="ascii")
+        path.write_text(str(rounds), encoding="ascii")
 
 
 def duration(seconds: float) -> str:
@@ -100,9 +92,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(
-    jobs: Sequence[Job], show: Show, *, remote: bool, delay: float = 2.0
-) -> Iterator[Watch | None]:
+def board(jobs: Sequence[Job], show: Show, *, delay: float = 2.0) -> Iterator[Watch | None]:
     """Shows progress while its block runs; gives None if nobody looks.
 
     Args:
@@ -110,7 +100,6 @@ def board(
         show: False for silence; True for bars on a terminal or in a notebook and log lines
             elsewhere, on the standard error; None for bars or silence; or a function of (rounds
             done, rounds in all).
-        remote: Whether jobs run in other processes.
         delay: Seconds before anything is shown: short runs stay silent.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -125,7 +114,7 @@ def board(
     else:
         yield None
         return
-    folder = tempfile.mkdtemp(prefix="dpb-progress-") if remote else None
+    folder = Path(tempfile.mkdtemp(prefix="dpb-progress-"))
     watched = Watch([job.rounds for job in jobs], folder)
     stop = threading.Event()
     words = watched, [job.title for job in jobs], _polls(stop, 0.0 if callable(show) else delay)
@@ -136,8 +125,7 @@ def board(
     finally:
         stop.set()
         thread.join(timeout=5.0)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _polls(stop: threading.Event, delay: float) -> Iterator[bool]:

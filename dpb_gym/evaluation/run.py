@@ -193,7 +193,7 @@ def execute(
         raise ParameterError(f"workers do not see {place}, this process's memory: workers=1")
     done: dict[int, list[Outcome]] = {}
     with (
-        board(jobs, show, remote=elsewhere, delay=delay) as watched,
+        board(jobs, show, delay=delay) as watched,
         listening(callbacks) if callbacks else nullcontext() as tell,
         remembered_interrupt() as check_interrupt,
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -182,8 +183,8 @@ def test_time_and_progress_are_counted() -> None:
         assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
 
 
-def test_no_time_left_is_told_before_kernels_have_compiled() -> None:
-    watch = Watch([1000, 1000], None)
+def test_no_time_left_is_told_before_kernels_have_compiled(tmp_path: Path) -> None:
+    watch = Watch([1000, 1000], tmp_path)
     told = []
     for done in (0, 19, 20, 2000):
         watch.done[1] = done
