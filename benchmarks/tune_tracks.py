@@ -27,8 +27,7 @@ from dpb_gym.evaluation.recipes import load_recipe, write_recipe
 from dpb_gym.evaluation.spec import Task, canonical
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import Suite, load_suite
-from dpb_gym.evaluation.tuning import TUNING_SEEDS, Tuning, choose_points, read_grid, tune
-from dpb_gym.evaluation.tuning.results import Point
+from dpb_gym.evaluation.tuning import TUNING_SEEDS, Point, Tuning, choose_points, read_grid, tune
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec, shortcoming
 

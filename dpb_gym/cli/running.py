@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpb_gym.evaluation.plan import TaskPlan
     from dpb_gym.evaluation.run import RunReport
     from dpb_gym.evaluation.suite import Suite
-    from dpb_gym.evaluation.tuning.results import Point, Tuning
+    from dpb_gym.evaluation.tuning import Point, Tuning
     from dpb_gym.papers import Reproduction
 
 DEFAULT_REPLICATES = 10
