@@ -109,7 +109,7 @@ def submit(
 
     Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
     """
-    from dpb_gym.evaluation.exchange import submission
+    from dpb_gym.evaluation import submission
 
     target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
     info = submission.submit(directory, agent, target, by)
@@ -145,7 +145,7 @@ def import_(
 
     Example: dpb import my-agent.zip --into results/dpb-bench-v1
     """
-    from dpb_gym.evaluation.exchange import merging
+    from dpb_gym.evaluation import merging
 
     merge = merging.import_submission(archive, into)
     if json:
@@ -171,7 +171,7 @@ def remove(
 
     Example: dpb remove results/dpb-bench-v1 --agent my-agent
     """
-    from dpb_gym.evaluation.exchange import merging
+    from dpb_gym.evaluation import merging
 
     count = merging.remove_submission(directory, agent)
     if json:

@@ -68,12 +68,14 @@ class Place:
         shared: Whether other processes see it.
         readers: Reads that are worth doing at once.
         token: Of the run that holds it through this object, and its jobs.
+        mend: What to do about a manifest that is damaged.
     """
 
     path: Path | str
     shared = True
     readers = 1
     token = ""
+    mend = "dpb run writes it afresh"
 
     def __init__(self, path: Path) -> None:
         self.path = self._folder = path

@@ -47,7 +47,6 @@ from dpb_gym.evaluation.table import (
     write_cell,
 )
 
-MANIFEST_VERSION = 2
 MOST_MANIFEST = 1 << 26
 
 
@@ -94,7 +93,7 @@ class Store:
             raise ResultError(f"{place}: no such result directory (dpb run makes one)")
         try:
             content = place.read(MANIFEST, MOST_MANIFEST)
-            manifest = stored.read(content, stored.MANIFEST, "manifest", MANIFEST_VERSION)
+            manifest = stored.read(content)
             suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
             entries = from_rows(manifest.pop("rows"))
             if manifest["protocol"] != suite.protocol:
@@ -105,7 +104,7 @@ class Store:
             raise ResultError(f"{place} is not a result directory: it has no {MANIFEST}") from None
         except (ValueError, RecursionError) as error:
             said = f"is damaged or of another version ({error!s:.500})"
-            raise ResultError(f"{file} {said}; dpb run writes it afresh") from error
+            raise ResultError(f"{file} {said}; {place.mend}") from error
         return cls(place, suite, manifest, entries)
 
     @classmethod
@@ -141,7 +140,7 @@ class Store:
             if run is not None or "suite" not in store.manifest:
                 store.suite = suite
                 store.manifest |= {
-                    "manifest": MANIFEST_VERSION,
+                    "manifest": stored.VERSION,
                     "suite": suite.name,
                     "protocol": suite.protocol,
                     "suite_text": suite.to_yaml(),

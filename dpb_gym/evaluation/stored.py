@@ -1,9 +1,9 @@
-"""What the files of a result directory and of a submission may say, checked before it is used."""
+"""What the manifest of a result directory may say, checked before it is used."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -12,7 +12,7 @@ from dpb_gym.evaluation.schema import problems
 
 Text = Annotated[str, Field(max_length=2000)]
 Texts = dict[Text, Text | None]
-T = TypeVar("T")
+VERSION = 2
 
 
 class _Run(TypedDict, total=False):
@@ -27,51 +27,46 @@ class _Run(TypedDict, total=False):
     imported: dict[Text, Any]
 
 
-class _Results(TypedDict):
-    protocol: Text
-    suite_text: str
-    created: Text
-    audits: dict[str, dict[str, Any]]
-    rows: list[Any]
-
-
-class _Manifest(_Results):
-    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
-    updated: Text
-    runs: list[_Run]
-    stated: dict[str, dict[str, Any]]
-
-
-class _Submission(_Results):
+class _Submitted(TypedDict):
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-    submission: int
     sender: Text
-    suite: Text
-    algorithm: int
+    created: Text
     agent: Texts
     versions: Texts
     revision: Text | None
     machine: Texts
-    table: Text
 
 
-MANIFEST, SUBMISSION = TypeAdapter(_Manifest), TypeAdapter(_Submission)
+class _Manifest(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # type: ignore[misc]
+    protocol: Text
+    suite_text: str
+    created: Text
+    updated: Text
+    audits: dict[str, dict[str, Any]]
+    stated: dict[str, dict[str, Any]]
+    runs: list[_Run]
+    rows: list[Any]
+    submitted: NotRequired[_Submitted]
 
 
-def read(content: bytes, schema: TypeAdapter[Any], what: str, version: int) -> dict[str, Any]:
-    """Reads a JSON file that states its version under the key `what`.
+SCHEMA = TypeAdapter(_Manifest)
+
+
+def read(content: bytes) -> dict[str, Any]:
+    """Reads a manifest.
 
     Raises:
-        ValueError: If it is no such file, of another version, or not as the schema says; if a
-            number is not finite or does not fit 64 bits, or text cannot be written again.
+        ValueError: If it is none, of another version, or not as the schema says; if a number is not
+            finite or does not fit 64 bits, or text cannot be written again.
     """
     value = json.loads(content.decode(), parse_int=_whole)
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    found = value.get(what) if isinstance(value, dict) else None
-    if found != version:
-        raise ValueError(f"expected {what} version {version}, found {found!r:.100}")
+    found = value.get("manifest") if isinstance(value, dict) else None
+    if found != VERSION:
+        raise ValueError(f"expected manifest version {VERSION}, found {found!r:.100}")
     try:
-        schema.validate_python(value)
+        SCHEMA.validate_python(value)
     except ValidationError as error:
         raise ValueError(problems(error)) from None
     return dict(value)

@@ -175,15 +175,15 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
 
 
 def read_table(
-    content: bytes, where: str, entries: Sequence[CellResult], spare: int = SPARE_ROWS
+    content: bytes, where: str, entries: Sequence[CellResult]
 ) -> tuple[list[CellResult], list[DamagedResult]]:
     """Reads the table of some entries, and checks all of it.
 
     Args:
         content: The whole file.
         where: Its name, for messages.
-        entries: What is wanted of it, without numbers; see `CellResult.entry`.
-        spare: Rows that it may hold beyond them, as it may after a kill.
+        entries: What is wanted of it, without numbers; see `CellResult.entry`. It may hold other
+            rows too, as it may after a kill.
 
     Returns:
         The results, and what is wrong with the other entries.
@@ -192,7 +192,7 @@ def read_table(
     found: list[CellResult] = []
     damaged: list[DamagedResult] = []
     try:
-        file = _open(content, where, entries, spare)
+        file = _open(content, where, entries)
     except DamagedResult as error:
         return [], [error]
     for number in range(file.num_row_groups):
@@ -264,14 +264,12 @@ def read_cell(content: bytes, where: str) -> CellResult:
     return found[0]
 
 
-def _open(
-    content: bytes, where: str, entries: Sequence[CellResult] = (), spare: int = SPARE_ROWS
-) -> Any:
+def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any:
     import pyarrow.parquet as pq
 
     sizes = [(len(e.cell.replicates), len(e.cell.checkpoints)) for e in entries]
-    most_rows = max(sum(rows for rows, _ in sizes), spare)
-    most_values = max(sum(rows * points for rows, points in sizes), 100 * spare)
+    most_rows = max(sum(rows for rows, _ in sizes), SPARE_ROWS)
+    most_values = max(sum(rows * points for rows, points in sizes), 100 * SPARE_ROWS)
     try:
         rows, values = claimed(content)
         if rows > most_rows or values > most_values:

@@ -11,13 +11,14 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
-from dpb_gym.evaluation.exchange.submission import check_cell
 from dpb_gym.evaluation.manifest import describe_machine
 from dpb_gym.evaluation.outcome import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.evaluation.runner import run_block
+from dpb_gym.evaluation.series import by_row
 from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.submission import check_cell
 from dpb_gym.registry import FACTORY, agent_specs
 
 OTHER_CODE = " (the agent's code here is not the code that computed it)"
@@ -122,11 +123,9 @@ def verify(
             right += [result.cell.key] if same else []
     trusted = {r.cell.key for r in kept if r.provenance in (COMPUTED, RECOMPUTED)}
     trusted |= set(right)
-    rows: dict[tuple[str, str, str], bool] = {}
-    for result in kept:
-        row = result.cell.row
-        rows[row] = rows.get(row, True) and result.cell.key in trusted
-    found.rows, found.confirmed = len(rows), sum(rows.values())
+    rows = by_row(kept).values()
+    found.rows = len(rows)
+    found.confirmed = sum(all(r.cell.key in trusted for r in row) for row in rows)
     news = [key for key in right if store.entries[key].provenance not in (COMPUTED, RECOMPUTED)]
     if news:
         with Store.writing(path, store.suite) as writable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 import subprocess
@@ -19,10 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import DPBError, ParameterError, ResultError, UnknownNameError
-from dpb_gym.evaluation.exchange import merging
-from dpb_gym.evaluation.exchange import submission as submission_module
-from dpb_gym.evaluation.exchange.merging import import_submission, remove_submission
-from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, read_submission, submit, unpack
+from dpb_gym.evaluation import merging
+from dpb_gym.evaluation import submission as submission_module
+from dpb_gym.evaluation.merging import import_submission, remove_submission
 from dpb_gym.evaluation.outcome import CellResult
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.result import Result
@@ -30,6 +28,7 @@ from dpb_gym.evaluation.run import run_plan
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import AgentRun, Task
 from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.submission import MEMBERS, pack, read_submission, submit, unpack
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.evaluation.table import from_rows, read_table, table_bytes, to_rows
 from dpb_gym.evaluation.verify import verify
@@ -99,19 +98,16 @@ Change = Callable[[list[CellResult], dict[str, Any]], Any]
 
 
 def altered(archive: Path, target: Path, change: Change, *, rehash: bool = True) -> Path:
-    """A copy of an archive after `change`; with `rehash` all digests and hashes fit again."""
+    """A copy of an archive after `change`; with `rehash` all digests fit again."""
     members = unpack(archive, MEMBERS)
-    info = json.loads(members["submission.json"])
+    info = json.loads(members["manifest.json"])
     results, _ = read_table(members["result.parquet"], "t", from_rows(info["rows"]))
     kept = change(results, info)
     results = results if kept is None or not isinstance(kept, list) else kept
     table = table_bytes(results)
     if rehash:
         info["rows"] = to_rows(results)
-        info["table"] = hashlib.sha256(table).hexdigest()
-    target.write_bytes(
-        pack({"submission.json": json.dumps(info).encode(), "result.parquet": table})
-    )
+    target.write_bytes(pack({"manifest.json": json.dumps(info).encode(), "result.parquet": table}))
     return target
 
 
@@ -351,12 +347,13 @@ def test_a_label_that_is_taken_is_refused(archive: Path, tmp_path: Path, label: 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda r, i: i.update(submission=1), "submission version"),
-        (lambda r, i: i.update(suite="other"), "names another suite"),
-        (lambda r, i: i.pop("agent"), "damaged"),
-        (lambda r, i: i.update(sender="a\u200bb"), "damaged"),
+        (lambda r, i: i.update(manifest=1), "manifest version"),
+        (lambda r, i: i.update(protocol="0" * 64), "suite and protocol disagree"),
+        (lambda r, i: i.pop("submitted"), "of no submission"),
+        (lambda r, i: i["submitted"].pop("agent"), "damaged"),
+        (lambda r, i: i["submitted"].update(sender="a\u200bb"), "damaged"),
         (lambda r, i: i.update(suite_text=7), "damaged"),
-        (lambda r, i: i["agent"].update(name="lin-ucb"), "belongs to agent"),
+        (lambda r, i: i["submitted"]["agent"].update(name="lin-ucb"), "belongs to agent"),
         (lambda r, i: r.clear(), "holds no results"),
         (lambda r, i: i.update(audits=[]), "damaged"),
         (lambda r, i: [replace(r[0], guarantee={"notion": 3}), *r[1:]], "guarantee is damaged"),
@@ -387,11 +384,11 @@ def test_the_table_must_be_the_one_that_is_named(archive: Path, tmp_path: Path) 
     def change(results: list[CellResult], info: dict[str, Any]) -> list[CellResult]:
         return results[:-1]
 
-    with pytest.raises(ResultError, match="does not have the hash"):
+    with pytest.raises(ResultError, match="its rows are damaged or gone"):
         read_submission(altered(archive, tmp_path / "y.zip", change, rehash=False))
 
 
-NAMES = ["../result.parquet", "/root", "a/../../b", "C:\\x", "a\\..\\b", "SUBMISSION.json", ""]
+NAMES = ["../result.parquet", "/root", "a/../../b", "C:\\x", "a\\..\\b", "MANIFEST.json", ""]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -408,11 +405,11 @@ def test_names_that_stand_twice_and_bombs_are_refused(
 ) -> None:
     path = tmp_path / "twice.zip"
     with zipfile.ZipFile(path, "w") as zipped, pytest.warns(UserWarning, match="Duplicate"):
-        for name in (*MEMBERS, "submission.json"):
+        for name in (*MEMBERS, "manifest.json"):
             zipped.writestr(name, "{}")
     with pytest.raises(ResultError, match="refused"):
         read_submission(path)
-    path.write_bytes(pack({"submission.json": b"{}", "result.parquet": b"\0" * 100_000}))
+    path.write_bytes(pack({"manifest.json": b"{}", "result.parquet": b"\0" * 100_000}))
     assert path.stat().st_size < 4000
     monkeypatch.setitem(MEMBERS, "result.parquet", 20_000)
     with pytest.raises(ResultError, match="is over 19 KiB unpacked"):
@@ -436,7 +433,8 @@ def test_a_damaged_archive_is_refused_or_unharmed(
         found = read_submission(path)
     except DPBError:
         return
-    assert [r.digest for r in found.results] == [r.digest for r in read_submission(archive).results]
+    kept = read_submission(archive).results()
+    assert [r.digest for r in found.results()] == [r.digest for r in kept]
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
@@ -472,7 +470,7 @@ def test_a_failed_import_leaves_everything_as_it_was(
 
 KILLED = """
 import os, signal, sys
-from dpb_gym.evaluation.exchange import merging
+from dpb_gym.evaluation import merging
 real, calls = os.replace, []
 def replace(a, b):
     calls.append(a)

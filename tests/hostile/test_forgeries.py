@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy as copying
-import hashlib
 import json
 import random
 from collections.abc import Callable
@@ -16,22 +15,22 @@ import numpy as np
 import pytest
 from hostile_lists import SEED, TRIES, VALUES, chosen, in_time, places, put, refused, shown
 
-from dpb_gym.evaluation.exchange.merging import import_submission
-from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, unpack
+from dpb_gym.evaluation.merging import import_submission
 from dpb_gym.evaluation.outcome import CellResult
+from dpb_gym.evaluation.submission import MEMBERS, pack, unpack
 from dpb_gym.evaluation.table import from_rows, read_table, table_bytes
 from dpb_gym.evaluation.verify import verify
 
 
 def opened(archive: Path) -> tuple[dict[str, Any], list[CellResult], bytes]:
     members = unpack(archive, MEMBERS)
-    info, table = json.loads(members["submission.json"]), members["result.parquet"]
+    info, table = json.loads(members["manifest.json"]), members["result.parquet"]
     results, _ = read_table(table, "t", from_rows(info["rows"]))
     return info, results, table
 
 
 def honest(info: dict[str, Any], results: list[CellResult], table: bytes) -> bytes:
-    """What a forger does after changing the rows: cells, digests and hashes that fit again."""
+    """What a forger does after changing the rows: cells and digests that fit again."""
     with contextlib.suppress(Exception):
         entries = from_rows(info["rows"])
         results = [
@@ -42,13 +41,12 @@ def honest(info: dict[str, Any], results: list[CellResult], table: bytes) -> byt
         blocks = [block for row in info["rows"] for block in row["blocks"]]
         for block, result in zip(blocks, results):
             block["sha256"] = result.digest
-        info["table"] = hashlib.sha256(table).hexdigest()
     return table
 
 
 def forge(target: Path, info: dict[str, Any], table: bytes) -> Path:
     text = json.dumps(info).encode("utf-8", "surrogatepass")
-    target.write_bytes(pack({"submission.json": text, "result.parquet": table}))
+    target.write_bytes(pack({"manifest.json": text, "result.parquet": table}))
     return target
 
 
@@ -111,7 +109,6 @@ def test_numbers_may_be_lies(
             continue
         for block, lie in zip((b for row in info["rows"] for b in row["blocks"]), lies):
             block["sha256"] = lie.digest
-        info["table"] = hashlib.sha256(table).hexdigest()
         board = copy(ours)
         gone = attempt(forge(tmp_path / "f.zip", info, table), board)
         if not gone:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy as copying
-import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -19,10 +17,10 @@ import yaml
 from hostile_lists import SUITE, VALUES, chosen, places, put, refused, shown
 
 from dpb_gym.errors import SuiteError
-from dpb_gym.evaluation.exchange.merging import import_submission
-from dpb_gym.evaluation.exchange.submission import MEMBERS, pack, unpack
+from dpb_gym.evaluation.merging import import_submission
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
+from dpb_gym.evaluation.submission import MEMBERS, pack, unpack
 from dpb_gym.evaluation.suite import load_suite, parse_suite
 from dpb_gym.evaluation.table import to_table
 from dpb_gym.evaluation.verify import verify
@@ -139,8 +137,8 @@ BOMB = """
 import sys, resource
 from pathlib import Path
 from hostile_lists import refused
-from dpb_gym.evaluation.exchange.submission import pack, unpack
-from dpb_gym.evaluation.exchange.merging import import_submission
+from dpb_gym.evaluation.submission import pack, unpack
+from dpb_gym.evaluation.merging import import_submission
 from dpb_gym.evaluation.suite import load_suite
 import pyarrow.parquet, jinja2, dpb_gym.report.page
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -172,13 +170,11 @@ def bombs(archive: Path, folder: Path) -> dict[str, Path]:
         for _ in range(8):
             writer.write_table(table, row_group_size=count)
     rows = (folder / "rows").read_bytes()
-    info = json.loads(members["submission.json"])
-    info["table"] = hashlib.sha256(rows).hexdigest()
     levels = "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 9))
     made = {
-        "rows.zip": pack({"submission.json": json.dumps(info).encode(), "result.parquet": rows}),
+        "rows.zip": pack({**members, "result.parquet": rows}),
         "zeros.zip": pack({**members, "result.parquet": bytes((1 << 28) + 1)}),
-        "lists.zip": pack({**members, "submission.json": b"[" + b"[]," * (1 << 24) + b"[]]"}),
+        "lists.zip": pack({**members, "manifest.json": b"[" + b"[]," * (1 << 24) + b"[]]"}),
         "suite.yaml": f"name: x\nreplicates: 1\na0: &a0 [x]\n{levels}tasks: *a8\n".encode(),
     }
     for name, content in made.items():

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpb_gym.errors import DPBError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.exchange.submission import Submission, check_block, read_submission
 from dpb_gym.evaluation.leaderboard import SET_ASIDE
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult
 from dpb_gym.evaluation.result import Result
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION
 from dpb_gym.evaluation.store import Store
+from dpb_gym.evaluation.submission import check_block, read_submission
 from dpb_gym.evaluation.suite import load_suite, suite_names
 from dpb_gym.report.page import render
 
@@ -62,36 +62,35 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
             written.
     """
     file = Path(archive)
-    submission = read_submission(file)
-    info, suite = submission.info, submission.suite
+    theirs = read_submission(file)
+    info, suite, results = theirs.manifest["submitted"], theirs.suite, theirs.results()
     own = load_suite(suite.name) if suite.name in suite_names() else suite
     if own.protocol != suite.protocol:
         raise ResultError(
             f"{file}: its suite {suite.name!r} (protocol {suite.protocol[:8]}) is not the one of "
             f"this package (protocol {own.protocol[:8]}): other tasks, seeds or checkpoints"
         )
-    if info["algorithm"] != ALGORITHM_VERSION:
+    if other := {result.cell.algorithm for result in results} - {ALGORITHM_VERSION}:
         raise ResultError(
-            f"{file}: was computed by algorithm version {info['algorithm']!r}; "
+            f"{file}: was computed by algorithm version {other.pop()}; "
             f"this is {ALGORITHM_VERSION}, so its numbers cannot be compared or verified"
         )
     with Store.writing(directory, suite) as store:
-        new = _new_cells(store, submission, file)
-        labels = tuple(sorted({result.cell.agent.label for result in submission.results}))
-        told = {key: info.get(key) for key in ("agent", "sender", "created", "versions", "machine")}
+        new = _new_cells(store, results, file)
+        labels = tuple(sorted({result.cell.agent.label for result in results}))
         store.manifest["runs"].append(
             {
                 "command": origin.command_line(),
                 "agents": list(labels),
                 "status": "finished",
                 "ended": origin.now(),
-                "imported": {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), **told},
+                "imported": {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), **info},
             }
         )
-        _trial(store, new, submission, file)
-        by = submission.results[0].provenance
-        for key, report in submission.audits.items():
-            store.manifest["stated"][key] = {**report, "by": by}
+        audits = theirs.manifest["audits"]
+        _trial(store, new, audits, file)
+        for key, report in audits.items():
+            store.manifest["stated"][key] = {**report, "by": results[0].provenance}
         store.add(new)
     there, here = info["versions"], origin.versions()
     return Merge(
@@ -100,7 +99,7 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
         labels,
         str(info["sender"]),
         len(new),
-        len(submission.results) - len(new),
+        len(results) - len(new),
         tuple(
             f"{name} {there[name]} there, {version} here"
             for name, version in here.items()
@@ -144,7 +143,7 @@ def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
     return len(gone)
 
 
-def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellResult]:
+def _new_cells(store: Store, theirs: Sequence[CellResult], file: Path) -> list[CellResult]:
     """The results that are not there yet, after looking for anything that contradicts.
 
     The suite prescribes blocks of replicates, and reserves the labels of its agents; neither
@@ -164,7 +163,7 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellRes
     owners = {cell.agent.label.casefold(): cell.agent for cell in rows.values()}
     data = {cell.task.name: cell.data for cell in rows.values()}
     new = []
-    for result in submission.results:
+    for result in theirs:
         cell, run = result.cell, result.cell.agent
         check_block(cell, suite, str(file))
         own = reserved.get(run.label.casefold())
@@ -197,15 +196,15 @@ def _new_cells(store: Store, submission: Submission, file: Path) -> list[CellRes
             refuse(f"{cell} was computed on other data than the results in {store.path}")
         new.append(result)
     if not new:
-        refuse(f"all {len(submission.results)} cells are in {store.path} already")
+        refuse(f"all {len(theirs)} cells are in {store.path} already")
     return new
 
 
-def _trial(store: Store, new: Sequence[CellResult], submission: Submission, file: Path) -> None:
+def _trial(store: Store, new: Sequence[CellResult], audits: Mapping[str, Any], file: Path) -> None:
     """Draws the page that the import would leave; whatever it stumbles over is refused."""
     try:
         cells = [*store.results(), *new]
-        data = Result(store.suite, cells, audits=submission.audits).to_leaderboard()
+        data = Result(store.suite, cells, audits=audits).to_leaderboard()
         render(data)
     except (DPBError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ResultError(f"{file}: refused: no page can be drawn with it: {error}") from error

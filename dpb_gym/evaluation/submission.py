@@ -1,21 +1,20 @@
 """Results of one agent as a zip archive that others can add to theirs.
 
-An archive holds ``submission.json`` (what the manifest says of the agent's cells, its source,
-its audits) and ``result.parquet`` (their numbers). Numbers are never taken on trust: what was
-imported is marked as stated by its sender until ``dpb verify`` has computed it again.
+An archive is a result directory: ``manifest.json``, which says under ``submitted`` who states the
+results and where the agent's code is from, and ``result.parquet``. Numbers are never taken on
+trust: what was imported is marked as stated by its sender until ``dpb verify`` has computed it
+again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,42 +22,46 @@ import numpy as np
 
 from dpb_gym.errors import DPBError, ParameterError, ResultError, unknown_name
 from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation import stored
 from dpb_gym.evaluation.audits import audit_key, leaderboard_audit
 from dpb_gym.evaluation.metrics import LARGEST
 from dpb_gym.evaluation.outcome import COMPUTED, CellResult, stated_by
-from dpb_gym.evaluation.places import TABLE
+from dpb_gym.evaluation.places import MANIFEST, TABLE, Place
 from dpb_gym.evaluation.plan import blocks
 from dpb_gym.evaluation.schema import printable
-from dpb_gym.evaluation.series import read_guarantee
+from dpb_gym.evaluation.series import by_row, read_guarantee
 from dpb_gym.evaluation.sources import source_reference
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import Suite, parse_suite, resolve_checkpoints
-from dpb_gym.evaluation.table import from_rows, read_table, table_bytes, to_rows
+from dpb_gym.evaluation.suite import Suite, resolve_checkpoints
 from dpb_gym.files import write_file
 
-SUBMISSION_VERSION = 2
-SUBMISSION = "submission.json"
-MEMBERS = {SUBMISSION: 1 << 22, TABLE: 1 << 28}
+MEMBERS = {MANIFEST: 1 << 22, TABLE: 1 << 28}
 """What an archive holds, and the most bytes of each, unpacked."""
 
 
-@dataclass(frozen=True)
-class Submission:
-    """An archive that was read and found sound.
+class Archive(Place):
+    """The members of an archive, in memory."""
 
-    Attributes:
-        info: Content of its ``submission.json``.
-        suite: The suite that it belongs to.
-        results: Its cells, stated by its sender.
-        audits: Audit reports by `dpb_gym.evaluation.audits.audit_key`.
-    """
+    mend = "ask who sent it for another"
 
-    info: Mapping[str, Any]
-    suite: Suite
-    results: Sequence[CellResult]
-    audits: Mapping[str, Mapping[str, Any]]
+    def __init__(self, path: Path, members: dict[str, bytes]) -> None:
+        super().__init__(path)
+        self.members = members
+
+    def at(self, name: str) -> str:
+        return f"{self.path}: {name}"
+
+    def names(self) -> list[str]:
+        return list(self.members)
+
+    def cells(self) -> list[str]:
+        return []
+
+    def read(self, name: str, most: int) -> bytes:
+        return self.members[name]
+
+    def write(self, name: str, content: bytes) -> None:
+        self.members[name] = content
 
 
 def submit(
@@ -76,7 +79,8 @@ def submit(
         sender: Who states them; the agent's package by default.
 
     Returns:
-        Content of its ``submission.json``, with ``summary``: guarantee and replicates per row.
+        What its manifest says of sender, agent and suite, with ``summary``: guarantee and
+        replicates per row.
 
     Raises:
         UnknownNameError: If the directory holds no results of the agent, or it is not
@@ -85,7 +89,7 @@ def submit(
         ResultError: If something is damaged or was computed by other code than is installed, or
             the archive cannot be written.
     """
-    target = _zip(out)
+    archive = Archive(_zip(out), {})
     store = Store.open(directory)
     results = store.results()
     chosen = [r for r in results if agent in (r.cell.agent.name, r.cell.agent.label)]
@@ -99,78 +103,67 @@ def submit(
     for result in chosen:
         check_cell(result.cell, store.suite, str(store.path))
         _check_code(result, source)
-    table = table_bytes(chosen)
-    info = {
-        "submission": SUBMISSION_VERSION,
+    told = {
         "sender": printable(sender or source["package"] or source["name"]),
         "created": origin.now(),
-        "suite": store.suite.name,
-        "protocol": store.suite.protocol,
-        "suite_text": store.manifest["suite_text"],
-        "algorithm": ALGORITHM_VERSION,
         "agent": source,
         **origin.origin(),
-        "audits": {
-            key: report
-            for key, report in store.manifest["audits"].items()
-            if json.loads(key)[0] == source["name"]
-        },
-        "rows": to_rows(chosen),
-        "table": hashlib.sha256(table).hexdigest(),
     }
-    text = json.dumps(info, indent=1, allow_nan=False) + "\n"
-    content = pack({SUBMISSION: text.encode(), TABLE: table})
+    audits = store.manifest["audits"].items()
+    head = {
+        **store.manifest,
+        "runs": [],
+        "stated": {},
+        "audits": {k: report for k, report in audits if json.loads(k)[0] == source["name"]},
+    }
+    Store(archive, store.suite, {**head, "submitted": told}).replace(chosen)
     # Whoever imports it reads exactly this: better to stumble here than there.
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / target.name
-        copy.write_bytes(content)
-        read_submission(copy)
-    write_file(target, content)
-    return {**info, "summary": _summary(store.suite, chosen)}
+    _checked(archive)
+    write_file(Path(out), pack(archive.members))
+    return {**head, **told, "summary": _summary(store.suite, chosen)}
 
 
-def read_submission(path: str | os.PathLike[str]) -> Submission:
+def read_submission(path: str | os.PathLike[str]) -> Store:
     """Reads an archive and checks all of it.
+
+    Returns:
+        Its results, stated by its sender; ``manifest["submitted"]`` says who that is.
 
     Raises:
         ResultError: If it is damaged, altered, holds other files than a submission does, or
             results that do not belong to the suite that it names.
     """
-    file = Path(path)
-    members = unpack(file, MEMBERS)
+    return _checked(Archive(Path(path), unpack(Path(path), MEMBERS)))
+
+
+def _checked(archive: Archive) -> Store:
+    store, file = Store.open(archive), str(archive)
     try:
-        content = members[SUBMISSION]
-        info = stored.read(content, stored.SUBMISSION, "submission", SUBMISSION_VERSION)
-        suite = parse_suite(info["suite_text"], f"{file}: suite_text")
-        agent = info["agent"]["name"], info["agent"]["entry_point"]
-        provenance = stated_by(printable(info["sender"]))
-        entries = [replace(e, provenance=provenance) for e in from_rows(info["rows"])]
-        audits = {key: _audit(key, report, agent[0]) for key, report in info["audits"].items()}
-    except ResultError:
-        raise
+        told = store.manifest["submitted"]
+        agent = told["agent"]["name"], told["agent"]["entry_point"]
+        provenance = stated_by(printable(told["sender"]))
+        for key, report in store.manifest["audits"].items():
+            _check_audit(key, report, agent[0])
     except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:
-        said = f"{SUBMISSION} is damaged or of another version ({error!s:.500})"
-        raise ResultError(f"{file}: {said}") from error
-    if (info["suite"], info["protocol"]) != (suite.name, suite.protocol):
-        raise ResultError(f"{file}: {SUBMISSION} names another suite than it holds")
-    if hashlib.sha256(members[TABLE]).hexdigest() != info["table"]:
-        raise ResultError(f"{file}: {TABLE} does not have the hash that {SUBMISSION} states")
-    if not entries:
+        said = f"is damaged, or of no submission ({error!s:.500})"
+        raise ResultError(f"{archive.at(MANIFEST)} {said}") from error
+    store.entries = {k: replace(e, provenance=provenance) for k, e in store.entries.items()}
+    if not store.entries:
         raise ResultError(f"{file}: holds no results")
-    for entry in entries:
-        check_cell(entry.cell, suite, str(file))
-        check_block(entry.cell, suite, str(file))
+    for entry in store.entries.values():
+        check_cell(entry.cell, store.suite, file)
+        check_block(entry.cell, store.suite, file)
         run = entry.cell.agent
         if (run.name, run.entry_point) != agent:
             raise ResultError(
                 f"{file}: {entry.cell} belongs to agent {run.name!r:.100}, not {agent[0]!r:.100}"
             )
-    results, damaged = read_table(members[TABLE], f"{file}: {TABLE}", entries, spare=0)
+    results, damaged = store.check()
     if damaged:
         raise damaged[0]
     for result in results:
         _check_numbers(file, result)
-    return Submission(info, suite, results, audits)
+    return store
 
 
 def check_cell(cell: Cell, suite: Suite, where: str) -> None:
@@ -211,7 +204,7 @@ def check_block(cell: Cell, suite: Suite, where: str) -> None:
         )
 
 
-def _check_numbers(file: Path, result: CellResult) -> None:
+def _check_numbers(file: str, result: CellResult) -> None:
     """Finite rewards, pseudo-regret that never falls, and a guarantee that can be shown."""
     regret = result.regret
     sound = all((np.abs(values) <= LARGEST).all() for values in (regret, result.reward))
@@ -242,24 +235,24 @@ def _check_code(result: CellResult, source: Mapping[str, Any]) -> None:
 
 def _summary(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
     """Guarantee and number of replicates by task, label and budget."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for result in results:
-        task, label, budget = result.cell.row
-        row = {"task": task, "agent": label, "budget": budget, "guarantee": result.guarantee}
-        of = suite.task(task).replicates or suite.replicates
-        known = found.setdefault(result.cell.row, {**row, "replicates": 0, "of": of})
-        known["replicates"] += len(result.cell.replicates)
-    return list(found.values())
+    return [
+        {
+            **dict(zip(("task", "agent", "budget"), row)),
+            "guarantee": blocks[0].guarantee,
+            "replicates": sum(len(block.cell.replicates) for block in blocks),
+            "of": suite.task(row[0]).replicates or suite.replicates,
+        }
+        for row, blocks in by_row(results).items()
+    ]
 
 
-def _audit(key: str, report: Any, agent: str) -> Mapping[str, Any]:
+def _check_audit(key: str, report: Any, agent: str) -> None:
     """An audit must speak of the submission's own agent, and be one that the page can show."""
     name, params, kind = json.loads(key)
     run = AgentRun(label=name, name=name, entry_point=name, params=params)
     if name != agent or key != audit_key(run, kind):
         raise ValueError(f"an audit speaks of {name!r}, which is not the agent")
     leaderboard_audit(report, strict=True)
-    return dict(report)
 
 
 def _zip(path: str | os.PathLike[str]) -> Path:
