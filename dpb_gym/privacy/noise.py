@@ -98,9 +98,8 @@ class NoiseSource:
 
     def spawn(self) -> NoiseSource:
         """An independent noise source, its seeds drawn from these generators."""
-        words = [generator.integers(0, 2**64, 4, dtype=np.uint64) for generator in self.generators]
-        seeds = [np.random.SeedSequence([int(word) for word in row]) for row in words]
-        return self._like([_generator(seed) for seed in seeds])
+        words = [generator.bit_generator.random_raw(4).tolist() for generator in self.generators]
+        return self._like([_generator(np.random.SeedSequence(row)) for row in words])
 
     def single(self, replicate: int) -> NoiseSource:
         """The noise of one replicate alone."""

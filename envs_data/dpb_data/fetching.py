@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -87,9 +88,9 @@ def fetch(
                 target.rename(Path(work) / "replaced")
             try:
                 content.rename(target)
-            except OSError:
+            except OSError as error:
                 # Another process was faster; its copy went through the same checks.
-                if not target.is_dir():
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
     except OSError as error:
         raise DataError(

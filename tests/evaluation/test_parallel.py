@@ -162,7 +162,7 @@ def test_a_cluster_without_workers_is_a_clear_error(
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
     monkeypatch.setattr(run_module, "LOST_SECONDS", 2.0)
     monkeypatch.setattr(run_module, "SETTLED_SECONDS", 1.0)
-    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 200000"), "longer")
+    longer = parse_suite(suite.to_yaml().replace("horizon: 60", "horizon: 20000"), "longer")
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as cluster:
         address = cluster.scheduler_address
         words = ["-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]

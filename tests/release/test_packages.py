@@ -135,10 +135,10 @@ def test_the_smoke_suite_runs_there(installed, tmp_path):
     """Few of its agents, as every kernel is compiled anew; tests/docs plays it whole."""
     dpb = [installed / "bin" / "python", installed / "bin" / "dpb"]
     few = "--replicates", "2", "--tasks", "pricing,movielens-synthetic"
-    few += "--agents", "random,one-pass-pricing,lin-ucb"
+    few += "--agents", "random,fixed-price,adaprivate-ts"
     call(*dpb, "run", "smoke", *few, "--out", "r", cwd=tmp_path, PYTHONPATH="")
     call(*dpb, "leaderboard", "r", "--html", "l.html", "--plot", "p.png", cwd=tmp_path)
     call(*dpb, "verify", "r", "--sample", "1", cwd=tmp_path)
     page = (tmp_path / "l.html").read_text()
-    assert "One-pass pricing" in page and "movielens-synthetic" in page
+    assert "AdaPrivate-TS" in page and "movielens-synthetic" in page
     assert (tmp_path / "p.png").stat().st_size > 10_000
