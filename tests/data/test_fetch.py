@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import http.server
 import io
@@ -350,6 +351,20 @@ def test_two_at_once(tiny: DataSet, private_places: Path) -> None:
         thread.join()
     assert failures == []
     assert os.listdir(private_places) == ["tiny"] and dpb_data.check("tiny").ok
+
+
+def test_a_faster_copy_that_is_being_replaced_itself_is_no_failure(
+    tiny: DataSet, private_places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def beaten(self: Path, to: Path) -> Path:
+        if to == private_places / "tiny":  # it was there a moment ago
+            raise OSError(errno.ENOTEMPTY, "Directory not empty")
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", beaten)
+    assert dpb_data.fetch("tiny", progress=False, force=True) == private_places / "tiny"
 
 
 def archive_of(path: Path, members: list[tuple[str | zipfile.ZipInfo, bytes]]) -> Path:
