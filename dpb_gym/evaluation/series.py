@@ -80,8 +80,10 @@ def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[Cel
 
 def join(cells: list[CellResult]) -> Series:
     """One row of its cells; see `collect`."""
-    identity = cells[0].cell.identity if len(cells) > 1 else {}
-    for result in cells[1:]:
+    # those that were never named are of one call, and their parameters need no JSON form
+    rest = cells[1:] if cells[0].cell.protocol else []
+    identity = cells[0].cell.identity if rest else {}
+    for result in rest:
         if result.cell.identity != identity:
             raise ResultError(
                 f"{result.cell} and {cells[0].cell} were computed with different parameters or "

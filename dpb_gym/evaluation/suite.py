@@ -288,28 +288,6 @@ def suite_names() -> list[str]:
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
-def suite_text(name_or_path: str) -> tuple[str, str]:
-    """Returns the YAML text of a suite and where it came from.
-
-    Raises:
-        UnknownNameError: If no suite has this name.
-        SuiteError: If a file cannot be read.
-    """
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        try:
-            content = path.resolve(strict=True)
-            return read_regular(content, MOST_TEXT).decode(), str(path)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise SuiteError(f"{path}: cannot read the suite: {reason}") from None
-    names = suite_names()
-    if name_or_path not in names:
-        raise unknown_name("suite", name_or_path, names)
-    file = resources.files("dpb_gym.evaluation") / "suites" / f"{name_or_path}.yaml"
-    return file.read_text(encoding="utf-8"), f"suite {name_or_path!r}"
-
-
 def load_suite(name_or_path: str) -> Suite:
     """Loads a suite of the package by name, or any suite from a ``.yaml`` file.
 
@@ -317,5 +295,16 @@ def load_suite(name_or_path: str) -> Suite:
         UnknownNameError: If no suite has this name; the message offers close matches.
         SuiteError: If the file cannot be read or is not valid.
     """
-    text, source = suite_text(str(name_or_path))
-    return parse_suite(text, source)
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            text = read_regular(path.resolve(strict=True), MOST_TEXT).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise SuiteError(f"{path}: cannot read the suite: {reason}") from None
+        return parse_suite(text, str(path))
+    names = suite_names()
+    if name_or_path not in names:
+        raise unknown_name("suite", name_or_path, names)
+    file = resources.files("dpb_gym.evaluation") / "suites" / f"{name_or_path}.yaml"
+    return parse_suite(file.read_text(encoding="utf-8"), f"suite {name_or_path!r}")

@@ -203,16 +203,17 @@ def test_what_cannot_be_stored_is_played_and_refused_when_it_is_kept(tmp_path: P
         def __array__(self, *_: Any, **__: Any) -> Any:
             return np.array([0.6, 0.8])
 
-    def go(theta: Any, out: Path | None = None) -> Any:
+    def go(theta: Any, out: Path | None = None, replicates: int = 2) -> Any:
         kwargs = {"dim": 2, "theta": theta}
         return dpb_gym.evaluate(
-            "DPB/Pricing-v0", "random", 20, 2, env_kwargs=kwargs, progress=False, out=out
+            "DPB/Pricing-v0", "random", 20, replicates, env_kwargs=kwargs, progress=False, out=out
         )
 
     played, given = go(Theta()), np.array([0.6, 0.8])
     kept = go(given)
     given[:] = 0.0
     np.testing.assert_array_equal(played.final_regret("random"), kept.final_regret("random"))
+    assert len(go(Theta(), replicates=70).final_regret("random")) == 70  # in two blocks
     kept.save(tmp_path / "kept")
     assert dpb_gym.Result.load(tmp_path / "kept").suite.tasks[0].env_kwargs["theta"] == [0.6, 0.8]
     for keep in (lambda: played.save(tmp_path / "x"), lambda: go(Theta(), tmp_path / "y")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -9,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from dpb_gym import docstrings
 from dpb_gym.evaluation.spec import Task
-from dpb_gym.evaluation.suite import Participant, Suite, Track, suite_text
+from dpb_gym.evaluation.suite import Participant, Suite, Track
 from dpb_gym.report.model import Normalisation
 from dpb_site.markdown import Pages, fence, table
 
@@ -55,7 +56,8 @@ def write(pages: Pages) -> None:
             for key, field in schema["properties"].items()
         ]
         parts += [f"## {title}", table(["key", "type", "default", "meaning"], rows)]
-    parts += ["## Example", "The suite `smoke`:", fence("yaml", suite_text("smoke")[0])]
+    smoke = resources.files("dpb_gym.evaluation") / "suites/smoke.yaml"
+    parts += ["## Example", "The suite `smoke`:", fence("yaml", smoke.read_text("utf-8"))]
     pages.write("suite", parts)
 
 
