@@ -24,11 +24,8 @@ def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
     """
     import yaml
 
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    text = yaml.dump(dict(data), Dumper=Dumper, sort_keys=False, width=96, default_flow_style=None)
+    whole = json.loads(json.dumps(data))  # what occurs twice is written twice
+    text = yaml.safe_dump(whole, sort_keys=False, width=96, default_flow_style=None)
     write_file(path, f"# {comment}\n{text}".encode())
 
 

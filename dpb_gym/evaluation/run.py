@@ -153,7 +153,7 @@ def run_plan(
             sum(job.rounds for job in todo),
             time.monotonic() - start,
         )
-        store.record.update(
+        run.update(
             cells=report.cells,
             computed=report.computed,
             failures=[str(failure) for failure in failures],

@@ -64,7 +64,6 @@ class Store:
         suite: The suite it belongs to.
         manifest: Content of its ``manifest.json`` but for the rows.
         entries: What the manifest says of every cell, by key; see `CellResult.entry`.
-        record: The entry of the present run, within `writing`.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class Store:
         self.suite = suite
         self.manifest = manifest
         self.entries = {entry.cell.key: entry for entry in entries}
-        self.record: dict[str, Any] = {}
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Place) -> Store:
@@ -117,13 +115,13 @@ class Store:
     ) -> Iterator[Store]:
         """Holds a directory while a run writes; makes it if there is none.
 
-        The run is recorded in the manifest; `Store.record` may be added to. At the end, cells
-        are compacted into one table. Without `run`, nothing is written but what `add` writes.
+        At the end, cells are compacted into one table. Without `run`, nothing is written but what
+        `add` writes.
 
         Args:
             path: The directory.
             suite: The suite; what the manifest holds of it stays without `run`.
-            run: What to record, None for a change that is no run.
+            run: What the manifest records, which may be added to; None for a change that is no run.
 
         Raises:
             ResultError: If it holds results of another suite or other things, another run holds
@@ -181,19 +179,15 @@ class Store:
         for earlier in self.manifest["runs"]:
             if earlier.get("status") == "running":
                 earlier["status"] = "killed"
-        self.record = {
-            **(run or {}),
-            "started": origin.now(),
-            "status": "running",
-            **origin.origin(),
-        }
+        record = {} if run is None else run
+        record |= {"started": origin.now(), "status": "running", **origin.origin()}
         if run is not None:
-            self.manifest["runs"].append(self.record)
+            self.manifest["runs"].append(run)
             self.save()
         try:
             yield
             self.place.check()
-            self.record |= {"status": "finished", "ended": origin.now()}
+            record |= {"status": "finished", "ended": origin.now()}
             if self.place.cells():  # into the table; the manifest's rename is what commits it
                 self.replace(self.check()[0])
             elif run is not None:
@@ -201,7 +195,7 @@ class Store:
             self.place.remove_cells()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            self.record |= {"status": status, "ended": origin.now()}
+            record |= {"status": status, "ended": origin.now()}
             if run is not None:
                 with contextlib.suppress(ResultError):
                     self.place.check()
