@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dpb_gym.papers import Reproduction
 
 DEFAULT_REPLICATES = 10
-PROGRESS_DELAY = 0.5
 SUITE: Any = Argument(
     None,
     help="Name of a suite, or a .yaml file. Not with --env.",
@@ -100,7 +99,7 @@ def run(
         options.new_folder(path)
     done = run_plan(
         found, plans, out or f"results/{place}", replicates=replicates, workers=workers,
-        backend=backend, scheduler=scheduler, show=not quiet, delay=PROGRESS_DELAY,
+        backend=backend, scheduler=scheduler, show=not quiet,
         callbacks=[logger(word) for word in log],
     )  # fmt: skip
     _print_run(found, done, html, json)

@@ -27,6 +27,8 @@ Show: TypeAlias = bool | Callable[[int, int], Any] | None
 
 POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
+ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
+"""Shorter runs stay silent."""
 
 
 class Watch:
@@ -92,7 +94,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(jobs: Sequence[Job], show: Show, *, delay: float = 2.0) -> Iterator[Watch | None]:
+def board(jobs: Sequence[Job], show: Show) -> Iterator[Watch | None]:
     """Shows progress while its block runs; gives None if nobody looks.
 
     Args:
@@ -100,7 +102,6 @@ def board(jobs: Sequence[Job], show: Show, *, delay: float = 2.0) -> Iterator[Wa
         show: False for silence; True for bars on a terminal or in a notebook and log lines
             elsewhere, on the standard error; None for bars or silence; or a function of (rounds
             done, rounds in all).
-        delay: Seconds before anything is shown: short runs stay silent.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if callable(show):
@@ -117,7 +118,8 @@ def board(jobs: Sequence[Job], show: Show, *, delay: float = 2.0) -> Iterator[Wa
     folder = Path(tempfile.mkdtemp(prefix="dpb-progress-"))
     watched = Watch([job.rounds for job in jobs], folder)
     stop = threading.Event()
-    words = watched, [job.title for job in jobs], _polls(stop, 0.0 if callable(show) else delay)
+    delay = 0.0 if callable(show) else ASKED_SECONDS if show else UNASKED_SECONDS
+    words = watched, [job.title for job in jobs], _polls(stop, delay)
     thread = threading.Thread(target=draw, args=words, daemon=True)
     thread.start()
     try:

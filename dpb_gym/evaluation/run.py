@@ -95,7 +95,6 @@ def run_plan(
     backend: str = "loky",
     scheduler: str | None = None,
     show: Show = False,
-    delay: float = 2.0,
     callbacks: Sequence[Callback] = (),
 ) -> RunReport:
     """Runs a plan into a result directory; what is there already is not computed again.
@@ -109,7 +108,6 @@ def run_plan(
         backend: ``"loky"`` or ``"dask"``.
         scheduler: Address of the dask scheduler.
         show: Progress; see `dpb_gym.evaluation.progress.board`.
-        delay: Seconds before progress is shown.
         callbacks: See `dpb_gym.evaluation.callbacks`; told of what is computed now.
 
     Raises:
@@ -142,7 +140,7 @@ def run_plan(
         todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
         outcomes = execute(
             todo, store.place, workers=workers, backend=backend, scheduler=scheduler, show=show,
-            delay=delay, callbacks=callbacks,
+            callbacks=callbacks,
         )  # fmt: skip
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
         report = RunReport(
@@ -171,7 +169,6 @@ def execute(
     backend: str = "loky",
     scheduler: str | None = None,
     show: Show = False,
-    delay: float = 2.0,
     callbacks: Sequence[Callback] = (),
 ) -> list[Outcome]:
     """Runs jobs with progress and returns what their cells left, in the order of the jobs.
@@ -193,7 +190,7 @@ def execute(
         raise ParameterError(f"workers do not see {place}, this process's memory: workers=1")
     done: dict[int, list[Outcome]] = {}
     with (
-        board(jobs, show, delay=delay) as watched,
+        board(jobs, show) as watched,
         listening(callbacks) if callbacks else nullcontext() as tell,
         remembered_interrupt() as check_interrupt,
     ):

@@ -394,11 +394,10 @@ def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_progress_goes_to_a_log_when_there_is_no_terminal(
     tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.cli import running
     from dpb_gym.evaluation import progress
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "PROGRESS_DELAY", 0.0)
+    monkeypatch.setattr(progress, "ASKED_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.02)
     words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "lin-ts", "--horizon", "12000",
@@ -415,7 +414,10 @@ def test_progress_is_bars_on_a_terminal(suite: str, tmp_path: Path) -> None:
     slow = Path(suite).with_name("slow.yaml")
     slow.write_text(SUITE.replace("horizon: 30", "horizon: 2000"))
     reader, writer = pty.openpty()
-    program = "from dpb_gym.cli import main, running; running.PROGRESS_DELAY = 0; main()"
+    program = (
+        "from dpb_gym.cli import main; from dpb_gym.evaluation import progress; "
+        "progress.ASKED_SECONDS = 0; main()"
+    )
     words = ["run", str(slow), "--out", str(tmp_path / "out"), "--workers", "2"]
     with subprocess.Popen(
         [sys.executable, "-c", program, *words], stderr=writer, stdout=subprocess.PIPE
