@@ -166,11 +166,6 @@ function listen() {
       jump(state.task);
     });
   }
-  const each = $('#each');
-  if (each) {
-    $('#eachbox').hidden = false;
-    each.addEventListener('change', () => { for (const row of $$('tr.sub')) row.hidden = !each.checked; });
-  }
   window.addEventListener('hashchange', () => {
     state = readAddress();
     render();

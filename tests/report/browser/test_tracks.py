@@ -169,3 +169,12 @@ def test_a_full_arena_fits_and_names_do_not_overlap(opened, arena, width, dark):
             chart,
         )
         assert len(places) == 0 or (np.diff(sorted(places)) > 13).all()
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_tasks_of_a_track_show_among_the_winners_on_demand(opened, make, width):
+    page = opened(make.arena(agents=8, sizes=2, budgets=2), width=width)
+    shown = "return [...document.querySelectorAll('.matrix .sub')].map(tr => tr.checkVisibility())"
+    assert set(page.execute_script(shown)) == {False}
+    page.press("#each")
+    assert set(page.execute_script(shown)) == {True}
