@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
@@ -108,11 +109,6 @@ def ratio(top: Any, bottom: Any) -> Any:
         return np.divide(top, bottom)
 
 
-def difference(first: Any, second: Any) -> Any:
-    """first - second."""
-    return first - second
-
-
 def _per(column: Column, scale: float) -> Measured:
     return Measured(({i: v / scale for i, v in column.items()},))
 
@@ -139,8 +135,8 @@ _PLAIN: dict[str, Callable[..., Measured]] = {
         (curve.final_reward, reference.final_reward), ratio
     ),
     # the reference's regret minus the curve's, and the other way round
-    "regret-drop": lambda curve, reference: _regrets(reference, curve, difference),
-    "regret-excess": lambda curve, reference: _regrets(curve, reference, difference),
+    "regret-drop": lambda curve, reference: _regrets(reference, curve, operator.sub),
+    "regret-excess": lambda curve, reference: _regrets(curve, reference, operator.sub),
     # the reference is random play: random is 0, the oracle 1
     "normalised-score": lambda curve, reference: _regrets(
         curve, reference, lambda own, other: 1.0 - ratio(own, other)

@@ -15,7 +15,6 @@ from dpb_gym.papers.claims import Claim, FigureTable
 from dpb_gym.papers.curves import Curve, counterparts, word, words
 from dpb_gym.papers.pairing import Measured, interval, jackknife, p_value
 from dpb_gym.papers.quantities import constant
-from dpb_gym.problems.base import Array
 from dpb_gym.report.model import Interval
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
@@ -213,8 +212,10 @@ def _compare(
     (value, reference), replicates = jackknife(claim.quantity.of(curve, curves), against)
     left, other = interval(value), interval(reference)
     near = claim.expect == "near"
-    effect = interval(claim.tolerance - np.abs(value - reference) if near
-                      else _effect(claim, value, reference))  # fmt: skip
+    # positive speaks for the claim
+    ahead = reference - value if claim.expect in ("falls", "below") else value - reference
+    effect = interval(claim.tolerance - np.abs(ahead) if near
+                      else ahead + claim.tolerance * np.abs(reference))  # fmt: skip
     if 0 < replicates < MIN_REPLICATES:
         outcome = OPEN
     elif near:
@@ -234,13 +235,6 @@ def _compare(
         replicates=replicates,
         p_value=p_value(value - reference),
     )
-
-
-def _effect(claim: Claim, value: Array, reference: Array) -> Array:
-    """How far the claim is met: positive speaks for it."""
-    slack = claim.tolerance * np.abs(reference)
-    falling = claim.expect in ("falls", "below")
-    return (reference - value if falling else value - reference) + slack
 
 
 def _near(value: Interval, target: float, tolerance: float) -> str:

@@ -202,13 +202,9 @@ def shorten(label: str, letters: int) -> str:
 
 
 def _columns(labels: Sequence[str]) -> int:
-    """As many columns as fit below the panel."""
-    for count in (3, 2):
-        half = math.ceil(len(labels) / count)
-        columns = [labels[k : k + half] for k in range(0, len(labels), half or 1)]
-        if len(labels) >= count and sum(6 + max(map(len, c)) for c in columns) <= _LETTERS + 2:
-            return count
-    return 1
+    """As many columns of the widest label as fit below the panel."""
+    widest = 6 + max(map(len, labels), default=0)
+    return max(1, min(3, len(labels), (_LETTERS + 2) // widest))
 
 
 def _rows(labels: Sequence[str]) -> int:

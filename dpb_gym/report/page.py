@@ -114,15 +114,11 @@ def render(data: LeaderboardData) -> str:
 
 @functools.cache
 def template(folder: Path) -> Template:
-    """The template ``page.html.j2`` of a folder, without its indentation."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    def unindented(name: str) -> str:
-        text = (folder / name).read_text(encoding="utf-8")
-        return "\n".join(line.strip() for line in text.splitlines())
+    """The template ``page.html.j2`` of a folder."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(unindented),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import stats
 
 from dpb_gym.errors import ResultError
 from dpb_gym.papers.pairing import Measured, interval, jackknife, leave_one_out, p_value
-from dpb_gym.papers.quantities import constant, difference, ratio
+from dpb_gym.papers.quantities import constant, ratio
 from dpb_gym.papers.verdicts import judge
 
 numbers = arrays.arrays(
@@ -80,7 +81,7 @@ def test_where_there_is_no_test() -> None:
     assert two_sided(same, same) == 1.0
     assert two_sided(one([2.0, 2.0, 2.0]), constant(1.0)) == 0.0
     with pytest.raises(ResultError, match="share no replicate"):
-        jackknife(same, Measured(({7: 1.0, 8: 2.0, 9: 3.0},), difference))
+        jackknife(same, Measured(({7: 1.0, 8: 2.0, 9: 3.0},), operator.sub))
 
 
 def test_the_false_alarm_rate_is_the_level() -> None:
