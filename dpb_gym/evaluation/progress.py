@@ -182,33 +182,21 @@ def _bars(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
     if not next(polls, False):  # most runs are over before anything heavy is loaded
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        total = bars.add_task("all jobs", total=sum(board.sizes), speed="")
+        total = bars.add_task("all jobs", total=sum(board.sizes), said="")
         rows: dict[int, Any] = {}
         for _ in polls:
-            done = board.poll()
-            elapsed = time.monotonic() - board.started
-            bars.update(total, completed=done, speed=f"{done / elapsed:,.0f} rounds/s")
+            said = board.summary()
+            bars.update(total, completed=sum(board.done), said=said)
             for job, rounds in enumerate(board.done):
                 if board.finished[job]:
                     if job in rows:
                         bars.remove_task(rows.pop(job))
                 elif rounds and job not in rows:
-                    rows[job] = bars.add_task(titles[job], total=board.sizes[job], speed="")
+                    rows[job] = bars.add_task(titles[job], total=board.sizes[job], said="")
                 if job in rows:
-                    bars.update(rows[job], completed=rounds)
+                    share = f"{rounds / board.sizes[job]:4.0%}"
+                    bars.update(rows[job], completed=rounds, said=share)

@@ -169,14 +169,8 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     scales = (
         {"scale": scale_of(b), "limit": b.limit, "short": short(b)} if b else {} for b in budgets
     )
-    tables = [_task(t, points) for t in shown.tasks] + [_track(t) for t in shown.tracks]
-    for table, held in zip(tables, (*shown.tasks, *shown.tracks)):
-        table["rival"] = None if held.rival is None else held.lines.index(held.rival)
-        rows = table["rows"]  # by column they compress far better
-        table["count"] = len(rows)
-        table["rows"] = {name: [row[name] for row in rows] for name in (rows or [{}])[0]}
     return {
-        "tables": tables,
+        "tables": [_table(table, points) for table in (*shown.tasks, *shown.tracks)],
         "budgets": {
             Budget.text(budget): {"order": place, **scale}
             for place, (budget, scale) in enumerate(zip(budgets, scales))
@@ -208,20 +202,27 @@ def _start(line: Line) -> dict[str, Any]:
     }
 
 
-def _task(table: Table, points: int) -> dict[str, Any]:
-    task = table.task
-    known = sorted({replicate for row in task.rows for replicate in row.finals})
-    return {
-        **_of(task, "track", "problem", "horizon", "replicates"),
-        "kind": "task",
-        "name": task.task,
-        "title": task.task,
-        "about": task.description,
-        "env": task.env_id,
-        "places": table.places,
-        "ends": None if task.normalisation is None else list(vars(task.normalisation).values()),
-        "rows": [_row(line, line.row, points, known) for line in table.lines],
+def _table(table: Table, points: int) -> dict[str, Any]:
+    """A task or track; its rows by column, which compress far better."""
+    source, lines = table.source, table.lines
+    told: dict[str, Any] = {
+        "name": table.name,
+        "title": table.title,
+        "about": source.description,
+        "track": source.track,
+        "rival": None if table.rival is None else lines.index(table.rival),
+        "count": len(lines),
     }
+    if isinstance(source, TrackResult):
+        told |= {"kind": "track", "tasks": list(source.tasks)}
+        rows = [{**_start(line), **_of(line.row, "verdict", "ahead")} for line in lines]
+    else:
+        ends = source.normalisation and list(vars(source.normalisation).values())
+        told |= {"kind": "task", "env": source.env_id, "places": table.places, "ends": ends}
+        told |= _of(source, "problem", "horizon", "replicates")
+        known = sorted({replicate for row in source.rows for replicate in row.finals})
+        rows = [_row(line, line.row, points, known) for line in lines]
+    return told | {"rows": {name: [row[name] for row in rows] for name in (rows or [{}])[0]}}
 
 
 def _row(line: Line, row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
@@ -241,20 +242,6 @@ def _row(line: Line, row: Any, points: int, known: Sequence[int]) -> dict[str, A
         "excess": _interval(row.excess, 4),
         "curve": thin(row.curve, points),
         "finals": [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
-    }
-
-
-def _track(table: Table) -> dict[str, Any]:
-    track = table.source
-    assert isinstance(track, TrackResult)
-    return {
-        "kind": "track",
-        "name": track.track,
-        "title": track.title,
-        "about": track.description,
-        "track": track.track,
-        "tasks": list(track.tasks),
-        "rows": [{**_start(line), **_of(line.row, "verdict", "ahead")} for line in table.lines],
     }
 
 

@@ -1,9 +1,8 @@
 /* How rows of a track compare over its tasks: performance profiles, probability of improvement. */
 const MOST_RATIO = 100;
 
-/* The mean over a track's tasks of how often one row has less regret than another; a task's own otherwise. */
+/* The mean over the tasks of how often one row has less regret than another. */
 function improvement(view, a, b) {
-  if (!view.whole) return chance(a, b);
   const found = view.parts.map(part => [part.get(a.key), part.get(b.key)]);
   const each = found.map(([x, y]) => x && y ? chance(x, y) : null);
   return each.includes(null) ? null : each.reduce((sum, p) => sum + p, 0) / each.length;

@@ -73,7 +73,7 @@ function build(view) {
   const scores = view.rows.filter(row => row.score).map(row => row.score);
   view.axis = [Math.max(-0.5, Math.min(0, ...scores.map(score => score.low))),
     Math.min(1.25, Math.max(1, ...scores.map(score => score.high)))];
-  view.parts = view.whole ? view.members.map(task => new Map(task.rows.map(row => [row.key, row]))) : [];
+  view.parts = view.members.map(task => new Map(task.rows.map(row => [row.key, row])));
   listenRows(view, grid);
 }
 
