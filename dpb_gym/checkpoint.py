@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
 FORMAT = "dpb-gym agent checkpoint"
-VERSION = 2
+VERSION = 3
 OURS = ("agent", "feedback", "local", "privacy", "problems", "streams")
 LISTED = {
     "builtins": "bytearray complex dict float frozenset int list range set slice tuple",

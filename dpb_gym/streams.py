@@ -99,17 +99,17 @@ class BlockDraws:
         self._generators = tuple(generators)
         self._fill = fill
         count = int(np.prod(shape, dtype=np.int64)) if shape else 1
-        self._rounds = block_rounds(len(self._generators), 8 * count)
-        self._scratch = np.empty((self._rounds, *shape))
-        self._block = np.empty((self._rounds, len(self._generators), *shape))
-        self._next = self._rounds
+        rounds = block_rounds(len(self._generators), 8 * count)
+        self._block = np.empty((rounds, len(self._generators), *shape))
+        self._next = rounds
 
     def next(self) -> NDArray[np.float64]:
         """Returns the next round's numbers, shape ``(B, *shape)``."""
-        if self._next == self._rounds:
+        if self._next == len(self._block):
+            ahead = np.empty_like(self._block[:, 0])
             for i, rng in enumerate(self._generators):
-                self._fill(rng, self._scratch)
-                self._block[:, i] = self._scratch
+                self._fill(rng, ahead)
+                self._block[:, i] = ahead
             self._next = 0
         self._next += 1
         drawn: NDArray[np.float64] = self._block[self._next - 1]

@@ -180,22 +180,21 @@ def add_scaled(values, directions, low, high, longest, radius, grid, pending, cl
 
 
 @jit
-def blt_step(block, index, theta, omega, buffers, fresh, noise):
+def blt_step(normals, theta, omega, buffers, noise):
     """One step of the buffered linear Toeplitz noise.
 
     Args:
-        block: Independent standard normals (B, steps, W).
-        index: Which step of the block to use.
+        normals: Independent standard normals of the step (B, W).
         theta: Decay of each buffer, (k,).
         omega: Weight of each buffer, (k,).
         buffers: State (B, k, W).
-        fresh: Scratch (W,).
         noise: Running noise (B, W).
     """
     batch, count, width = buffers.shape
+    fresh = np.empty(width)
     for b in range(batch):
         for w in range(width):
-            fresh[w] = block[b, index, w]
+            fresh[w] = normals[b, w]
         for i in range(count):
             weight = omega[i]
             for w in range(width):
@@ -211,17 +210,16 @@ def blt_step(block, index, theta, omega, buffers, fresh, noise):
 @jit
 def blt_impulse(theta, omega, steps):
     """Noise at steps 1..n if the first normal is 1 and all others 0, (n,)."""
-    block, buffers = np.zeros((1, 2, 1)), np.zeros((1, theta.shape[0], 1))
-    fresh, noise, out = np.empty(1), np.zeros((1, 1)), np.empty(steps)
-    block[0, 0, 0] = 1.0
+    normals, buffers = np.ones((1, 1)), np.zeros((1, theta.shape[0], 1))
+    noise, out = np.zeros((1, 1)), np.empty(steps)
     for k in range(steps):
-        blt_step(block, min(k, 1), theta, omega, buffers, fresh, noise)
-        out[k] = noise[0, 0]
+        blt_step(normals, theta, omega, buffers, noise)
+        normals[0, 0], out[k] = 0.0, noise[0, 0]
     return out
 
 
 @jit
-def tree_step(block, index, step, prefix, noise):
+def tree_step(normals, step, prefix, noise):
     """One step of the binary tree's noise.
 
     Step t completes one node, of the level of t's lowest set bit; the release at t sums the
@@ -229,8 +227,7 @@ def tree_step(block, index, step, prefix, noise):
     bit was l, so the sum over the higher bits need not be formed again.
 
     Args:
-        block: Independent standard normals (B, steps, W).
-        index: Which step of the block to use.
+        normals: Independent standard normals of the step (B, W).
         step: t, from 1.
         prefix: State (levels, B, W).
         noise: Noise of the release at t, (B, W), overwritten.
@@ -247,7 +244,7 @@ def tree_step(block, index, step, prefix, noise):
     batch, width = noise.shape
     for b in range(batch):
         for w in range(width):
-            value = block[b, index, w]
+            value = normals[b, w]
             if above >= 0:
                 value += prefix[above, b, w]
             prefix[level, b, w] = value

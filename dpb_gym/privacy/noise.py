@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
+from dpb_gym.streams import BlockDraws
 from dpb_gym.validation import FloatArray
 
-BLOCK = 2048
 GRID_BITS = 20
 EXACT_BITS = 52
 
@@ -37,6 +37,7 @@ class NoiseSource:
     """
 
     system = False
+    _fill: Callable[[np.random.Generator, FloatArray], None] = staticmethod(fill_normals)
 
     def __init__(self, generators: Sequence[np.random.Generator]) -> None:
         self.generators = tuple(generators)
@@ -69,7 +70,7 @@ class NoiseSource:
 
     def fill(self, replicate: int, out: FloatArray) -> None:
         """Fills `out` with standard normals from the replicate's generator."""
-        fill_normals(self.generators[replicate], out)
+        self._fill(self.generators[replicate], out)
 
     def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
         """Numbers of heads in that many independent tosses, of the shape of `tosses`, (B, ...)."""
@@ -92,9 +93,15 @@ class NoiseSource:
         """Noise ``(B, width)`` of standard deviation `std`."""
         return std * self.normal(width)
 
-    def stream(self, width: int, on_grid: float = 0.0) -> NormalStream:
-        """Endless rows of `width` standard normals per replicate, drawn in blocks."""
-        return NormalStream(self.spawn(), width, on_grid)
+    def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
+        """Standard normals ``(B, width)`` for step after step, from generators of their own.
+
+        Args:
+            width: Numbers per step and replicate.
+            on_grid: With system noise: standard deviation of noise on the grid, instead.
+        """
+        source = self.spawn()
+        return BlockDraws(source.generators, (width,), source._fill)
 
     def spawn(self) -> NoiseSource:
         """An independent noise source, its seeds drawn from these generators."""
@@ -107,15 +114,6 @@ class NoiseSource:
 
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
         return NoiseSource(generators)
-
-    def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
-        """Prepares noise on a grid; continuous noise needs none.
-
-        Args:
-            grid: Its width.
-            horizon: Most records of a sum, None if that is not known.
-            longest: Largest size of a record, None if it has no bound.
-        """
 
 
 class QuietNoise(NoiseSource):
@@ -132,8 +130,8 @@ class QuietNoise(NoiseSource):
         super().__init__(generators)
         self.factor = factor
 
-    def fill(self, replicate: int, out: FloatArray) -> None:
-        super().fill(replicate, out)
+    def _fill(self, rng: np.random.Generator, out: FloatArray) -> None:
+        fill_normals(rng, out)
         out *= self.factor
 
     def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
@@ -194,6 +192,11 @@ class SystemNoise(NoiseSource):
     def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
         """Fixes the grid.
 
+        Args:
+            grid: Its width.
+            horizon: Most records of a sum, None if that is not known.
+            longest: Largest size of a record, None if it has no bound.
+
         Raises:
             ParameterError: If the records have no horizon or bound, or sums could leave the exact
                 range of double precision.
@@ -217,10 +220,8 @@ class SystemNoise(NoiseSource):
         rows = [draw([0] * width) for _ in range(self.replicates)]
         return np.array(rows, dtype=np.float64) * self._grid
 
-    def stream(self, width: int, on_grid: float = 0.0) -> NormalStream:
-        fresh = SystemNoise(self.replicates)
-        fresh._grid = self._grid
-        return NormalStream(fresh, width, on_grid)
+    def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
+        return GridStream(self, on_grid, width)
 
 
 def grid_of(sigma: float) -> float:
@@ -228,42 +229,11 @@ def grid_of(sigma: float) -> float:
     return float(2.0 ** (math.floor(math.log2(sigma)) - GRID_BITS))
 
 
-class NormalStream:
-    """A stream of normal vectors per replicate, drawn in blocks of steps.
+class GridStream(BlockDraws):
+    """System noise for step after step, none of it before its time: no checkpoint tells it."""
 
-    Has generators of its own, so the block length changes nothing in what it yields.
+    def __init__(self, source: SystemNoise, std: float, width: int) -> None:
+        self._source, self._std, self._width = source, std, width
 
-    Args:
-        source: Used by nobody else.
-        width: Numbers per step and replicate.
-        on_grid: 0: standard normals; else noise of this standard deviation on the grid.
-    """
-
-    def __init__(self, source: NoiseSource, width: int, on_grid: float = 0.0) -> None:
-        self._source, self._std = source, on_grid
-        self.replicates, self.width = source.replicates, validation.integer("width", width, 1)
-        self.steps = 1 if on_grid else max(1, BLOCK // self.width)
-        self.block: FloatArray = np.empty((self.replicates, self.steps, self.width))
-        self.position = self.steps
-
-    def advance(self) -> int:
-        """Index of the next step in `block` (replicates, steps, width)."""
-        if self.position == self.steps:
-            if self._std:
-                self.block[:, 0] = self._source.gaussian(self._std, self.width)
-            else:
-                for i, row in enumerate(self.block):
-                    self._source.fill(i, row)
-            self.position = 0
-        self.position += 1
-        return self.position - 1
-
-    def take(self, steps: int) -> FloatArray:
-        """The next `steps` steps at once, (B, steps, width)."""
-        out = np.empty((self.replicates, steps, self.width))
-        rest = self.block[:, self.position :][:, :steps]
-        out[:, : rest.shape[1]] = rest
-        self.position += rest.shape[1]
-        for i, row in enumerate(out):
-            self._source.fill(i, row[rest.shape[1] :])
-        return out
+    def next(self) -> FloatArray:
+        return self._source.gaussian(self._std, self._width)

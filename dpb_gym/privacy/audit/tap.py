@@ -61,7 +61,7 @@ class Tap:
 
     def _on_add(self, *args: Any, **kwargs: Any) -> None:
         if self.capturing:
-            self._captured = _copied(args), {k: _copied((v,))[0] for k, v in kwargs.items()}
+            self._captured = copy.deepcopy((args, kwargs))
             return
         there, named = self._captured or (args, kwargs)
         self._captured = None
@@ -223,14 +223,10 @@ def noise_of(releaser: Any) -> dict[int, Any]:
 def _exact(releaser: Any) -> Any:
     """The same releaser without noise, with records of its own."""
     twin = copy.deepcopy(releaser, noise_of(releaser))
-    twin._sigma, twin._scale, twin._running = 0.0, 0.0, False
+    twin._sigma = twin._scale = 0.0
     if isinstance(twin, BatchSum):
         twin.sampling, twin._bits = 1.0, None
     return twin
-
-
-def _copied(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(v.copy() if isinstance(v, np.ndarray) else v for v in values)
 
 
 def can_tap(releaser: Releaser) -> bool:

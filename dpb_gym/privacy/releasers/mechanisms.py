@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.privacy.noise import NoiseSource, NormalStream
+from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.sums import Sum
+from dpb_gym.streams import BlockDraws
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ class Mechanism(ABC):
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
-    def start(self, stream: NormalStream) -> None:
-        """Gets its normals; the noise is zero before the first step."""
-        self._stream, self.step = stream, 0
-        self.noise = np.zeros((stream.replicates, stream.width))
+    def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
+        """Gets its normals, of shape (B, width) at a step; the noise is zero before the first."""
+        self._draws, self.step = draws, 0
+        self.noise = np.zeros(shape)
 
     @abstractmethod
     def advance(self) -> None:
@@ -77,14 +78,13 @@ class BinaryTree(Mechanism):
         super().__init__(steps)
         self.gain = math.sqrt(steps.bit_length())
 
-    def start(self, stream: NormalStream) -> None:
-        super().start(stream)
-        self._prefix = np.zeros((self.steps.bit_length(), *self.noise.shape))
+    def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
+        super().start(draws, shape)
+        self._prefix = np.zeros((self.steps.bit_length(), *shape))
 
     def advance(self) -> None:
         self.step += 1
-        index = self._stream.advance()
-        kernels.continual.tree_step(self._stream.block, index, self.step, self._prefix, self.noise)
+        kernels.continual.tree_step(self._draws.next(), self.step, self._prefix, self.noise)
 
     def variances(self, steps: int) -> FloatArray:
         return np.bitwise_count(np.arange(1, steps + 1)).astype(np.float64)
@@ -110,15 +110,15 @@ class Toeplitz(Mechanism):
     def column(self, steps: int) -> FloatArray:
         """Weight of each past normal in the noise, newest first: `steps` entries of A C^-1."""
 
-    def start(self, stream: NormalStream) -> None:
-        gigabytes = 8e-9 * self.steps * stream.replicates * stream.width
+    def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
+        gigabytes = 8e-9 * self.steps * math.prod(shape)
         if 1e9 * gigabytes > MEMORY_LIMIT:
             raise ParameterError(
                 f"this mechanism keeps the noise of all {self.steps} steps ({gigabytes:.1f} GB for "
-                f"{stream.replicates} replicates of {stream.width} numbers; the limit is 2 GB); "
+                f"{shape[0]} replicates of {shape[1]} numbers; the limit is 2 GB); "
                 "use 'blt', or a larger release interval"
             )
-        super().start(stream)
+        super().start(draws, shape)
 
     def advance(self) -> None:
         if self.step == 0:
@@ -130,13 +130,15 @@ class Toeplitz(Mechanism):
         from scipy import fft
 
         replicates, width = self.noise.shape
-        normals = self._stream.take(self.steps)
+        normals = np.empty((self.steps, replicates, width))
+        for step in normals:
+            step[:] = self._draws.next()
         length = fft.next_fast_len(2 * self.steps - 1, real=True)
         transfer = fft.rfft(self.column(self.steps), length)
         out = np.empty((self.steps, replicates, width))
         # one transform at a time: a row's bits must not depend on its neighbours
         for b, w in np.ndindex(replicates, width):
-            product = fft.rfft(np.ascontiguousarray(normals[b, :, w]), length) * transfer
+            product = fft.rfft(np.ascontiguousarray(normals[:, b, w]), length) * transfer
             out[:, b, w] = fft.irfft(product, length)[: self.steps]
         return out
 
@@ -163,21 +165,13 @@ class BufferedToeplitz(Toeplitz):
         self.theta, self.omega = (np.array(part) for part in self._parameters)
         self.gain = blt_sensitivity(self.theta, self.omega, steps)
 
-    def start(self, stream: NormalStream) -> None:
-        Mechanism.start(self, stream)
-        self._past = np.zeros((stream.replicates, self.theta.size, stream.width))
-        self._fresh = np.empty(stream.width)
+    def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
+        Mechanism.start(self, draws, shape)
+        self._past = np.zeros((shape[0], self.theta.size, shape[1]))
 
     def advance(self) -> None:
-        kernels.continual.blt_step(
-            self._stream.block,
-            self._stream.advance(),
-            self.theta,
-            self.omega,
-            self._past,
-            self._fresh,
-            self.noise,
-        )
+        state = self._past, self.noise
+        kernels.continual.blt_step(self._draws.next(), self.theta, self.omega, *state)
 
     def column(self, steps: int) -> FloatArray:
         return _blt_column(*self._parameters, steps)
@@ -305,10 +299,8 @@ class RunningSum(Sum):
             raise ParameterError(f"every must be at most the horizon {horizon}; got {every}")
         self.steps = horizon // self.every
         self.mechanism = mechanism or ("binary-tree" if curator.system_noise else "blt")
-        self._running = False
-        if curator.private:
-            self._mechanism: Mechanism = make_mechanism(self.mechanism, self.steps)
-            self.gain = self._mechanism.gain
+        self._mechanism = make_mechanism(self.mechanism, self.steps)
+        self.gain = self._mechanism.gain
         if curator.system_noise and self.mechanism != "binary-tree":
             raise ParameterError(
                 f"system noise is not available for {self.mechanism!r}: it weighs noise by real "
@@ -320,11 +312,10 @@ class RunningSum(Sum):
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
-        self._running = rho is not None
-        if self._running:
-            on_grid = self._sigma if self.curator.system_noise else 0.0
-            self._mechanism.start(noise.stream(self.shape.width, on_grid))
-            self._scale = 1.0 if on_grid else self._sigma
+        if self._sigma:
+            draws = noise.stream(self.shape.width, self._sigma if self.grid else 0.0)
+            self._mechanism.start(draws, (self.replicates, self.shape.width))
+            self._scale = 1.0 if self.grid else self._sigma
 
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
         self.ready()
@@ -336,7 +327,7 @@ class RunningSum(Sum):
                 return
             self._total += self._pending
             self._pending[:] = 0.0
-        if self._running:
+        if self._scale:
             self._mechanism.advance()
 
     @property
@@ -346,7 +337,7 @@ class RunningSum(Sum):
         Two reads without a full interval between them are the same numbers.
         """
         self.ready()
-        noise = self._mechanism.noise if self._running else self._total
+        noise = self._mechanism.noise if self._scale else self._total
         return self.shape.emit(self._total, noise, self._scale)
 
     @property
@@ -364,7 +355,7 @@ class RunningSum(Sum):
 
     def noise_matrix(self, steps: int) -> FloatArray:
         """How normals make the noise of the first releases at sigma = 1, ``(steps, normals)``."""
-        return make_mechanism(self.mechanism, self.steps).matrix(steps)
+        return self._mechanism.matrix(steps)
 
     @property
     def noise_std_max(self) -> float:

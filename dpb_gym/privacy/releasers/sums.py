@@ -13,7 +13,7 @@ from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
-from dpb_gym.privacy.noise import NoiseSource, grid_of
+from dpb_gym.privacy.noise import NoiseSource, SystemNoise, grid_of
 from dpb_gym.privacy.releasers.base import Ball, Bound, PSDBall, RecordShape, Releaser, Segment
 from dpb_gym.validation import FloatArray
 
@@ -149,6 +149,7 @@ class Sum(Releaser):
         self._noise = noise
         if rho is not None:
             self._sigma, self.grid, _ = self._scales(rho)
+        if isinstance(noise, SystemNoise):
             longest = None if self.clip is None else self.clip.longest
             noise.use_grid(self.grid, self.horizon, longest)
 
