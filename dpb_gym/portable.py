@@ -58,6 +58,16 @@ def log_sum(x: float, y: float) -> float:
     return x if y == -np.inf else max(x, y) + log1p(exp(-abs(x - y)))
 
 
+def bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """The last float in [low, high] (to rounding) at which `below` still holds, and the next."""
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low, high
+
+
 def each(function: Callable[[float], float], x: NDArray[Any]) -> NDArray[np.float64]:
     """A function of one number at every entry of a small array."""
     return np.array([function(v) for v in np.ravel(x).tolist()]).reshape(np.shape(x))

@@ -84,13 +84,11 @@ class Budget:
         plain = plain.replace("epsilon=", "eps=")
         if plain == "none":
             return None
-        parts = re.findall(r"(?:^|,)(rho|eps|delta)=([^,]*)(?=,|$)", plain)
-        values = dict(parts)
-        if not parts or len(parts) != plain.count(",") + 1 or len(values) < len(parts):
-            raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
-        if set(values) == {"eps"}:
+        parts = [part.partition("=")[::2] for part in plain.split(",")]
+        names = sorted(name for name, _ in parts)
+        if names == ["eps"] and "=" in plain:
             raise BudgetError(f"an epsilon needs its delta, e.g. {plain + ',delta=1e-5'!r}")
-        if set(values) not in ({"rho"}, {"eps", "delta"}):
+        if names not in (["rho"], ["delta", "eps"]):
             raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
         try:
             numbers = {name: float(number) for name, number in parts}

@@ -27,6 +27,20 @@ def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
     )
 
 
+def cost_of(composition: Composition, delta: float | None) -> float:
+    """Epsilon at `delta`, or rho if that is None; a `BudgetError` if there is no rho."""
+    if delta is not None:
+        from dpb_gym.privacy import accounting
+
+        return accounting.epsilon(composition, delta)
+    if composition.zcdp is None:
+        raise BudgetError(
+            "a zCDP budget can only be charged with releases that have a zCDP bound; "
+            "use an (epsilon, delta) budget for this mechanism"
+        )
+    return composition.zcdp
+
+
 def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
     """The rho that Gaussian releases may add up to under `budget`.
 
@@ -88,15 +102,9 @@ def calibrate_scale(
         >>> round(calibrate_scale(budget, lambda s: [PoissonGaussianEvent(0.3, s)]), 2)
         1.94
     """
-    from dpb_gym.privacy import accounting
 
     def fits(scale: float) -> bool:
-        composition = Composition.of(*events(scale))
-        if budget.delta is not None:
-            return accounting.epsilon(composition, budget.delta) <= budget.limit
-        if composition.zcdp is None:
-            raise BudgetError("an event without zCDP bound does not fit any zCDP budget")
-        return composition.zcdp <= budget.limit
+        return cost_of(Composition.of(*events(scale)), budget.delta) <= budget.limit
 
     low = high = validation.real("start", start, 0.0, open_low=True)
     while not fits(high):

@@ -5,6 +5,7 @@ It owns an agent's budget, ledger, noise and releasers. Its ledger alone makes t
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -104,7 +105,6 @@ class Curator:
         self._sealed = self._alone = False
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
-        self._inherited: list[tuple[Guarantee, str]] = []
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -268,7 +268,6 @@ class Curator:
             )
         for event in guarantee.curve.events:
             self.ledger.charge(event, what=what, basis=guarantee.basis, earlier=True)
-        self._inherited.append((guarantee, what))
 
     def charge(self, event: Event, *, what: str) -> None:
         """Charges a release that a package makes and accounts for itself.
@@ -366,9 +365,6 @@ class Curator:
             copies=self.copies,
         )
         part._alone = True
-        for guarantee, what in self._inherited:
-            part.inherit(guarantee, what=what)
-        for what in self.ledger.disclosed:
-            part.disclose(what)
+        part.ledger = copy.deepcopy(self.ledger)  # what was inherited or disclosed before
         self.parts[replicate] = part
         return part

@@ -175,7 +175,7 @@ class RandomizedResponseEvent(_Pure):
 
 
 @dataclass(frozen=True)
-class LaplaceEvent(Event):
+class LaplaceEvent(_Pure):
     """`count` releases of a number of sensitivity `sensitivity` plus Laplace(scale) noise."""
 
     kind: ClassVar[str] = "laplace"
@@ -184,16 +184,13 @@ class LaplaceEvent(Event):
     count: int = 1
 
     @property
-    def pure(self) -> float:
-        return self.count * self.sensitivity / self.scale
-
-    @property
-    def zcdp(self) -> float:
-        return 0.5 * self.count * (self.sensitivity / self.scale) ** 2
+    def epsilon(self) -> float:  # type: ignore[override]
+        """Of one release."""
+        return self.sensitivity / self.scale
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Mironov (2017), Proposition 6."""
-        a, ratio = orders, self.sensitivity / self.scale
+        a, ratio = orders, self.epsilon
         near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
         far = np.log((a - 1) / (2 * a - 1)) - a * ratio
         divergence: FloatArray = self.count * np.logaddexp(near, far) / (a - 1)

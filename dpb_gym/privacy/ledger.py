@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.calibration import cost_of
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.guarantee import Guarantee
@@ -87,7 +88,7 @@ class Ledger:
         if not isinstance(event, Event):
             raise ParameterError(f"a charge needs an accounting event; got {event!r}")
         if self.budget is not None:
-            total = self._cost(Composition.of(*self.composition.events, event))
+            total = cost_of(Composition.of(*self.composition.events, event), self.budget.delta)
             if total > self.budget.limit * (1 + TOLERANCE):
                 raise BudgetExceeded(
                     f"{what} would bring the cost to {total:.6g}, above the budget "
@@ -110,18 +111,6 @@ class Ledger:
         """Records that protected data leave without noise: no guarantee remains."""
         self.disclosed.append(what)
 
-    def _cost(self, composition: Composition) -> float:
-        if self.budget is not None and self.budget.delta is not None:
-            from dpb_gym.privacy import accounting
-
-            return accounting.epsilon(composition, self.budget.delta)
-        if composition.zcdp is None and self.budget is not None:
-            raise BudgetError(
-                "a zCDP budget can only be charged with releases that have a zCDP bound; "
-                "use an (epsilon, delta) budget for this mechanism"
-            )
-        return math.nan if composition.zcdp is None else composition.zcdp
-
     @property
     def composition(self) -> Composition:
         """Everything charged so far."""
@@ -138,7 +127,10 @@ class Ledger:
 
         Without a budget: rho, or NaN if some release has no zCDP bound.
         """
-        return self._cost(self.composition)
+        if self.budget is not None:
+            return cost_of(self.composition, self.budget.delta)
+        rho = self.composition.zcdp
+        return math.nan if rho is None else rho
 
     @property
     def remaining(self) -> float:

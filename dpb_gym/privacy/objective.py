@@ -11,13 +11,14 @@ every record. Neighbours exchange one record, so gradients move by at most ``2 L
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from dpb_gym import validation
+from dpb_gym.portable import bisect
 from dpb_gym.privacy.events import Event
 from dpb_gym.validation import FloatArray
 
@@ -97,24 +98,21 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
     """sup over orders a of (smaller bound - slope a) / a.
 
     The verified bound's share grows with a, the other's falls: the supremum is where they
-    meet, bracketed to 1e-12; the returned value is that of the falling one at the lower end,
+    meet, bracketed by two floats; the returned value is that of the falling one at the lower end,
     hence never too small.
     """
     t, offset = event.ratio, event._offset
     limit = min(1 / t, 1 / (t * t) - 1)
     if limit <= 0:
         return offset
-    low, high = 0.0, limit * (1 - 1e-12)
+    high = limit * (1 - 1e-12)
 
     def growing(u: float) -> float:
         return float(_curvature_term(t, np.array([1 + u]))[0])
 
     if growing(high) <= offset:
         return offset / (1 + high)
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if growing(middle) <= offset else (low, middle)
-    return offset / (1 + low)
+    return offset / (1 + bisect(lambda u: growing(u) <= offset, 0.0, high)[0])
 
 
 @dataclass(frozen=True)
@@ -240,14 +238,9 @@ def objective_plan(
         # a ratio above 0.7 would leave the range of the proof
         ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
         if every_order:
-            ratio = _largest_ratio(share * usable, sigma, distance, loss.dim)
+            event = PerturbedObjectiveEvent(ratio, sigma, distance, loss.dim)
+            ratio, _ = bisect(
+                lambda t: _extra(replace(event, ratio=t)) <= share * usable, 0.0, 0.7
+            )
     return loss.plan(loss.curvature / ratio, sigma, each * OUTPUT_SHARE)
 
-
-def _largest_ratio(extra: float, sigma: float, distance: float, dim: int) -> float:
-    low, high = 0.0, 0.7
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        event = PerturbedObjectiveEvent(middle, sigma, distance, dim)
-        low, high = (middle, high) if _extra(event) <= extra else (low, middle)
-    return low

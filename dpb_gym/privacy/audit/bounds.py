@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
+from dpb_gym.portable import bisect
 from dpb_gym.validation import FloatArray
 
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-3, 1e4, 600)
@@ -101,8 +102,7 @@ def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: floa
         scores1: Scores ``(n1,)`` in the second world, larger on average.
         confidence: One-sided confidence in (0, 1).
     """
-    from scipy.optimize import brentq
-    from scipy.special import chdtri, nctdtr
+    from scipy.special import chdtri, nctdtrinc
 
     n0, n1 = scores0.size, scores1.size
     freedom = n0 + n1 - 2
@@ -115,16 +115,9 @@ def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: floa
     if pooled == 0:
         return math.inf if difference > 0 else 0.0
     t = difference / (pooled * root)
-
     if t > 1e3:  # the numerator's noise no longer matters
         return t * root * math.sqrt(float(chdtri(freedom, confidence)) / freedom)
-
-    def excess(noncentrality: float) -> float:
-        return float(nctdtr(freedom, noncentrality, t)) - confidence
-
-    if t <= 0 or excess(0.0) <= 0:
-        return 0.0
-    return float(brentq(excess, 0.0, t + 10.0, xtol=1e-8)) * root
+    return max(0.0, float(nctdtrinc(freedom, confidence, t))) * root if t > 0 else 0.0
 
 
 Samples = tuple[FloatArray, FloatArray]
@@ -170,16 +163,11 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
     f, weights = _exponents(counted, scale, clip)
     z = f - weights / k + 1.0 - math.log(k)
 
-    def wealth(mean: float) -> float:
-        return float(np.log1p(stake * (z - mean)).sum())
+    def won(mean: float) -> bool:
+        return float(np.log1p(stake * (z - mean)).sum()) >= log
 
-    low, high = 0.0, float(z.mean())
-    if high <= 0 or wealth(0.0) < log:
-        return 0.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if wealth(middle) >= log else (low, middle)
-    return low
+    high = float(z.mean())
+    return bisect(won, 0.0, high)[0] if high > 0 and won(0.0) else 0.0
 
 
 def _exponents(scores: Samples, scale: float, clip: float) -> Samples:
