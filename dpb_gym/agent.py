@@ -200,6 +200,9 @@ class BatchedSingle(Agent):
     Args:
         maker: Class, or function that makes a copy.
         params: Its keyword arguments.
+
+    Attributes:
+        copies: One per replicate; none before `begin`.
     """
 
     def __init__(
@@ -207,16 +210,11 @@ class BatchedSingle(Agent):
     ) -> None:
         self._maker = maker
         self._params = dict(params or {})
-        self._copies: list[SingleAgent] = []
-
-    @property
-    def copies(self) -> list[SingleAgent]:
-        """The copies, one per replicate; empty before `begin`."""
-        return list(self._copies)
+        self.copies: list[SingleAgent] = []
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem = problem
-        self._copies = []
+        self.copies = []
         if problem.partial_feedback and curator.private and curator.unit in ("user-round", "user"):
             raise AgentError(
                 "a SingleAgent observes nothing in rounds without feedback, and which these are is "
@@ -227,19 +225,19 @@ class BatchedSingle(Agent):
             copy = self._maker(**self._params)
             copy.problem, copy.rng, copy.curator = problem, rng, curator.single(i)
             copy.begin()
-            self._copies.append(copy)
+            self.copies.append(copy)
 
     def act(self, context: Context) -> Array:
         actions = []
-        for i, copy in enumerate(self._copies):
+        for i, copy in enumerate(self.copies):
             with self._blaming(i, "act"):
                 actions.append(copy.act(_lane(context, i)))
-        name = type(self._copies[0]).__name__
+        name = type(self.copies[0]).__name__
         return kind_of(self._problem.kind).stack(self._problem, actions, name)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         kind = kind_of(self._problem.kind)
-        for i, copy in enumerate(self._copies):
+        for i, copy in enumerate(self.copies):
             if feedback.observed is None or feedback.observed[i]:
                 with self._blaming(i, "observe"):
                     own = kind.unstack(action, i)
@@ -247,7 +245,7 @@ class BatchedSingle(Agent):
 
     def probabilities(self, context: Context) -> Array | None:
         told = []
-        for i, copy in enumerate(self._copies):
+        for i, copy in enumerate(self.copies):
             with self._blaming(i, "probabilities"):
                 told.append(copy.probabilities(_lane(context, i)))
         return None if any(row is None for row in told) else np.array(told, np.float64)
@@ -258,7 +256,7 @@ class BatchedSingle(Agent):
         try:
             yield
         except Exception as error:
-            name = type(self._copies[i]).__name__
+            name = type(self.copies[i]).__name__
             raise AgentError(
                 f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
             ).at(i) from error

@@ -41,7 +41,6 @@ class Session:
     Attributes:
         agent: The agent.
         problem: What it knows of the problem.
-        punctual: Whether the agent needs every response before its next decision.
     """
 
     def __init__(self, agent: Agent, problem: ProblemInfo, punctual: bool = False) -> None:

@@ -372,7 +372,7 @@ def test_everybody_but_the_target_is_frozen(kind, unit):
     problem = make_problem(env_id, horizon=6, **kwargs)
     entry = AgentRun(spec=spec_of(Watching, kind))
     for pair in pairs_for(problem.info, unit):
-        play(entry, problem, pair, [3], runs=5, customers=4, first_seed=100)
+        play(entry, problem, pair, [3], runs=5, seed=4)
         instance = problem.instance([4])
         seen = Watching.seen
         for t, (context, feedback) in enumerate(seen, start=1):

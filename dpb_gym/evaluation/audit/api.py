@@ -11,15 +11,15 @@ from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.envs.catalogue import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.interference import interferes
-from dpb_gym.evaluation.audit.lockstep import Observed, play
+from dpb_gym.evaluation.audit.lockstep import Observed, play, seeds_from
 from dpb_gym.evaluation.audit.worlds import Pair, pairs_for
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.audit.engine import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.privacy.audit.report import PASS, AuditReport
-from dpb_gym.problems.base import Problem, ProblemInfo
+from dpb_gym.problems.base import Problem
 from dpb_gym.registry import AgentSpec, agent_spec, check_supported, spec_of
-from dpb_gym.streams import AgentStreams, check_seed
+from dpb_gym.streams import check_seed
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "assortment": (
@@ -33,7 +33,6 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
-PILOT_RUNS = 16
 SHORTEST, LONGEST = 32, 2048
 CONTROL = 1.0 / 3.0  # of the noise: what an audit with power must notice
 
@@ -121,7 +120,7 @@ def audit(
     found = stage.report(*known, runs, confidence)
     if found.verdict != PASS:
         return found
-    raw = interferes(run, stage.problem(known[0]), _seeds(stage.seed, 1))
+    raw = interferes(run, stage.problem(known[0]), seeds_from(stage.seed, 1))
     if raw is not None:
         where = f"reach an action, or a record of another round, in round {raw}"
         details = {**found.details, "raw data": where}
@@ -152,10 +151,6 @@ def small_setting(spec: AgentSpec, kind: str) -> tuple[str, dict[str, Any]]:
     return FIXED_ARMS if spec.fixed_arms else SMALL[kind]
 
 
-def _seeds(seed: int, part: int) -> int:
-    return (2 * seed + part) << 24
-
-
 @dataclass(frozen=True)
 class _Stage:
     """An agent, the environment that it is audited on, and the seed of both."""
@@ -168,18 +163,8 @@ class _Stage:
     def problem(self, rounds: int) -> Problem:
         return make_problem(self.env_id, **{**self.env_kwargs, "horizon": rounds})
 
-    def play(
-        self,
-        rounds: int,
-        pair: Pair,
-        targets: list[int],
-        runs: int = PILOT_RUNS,
-        part: int = 0,
-        factor: float = 1.0,
-    ) -> Observed:
-        first = _seeds(self.seed, part)
-        world = self.run, self.problem(rounds), pair, targets
-        return play(*world, runs=runs, customers=self.seed, first_seed=first, factor=factor)
+    def play(self, rounds: int, pair: Pair, targets: list[int], **how: Any) -> Observed:
+        return play(self.run, self.problem(rounds), pair, targets, seed=self.seed, **how)
 
     def report(
         self,
@@ -191,7 +176,8 @@ class _Stage:
         factor: float = 1.0,
     ) -> AuditReport:
         """The audit of one play."""
-        observed, run = self.play(rounds, pair, targets, runs, 1, factor), self.run
+        observed = self.play(rounds, pair, targets, runs=runs, part=1, factor=factor)
+        run = self.run
         last = f" to {targets[-1]}" if len(targets) > 1 else ""
         said: dict[str, Any] = {
             "subject": run.title if run.budget is None else f"{run.label} at {run.budget}",
@@ -214,8 +200,10 @@ class _Stage:
 
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
     """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
-    rounds, info = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info
-    unit, partial = _claimed(stage.run, info, stage.seed)
+    rounds, info, run = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info, stage.run
+    agent = run.spec.make()
+    unit = agent.protects[1] if run.budget is not None and agent.protects else "user-round"
+    partial = run.spec.partial_feedback and not isinstance(agent, BatchedSingle)
     candidates = [pair] if pair is not None else pairs_for(info, unit, partial)
 
     while True:
@@ -231,14 +219,6 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
     power = [stage.play(rounds, *option).power for option in options]
     first = next(i for i, found in enumerate(power) if found >= 0.9 * max(power))
     return rounds, *options[first]
-
-
-def _claimed(run: AgentRun, info: ProblemInfo, seed: int) -> tuple[str, bool]:
-    """What the agent protects there, and whether it takes rounds without feedback."""
-    agent = run.spec.make()
-    agent.set_up(info, AgentStreams([_seeds(seed, 0)]), run.budget)
-    unit = agent.curator.unit if agent.curator.private else "user-round"
-    return unit, run.spec.partial_feedback and not isinstance(agent, BatchedSingle)
 
 
 def _targets(problem: Problem, unit: str, seed: int) -> list[int]:

@@ -9,6 +9,7 @@ record enters twice.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
         seed: Seed of customers and agent.
     """
     seeds = range(seed, seed + REPLICATES)
-    first = _play(run, problem, seeds, None, None)
-    again = _play(run, problem, seeds, first, np.random.default_rng(seed))
+    first = _play(run, problem, seeds, None)
+    again = _play(run, problem, seeds, first)
     acted = [np.array_equal(*pair) for pair in zip(first.actions, again.actions)]
     found = [t for t, same in enumerate(acted, start=1) if not same] + again.reused
     return min(found, default=None)
@@ -51,14 +52,10 @@ class _Record:
         self.scrambled = False
 
 
-def _play(
-    run: AgentRun,
-    problem: Problem,
-    seeds: range,
-    fixed: _Record | None,
-    scramble: np.random.Generator | None,
-) -> _Record:
+def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) -> _Record:
+    """Plays a run; with the releases of the `fixed` one, other raw feedback in half the rounds."""
     agent, record = run.spec.make(), _Record()
+    scramble = np.random.default_rng(seeds[0])
     agent.set_up(problem.info, AgentStreams(seeds, "audit"), run.budget)
     for number, releaser in enumerate(releasers(agent)):
         for method in ("add", "send"):
@@ -73,8 +70,8 @@ def _play(
         record.actions.append(np.array(action))
         post.open(context)
         told, chosen, feedback = post.deliver(action, instance.respond(action).feedback)
-        record.scrambled = scramble is not None and (t == 1 or scramble.random() < 0.5)
-        if scramble is not None and record.scrambled:
+        record.scrambled = fixed is not None and (t == 1 or scramble.random() < 0.5)
+        if record.scrambled:
             feedback = _other(feedback, problem, told, chosen, scramble)
             if protects_contexts:
                 if feedback.observed is not None:
@@ -104,8 +101,7 @@ def _hold(
             if not record.scrambled and not _same(given, (args, kwargs)):
                 record.reused.append(len(record.actions))
         else:
-            args = tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in args)
-            kept.append((args, kwargs))
+            kept.append(copy.deepcopy((args, kwargs)))
         return original(*args, **kwargs)
 
     setattr(releaser, method, listening)

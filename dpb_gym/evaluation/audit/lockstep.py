@@ -25,6 +25,7 @@ from dpb_gym.problems.delay import Post
 from dpb_gym.streams import AgentStreams
 
 MOST_ACTIONS = 16
+PILOT_RUNS = 16
 _ANY_SEED = np.random.SeedSequence(0)
 Worlds = tuple[World, World]
 Told = tuple[Context, Array, Feedback]
@@ -59,39 +60,40 @@ def play(
     pair: Pair,
     targets: Sequence[int],
     *,
-    runs: int,
-    customers: int,
-    first_seed: int,
+    seed: int,
+    runs: int = PILOT_RUNS,
+    part: int = 0,
     factor: float = 1.0,
 ) -> Observed:
     """Runs an agent on two neighbouring worlds, `runs` times each, as one batch.
 
     Contexts and potential outcomes of all customers but the target are the same in every run,
-    those of the replicate `customers`; the agent's randomness and its noise differ.
+    those of the replicate `seed`; the agent's randomness and its noise differ.
 
     Args:
         run: The agent and its budget.
         problem: The problem; its horizon is played to the end.
         pair: Who the target is in either world.
         targets: Her rounds, ascending.
+        seed: Seed of customers and agents.
         runs: Runs in each world.
-        customers: Seed of the customers.
-        first_seed: Seeds of the agent are this one and the following.
+        part: Which of the agents' seeds, 0 or 1: those of pilots are not counted again.
         factor: Of the standard deviation of all noise; below 1 for a control that must fail.
     """
     problem = pair.of(problem)
     agent = run.spec.make()
-    streams = AgentStreams(range(first_seed, first_seed + 2 * runs), "audit")
+    first = seeds_from(seed, part)
+    streams = AgentStreams(range(first, first + 2 * runs), "audit")
     agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
     taps, messages = _taps(agent, runs, factor)
-    instance = problem.instance([customers])
+    instance = problem.instance([seed])
     check_pair(pair, instance.context().features.shape[1:])
     hidden = {name: np.repeat(value, 2 * runs, axis=0) for name, value in instance.hidden.items()}
     seen: list[Array] = []
     central = agent.curator.notion == "central"
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
-    post = Post(problem, [customers])
+    post = Post(problem, [seed])
     elsewhere: dict[int, tuple[Agent, Told]] = {}
     for t in range(1, problem.horizon + 1):
         drawn = instance.round().each(partial(np.repeat, repeats=2 * runs, axis=0))
@@ -128,6 +130,11 @@ def play(
             instance.advance()
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
     return _observed(agent, taps, messages, late, len(elsewhere))
+
+
+def seeds_from(seed: int, part: int) -> int:
+    """The first of the agents' seeds of an audit: of pilots, or what is counted (part 1)."""
+    return (2 * seed + part) << 24
 
 
 def _observed(

@@ -29,7 +29,6 @@ from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective import objective_plan
 from dpb_gym.privacy.papers import objective_cs, objective_csw
 from dpb_gym.privacy.releasers.base import PSDBall
-from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 
 Audit = Callable[..., AuditReport]
@@ -141,6 +140,7 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
     def sums(make: MakeSum, first: Any, second: Any, **options: Any) -> Audit:
         return partial(audit_sum, make, first, second, budget, **options)
 
+    running = partial(partial, Curator.running_sum)
     rewards: dict[str, Any] = {"direction": _E1, "protects": ("central", "reward")}
     audits: dict[str, Audit] = {
         "batch sums, vectors": sums(lambda c: c.batch_sum(2, clip=1.0), _E1, -_E1),
@@ -161,10 +161,10 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
     }  # fmt: skip
     for name in ("blt", "sqrt-toeplitz", "binary-tree"):
         audits[f"running sum, {name}, vectors"] = sums(
-            partial(_running, name, width=2, clip=1.0), _E1, -_E1, rounds=ROUNDS
+            running(width=2, clip=1.0, mechanism=name), _E1, -_E1, rounds=ROUNDS
         )
         audits[f"running sum, {name}, Gram matrices of {CAPACITY} items"] = sums(
-            partial(_running, name, symmetric=2, clip=PSDBall(CAPACITY)),
+            running(symmetric=2, clip=PSDBall(CAPACITY), mechanism=name),
             *grams(CAPACITY), rounds=ROUNDS,
         )  # fmt: skip
     if importlib.util.find_spec("opendp") is not None:
@@ -172,15 +172,11 @@ def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
             lambda c: c.batch_sum(2, clip=1.0), _E1, -_E1, noise="system"
         )
         audits["running sum, binary-tree, vectors, system noise"] = sums(
-            partial(_running, "binary-tree", width=2, clip=1.0), _E1, -_E1,
+            running(width=2, clip=1.0), _E1, -_E1,
             rounds=ROUNDS, noise="system",
         )  # fmt: skip
     audits |= _objectives(rho)
     return {name: partial(audit, subject=name) for name, audit in audits.items()}
-
-
-def _running(mechanism: str, curator: Curator, **shape: Any) -> RunningSum:
-    return RunningSum(curator, mechanism=mechanism, **shape)
 
 
 def _objectives(rho: float) -> dict[str, Audit]:

@@ -201,15 +201,12 @@ def fit_discriminant(first: FloatArray, second: FloatArray) -> FloatArray:
         Weights ``(p,)``.
 
     Raises:
-        ParameterError: If the shapes do not fit or an output is not finite.
+        ParameterError: If the shapes do not fit.
     """
-    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
+    if first.shape[1:] != second.shape[1:]:
         raise ParameterError(
-            f"outputs must be (runs, numbers) with equally many numbers; got {first.shape} and "
-            f"{second.shape}"
+            f"both worlds need equally many numbers; got {first.shape} and {second.shape}"
         )
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise ParameterError("outputs must be finite; got NaN or infinity")
     gap = second.mean(axis=0) - first.mean(axis=0)
     inner = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)])
     runs, width = inner.shape
@@ -246,9 +243,7 @@ def _views(outputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, FloatArray
     named = outputs if isinstance(outputs, Mapping) else {"outputs": outputs}
     views = {}
     for name, value in named.items():
-        view = np.asarray(value, dtype=np.float64)
-        if view.ndim != 2:
-            raise ParameterError(f"outputs must be (runs, numbers); {name!r} has {view.shape}")
+        view = validation.array(name, value, (None, None))
         if view.shape[1]:
             views[name] = view
     return views
