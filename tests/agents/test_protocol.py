@@ -120,12 +120,12 @@ def test_a_single_agent_is_batched():
     assert action.tolist() == [2, 2]
     outcome = instance.respond(action)
     agent.observe(context, action, outcome.feedback)
-    for i, copy in enumerate(agent._copies):
+    for i, copy in enumerate(agent.copies):
         features, arm, feedback = copy.seen[0]
         np.testing.assert_array_equal(features, context.features[i])
         assert arm == 2 and feedback.reward == outcome.feedback.reward[i]
         assert feedback.choice is None
-    assert agent._copies[0].rng is not agent._copies[1].rng
+    assert agent.copies[0].rng is not agent.copies[1].rng
 
 
 def test_a_single_agent_is_spared_unobserved_rounds():
@@ -135,7 +135,7 @@ def test_a_single_agent_is_spared_unobserved_rounds():
     context = instance.context()
     action = agent.act(context)
     agent.observe(context, action, Feedback(np.zeros(2), observed=np.array([True, False])))
-    assert [len(copy.seen) for copy in agent._copies] == [1, 0]
+    assert [len(copy.seen) for copy in agent.copies] == [1, 0]
 
 
 def test_short_slates_are_padded_and_bad_ones_named():
@@ -161,9 +161,9 @@ def test_begin_starts_afresh():
     dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
     agent = make_agent("echo")
     begin(agent)
-    first = agent._copies
+    first = agent.copies
     begin(agent, seeds=(5,))
-    assert len(agent._copies) == 1 and agent._copies[0] not in first
+    assert len(agent.copies) == 1 and agent.copies[0] not in first
 
 
 class Summing(dpb_gym.SingleAgent):

@@ -143,7 +143,7 @@ def test_rejection_tells_agreeing_rounds_evenly():
     )
     agent = BatchedSingle(Recorder)
     offline.train_offline(agent, log, method="replay")
-    seen = agent._copies[0].seen
+    seen = agent.copies[0].seen
     for t, action, reward in seen:
         assert action == log.actions[t - 1] == 0 and reward == log.rewards[t - 1]
     odd = sum(t % 2 for t, _, _ in seen)
