@@ -133,7 +133,7 @@ def read_submission(path: str | os.PathLike[str]) -> Store:
         ResultError: If it is damaged, altered, holds other files than a submission does, or
             results that do not belong to the suite that it names.
     """
-    return _checked(Archive(Path(path), unpack(Path(path), MEMBERS)))
+    return _checked(Archive(Path(path), unpack(Path(path))))
 
 
 def _checked(archive: Archive) -> Store:
@@ -273,28 +273,25 @@ def pack(members: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(path: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
-    """Reads an archive into memory; nothing is written anywhere.
-
-    Args:
-        path: The archive.
-        sizes: The names that it must hold, each once, and no other; the bytes that each may have.
+def unpack(path: Path) -> dict[str, bytes]:
+    """Reads the `MEMBERS` of an archive into memory; nothing is written anywhere.
 
     Raises:
-        ResultError: If it cannot be read, is damaged, too large, or holds anything else.
+        ResultError: If it cannot be read, is damaged, too large, or holds anything else, or one of
+            them twice.
     """
     try:
         if not _zip(path).is_file():
             raise ResultError(f"{path}: no such file")
         with zipfile.ZipFile(path) as zipped:
             found = sorted(zipped.namelist())
-            if found != sorted(sizes):
+            if found != sorted(MEMBERS):
                 raise ResultError(
-                    f"{path}: refused: a submission holds {' and '.join(sizes)} and nothing "
+                    f"{path}: refused: a submission holds {' and '.join(MEMBERS)} and nothing "
                     f"else; this holds {', '.join(map(repr, found[:5])) or 'nothing':.200}"
                 )
             members = {}
-            for name, most in sizes.items():
+            for name, most in MEMBERS.items():
                 with zipped.open(name) as content:
                     # What the directory says of the size need not be true.
                     members[name] = content.read(most + 1)

@@ -17,13 +17,13 @@ from hostile_lists import SEED, TRIES, VALUES, chosen, in_time, places, put, ref
 
 from dpb_gym.evaluation.merging import import_submission
 from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.submission import MEMBERS, pack, unpack
+from dpb_gym.evaluation.submission import pack, unpack
 from dpb_gym.evaluation.table import from_rows, read_table, table_bytes
 from dpb_gym.evaluation.verify import verify
 
 
 def opened(archive: Path) -> tuple[dict[str, Any], list[CellResult], bytes]:
-    members = unpack(archive, MEMBERS)
+    members = unpack(archive)
     info, table = json.loads(members["manifest.json"]), members["result.parquet"]
     results, _ = read_table(table, "t", from_rows(info["rows"]))
     return info, results, table

@@ -20,7 +20,7 @@ from dpb_gym.errors import SuiteError
 from dpb_gym.evaluation.merging import import_submission
 from dpb_gym.evaluation.plan import plan_suite
 from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.submission import MEMBERS, pack, unpack
+from dpb_gym.evaluation.submission import pack, unpack
 from dpb_gym.evaluation.suite import load_suite, parse_suite
 from dpb_gym.evaluation.table import to_table
 from dpb_gym.evaluation.verify import verify
@@ -152,7 +152,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 def bombs(archive: Path, folder: Path) -> dict[str, Path]:
     """Small files that would unfold to gigabytes."""
-    members = unpack(archive, MEMBERS)
+    members = unpack(archive)
     schema = to_table([]).schema
     count = 1 << 20
     arrays = [
