@@ -71,19 +71,9 @@ KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 def complete(*kinds: str) -> Callable[[str], list[str]]:
     """Completes names of what ``dpb list`` lists."""
 
-    def names(kind: str) -> list[str]:
-        if kind == "suites":  # without reading each
-            from dpb_gym.evaluation.suite import suite_names
-
-            return list(suite_names())
-        if kind == "data":  # without looking for each
-            import dpb_data
-
-            return [known.name for known in dpb_data.datasets()]
-        return [record["id" if kind == "envs" else "name"] for record in KINDS[kind]()]
-
     def completed(incomplete: str) -> list[str]:
-        return [name for kind in kinds for name in names(kind) if name.startswith(incomplete)]
+        names = (next(iter(record.values())) for kind in kinds for record in KINDS[kind]())
+        return [name for name in names if name.startswith(incomplete)]
 
     return completed
 

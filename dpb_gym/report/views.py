@@ -81,13 +81,6 @@ class Line:
             return "solid"
         return "dotted" if self.row.name == "oracle" else "dashed"
 
-    @property
-    def said(self) -> str:
-        """What it reached, in words: its regret or its score."""
-        if isinstance(self.row, Row):
-            return f"regret {number(self.row.regret.mean)}"
-        return f"score {number(self.row.score.mean, 3)}"
-
 
 @dataclass(frozen=True)
 class Table:
