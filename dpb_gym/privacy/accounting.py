@@ -59,7 +59,13 @@ def delta(composition: Composition, epsilon_: float) -> float:
     epsilon_ = validation.real("epsilon", epsilon_, 0.0, error=BudgetError)
     if composition.pure <= epsilon_:
         return 0.0
-    return _delta_of(composition.events, epsilon_) if composition else 0.0
+    events = composition.events
+    mu = total_mu(events)
+    if mu is not None:
+        return gaussian_delta(mu, epsilon_)
+    if _epsilon(events, 1e-300) <= epsilon_:
+        return 1e-300
+    return exp(bisect(lambda s: _epsilon(events, exp(s)) > epsilon_, -690.0, -1e-12)[1])
 
 
 # ---------------------------------------------------------------- Gaussian, in closed form
@@ -106,8 +112,6 @@ def total_mu(events: Sequence[events.Event]) -> float | None:
 
 
 def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
-    if not events:
-        return 0.0
     mu = total_mu(events)
     if mu is not None:
         return gaussian_epsilon(mu, delta_)
@@ -127,15 +131,6 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
         parts = len(others)
         candidates.append(sum(_epsilon([event], delta_ / parts) for event in others))
     return max(0.0, min(candidates))
-
-
-def _delta_of(events: Sequence[events.Event], epsilon_: float) -> float:
-    mu = total_mu(events)
-    if mu is not None:
-        return gaussian_delta(mu, epsilon_)
-    if _epsilon(events, 1e-300) <= epsilon_:
-        return 1e-300
-    return exp(bisect(lambda s: _epsilon(events, exp(s)) > epsilon_, -690.0, -1e-12)[1])
 
 
 def _has_renyi(event: events.Event) -> bool:

@@ -155,7 +155,11 @@ class AuditReport:
             f"  errors     {self.false_positives} false positives (rate <= {self.fpr_limit:.4g}), "
             f"{self.false_negatives} false negatives (rate <= {self.fnr_limit:.4g})",
         ]
-        lines += [f"  bound      {c}" for c in self._shown()]
+        lines += [
+            f"  bound      {c}"
+            for c in self.comparisons
+            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated
+        ]
         if self.parametric_mu is not None:
             lines.append(f"  normal     mu >= {self.parametric_mu:.4g} if the scores are normal")
         lines.append(
@@ -175,14 +179,6 @@ class AuditReport:
             for line in rest
         )
         return f"<b>{escape(head)}</b><table>{rows}</table>"
-
-    def _shown(self) -> list[Comparison]:
-        """mu, rho, epsilon at the reporting delta, and whatever is violated."""
-        return [
-            c
-            for c in self.comparisons
-            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated
-        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
