@@ -36,6 +36,7 @@ class Event:
 
     kind: ClassVar[str] = ""
     gaussian_mu: ClassVar[float | None] = None
+    _most: ClassVar[dict[str, float]] = {"delta": 1.0, "q": 1.0}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -46,9 +47,9 @@ class Event:
             if name in _COUNTS:
                 validation.integer(name, value, _COUNTS[name])
             elif name in (*_POSITIVE, *_NOT_NEGATIVE):
-                most = 1.0 if name in ("delta", "q") else math.inf
+                ends = 0.0, self._most.get(name, math.inf)
                 validation.real(
-                    name, value, 0.0, most, open_low=name in _POSITIVE, open_high=name == "delta"
+                    name, value, *ends, open_low=name in _POSITIVE, open_high=name == "delta"
                 )
 
     def rdp(self, orders: FloatArray) -> FloatArray:
@@ -251,10 +252,7 @@ class ShuffledBitsEvent(Event):
     coins: int
     sensitivity: float
     count: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        validation.real("epsilon", self.epsilon, 0.0, 2.39, open_low=True)
+    _most: ClassVar[dict[str, float]] = {"epsilon": 2.39}
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.zcdp * orders
