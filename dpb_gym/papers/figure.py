@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module, resources
 from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
@@ -121,24 +121,20 @@ class Figure(Spec):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what} given twice: {', '.join(twice)}")
-        tasks = [task.name for task in self.suite.tasks]
-        for name in self.quick.horizons:
-            if name not in tasks:
-                raise ValueError(f"quick.horizons: {unknown_name('task', name, tasks)}")
-        for claim in self.claims:
-            if claim.printed is not None and claim.printed not in ids:
-                raise ValueError(f"claim {claim.id}: {unknown_name('table', claim.printed, ids)}")
-        for where, name in self._axes_used():
-            if name not in self.axes:
-                raise ValueError(f"{where}: {unknown_name('axis', name, self.axes)}")
+        drawing, claims = self.drawing, [(f"claim {claim.id}", claim) for claim in self.claims]
+        used: list[tuple[str, str, Iterable[str], Collection[str]]] = [
+            ("quick.horizons", "task", self.quick.horizons, [t.name for t in self.suite.tasks]),
+            *((place, "table", [claim.printed], ids) for place, claim in claims if claim.printed),
+            ("variants", "axis", self.variants, self.axes),
+            ("drawing", "axis", (drawing.columns, *drawing.lines, *drawing.where), self.axes),
+            *((f"table {table.id}", "axis", table.axes, self.axes) for table in self.tables),
+            *((place, "axis", claim.axes, self.axes) for place, claim in claims),
+        ]
+        for place, what, asked, known in used:
+            for name in asked:
+                if name not in known:
+                    raise ValueError(f"{place}: {unknown_name(what, name, known)}")
         return self
-
-    def _axes_used(self) -> Iterator[tuple[str, str]]:
-        drawing = self.drawing
-        yield from (("variants", axis) for axis in self.variants)
-        yield from (("drawing", a) for a in (drawing.columns, *drawing.lines, *drawing.where))
-        yield from ((f"table {table.id}", axis) for table in self.tables for axis in table.axes)
-        yield from ((f"claim {claim.id}", axis) for claim in self.claims for axis in claim.axes)
 
     @property
     def target(self) -> str:

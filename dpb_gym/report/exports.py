@@ -36,19 +36,13 @@ def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
 
 def _record(task: TaskResult, row: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
-        **{name: getattr(task, name) for name in ("task", "env_id", "problem", "horizon")},
-        "agent": row.agent,
-        "name": row.name,
+        **of(task, "task", "env_id", "problem", "horizon"),
+        **of(row, "agent", "name"),
         "budget": Budget.text(row.budget),
         **budget_numbers(row.budget),
-        "guarantee": row.guarantee,
-        "accounting": row.accounting if row.private else None,
-        "notion": row.notion,
-        "unit": row.unit,
-        "trust": row.trust,
-        "tuning": row.tuning or None,
-        "replicates": row.replicates,
+        **of(row, "guarantee", "accounting", "notion", "unit", "trust", "tuning", "replicates"),
     }
+    found |= {"tuning": row.tuning or None} | ({} if row.private else {"accounting": None})
     for name in ("regret", "iqm_regret", "score", "reward", "lead", "excess"):
         value: Interval | None = getattr(row, name)
         for suffix, part in (("", "mean"), ("_low", "low"), ("_high", "high")):
@@ -57,6 +51,11 @@ def _record(task: TaskResult, row: Any) -> dict[str, Any]:
     for name in ("claimed", "lower_bound", "verdict"):
         found[f"audit_{name}"] = None if row.audit is None else getattr(row.audit, name)
     return found
+
+
+def of(thing: object, *names: str) -> dict[str, Any]:
+    """Some attributes by name."""
+    return {name: getattr(thing, name) for name in names}
 
 
 def budget_numbers(budget: Budget | None) -> dict[str, float | None]:

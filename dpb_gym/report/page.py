@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.exports import plain
+from dpb_gym.report.exports import of, plain
 from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
 from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, TrackResult
 from dpb_gym.report.numerals import number
@@ -183,15 +183,11 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     }
 
 
-def _of(thing: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(thing, name) for name in names}
-
-
 def _start(line: Line) -> dict[str, Any]:
     row = line.row
     return {
-        **_of(row, "key", "agent", "name", "private", "reference", "stated", "trust"),
-        **_of(line, "label", "colour", "stroke", "best"),
+        **of(row, "key", "agent", "name", "private", "reference", "stated", "trust"),
+        **of(line, "label", "colour", "stroke", "best"),
         "strength": round(line.strength, 2),
         "budget": Budget.text(row.budget),
         "group": line.group.slug,
@@ -215,11 +211,11 @@ def _table(table: Table, points: int) -> dict[str, Any]:
     }
     if isinstance(source, TrackResult):
         told |= {"kind": "track", "tasks": list(source.tasks)}
-        rows = [{**_start(line), **_of(line.row, "verdict", "ahead")} for line in lines]
+        rows = [{**_start(line), **of(line.row, "verdict", "ahead")} for line in lines]
     else:
         ends = source.normalisation and list(vars(source.normalisation).values())
         told |= {"kind": "task", "env": source.env_id, "places": table.places, "ends": ends}
-        told |= _of(source, "problem", "horizon", "replicates")
+        told |= of(source, "problem", "horizon", "replicates")
         known = sorted({replicate for row in source.rows for replicate in row.finals})
         rows = [_row(line, line.row, points, known) for line in lines]
     return told | {"rows": {name: [row[name] for row in rows] for name in (rows or [{}])[0]}}
@@ -228,7 +224,7 @@ def _table(table: Table, points: int) -> dict[str, Any]:
 def _row(line: Line, row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
     return {
         **_start(line),
-        **_of(row, "guarantee", "tuning"),
+        **of(row, "guarantee", "tuning"),
         "tuned": row.tuning.startswith(("best of", "tuned")),
         "replicates": row.replicates,
         "accounting": row.accounting if row.private else "",
