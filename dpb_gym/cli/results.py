@@ -4,6 +4,7 @@ what they cost: ``dpb cost | cost-of-privacy``."""
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -133,7 +134,7 @@ def submit(
         )
     if len(partial) > 5:
         options.note(f"so have {len(partial) - 5} rows more")
-    print(f"Add it to a leaderboard: dpb import {target} --into DIR")
+    print(f"Add it to a leaderboard: dpb import {shlex.quote(str(target))} --into DIR")
 
 
 def import_(
@@ -158,7 +159,7 @@ def import_(
     )
     for difference in merge.differences:
         options.note(f"{difference}: numbers may differ in the last bits")
-    check = f"dpb verify {merge.path} --agent {merge.agent}"
+    check = f"dpb verify {shlex.quote(str(merge.path))} --agent {merge.agent}"
     print(f"They get no rank before they are computed again here: {check}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -175,7 +176,7 @@ def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) ->
     print(f"{suite.name}: {done}; results in {run.path}")
     if data is not None:
         page = "" if html is not None else " --html leaderboard.html"
-        print(f"Next: dpb leaderboard {run.path}{page} --plot regret.png")
+        print(f"Next: dpb leaderboard {shlex.quote(str(run.path))}{page} --plot regret.png")
 
 
 def tune(

@@ -242,7 +242,7 @@ def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
 
     step("reading")
     choices = dpb_data.choices if columns else dpb_data.load_choices
-    rated = dpb_data.clicks if "propensity" in columns else dpb_data.ratings
+    rated = dpb_data.clicks if {"propensity", "reward"} & {*columns} else dpb_data.ratings
     table, reader = {
         "pricing": (dpb_data.PriceTable, dpb_data.prices),
         "assortment": (dpb_data.ChoiceTable, choices),

@@ -103,7 +103,8 @@ class PrivacyCost:
             rows = [x for x in rows if x.budget == text]
         if not rows:
             known = ", ".join(dict.fromkeys(f"{x.agent} at {x.budget}" for x in self.losses))
-            raise ParameterError(f"no {agent or self.agent} at {budget}; there are {known}")
+            asked = f"{agent or self.agent} at {budget or 'any budget'}"
+            raise ParameterError(f"no {asked}; there are {known}")
         early, late = rows[:2]
         how = f"at {early.budget}" if early.budget != "none" else "without privacy"
         how = "at random" if early.agent == RANDOM else how
@@ -263,7 +264,10 @@ def _lost(series: Series, base: Series, start: int, end: int) -> Interval:
 
     earned = float(within(base.reward).mean())
     if earned <= 0.0:
-        raise ParameterError(f"{base.agent} earns nothing: there is nothing to lose")
+        raise ParameterError(
+            f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is nothing to lose; "
+            "more replicates, or another `first`, may tell"
+        )
     return metrics.interval(100.0 * (within(series.regret) - within(base.regret)) / earned)
 
 

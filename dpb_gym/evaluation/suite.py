@@ -166,7 +166,7 @@ class Suite(Spec):
     name: Slug
     title: str = ""
     description: str = ""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=10**17)  # manifests keep 18 digits
     tuning_seed: int = Field(default=SEED_SPAN, ge=0)
     normalisation_seed: int = Field(default=2 * SEED_SPAN, ge=0)
     replicates: int = Field(ge=1, le=SEED_SPAN)

@@ -116,8 +116,6 @@ class LoggedPricing(Logged, PricingProblem):
         ridge: float = 1.0,
         bounds: Bounds | None = None,
     ) -> None:
-        declared = dict(bounds or {})
-        highest = declared.pop("price", (0.0, float(data.price.max())))[1]
         prices = np.unique(data.price)
         if len(prices) < 2:
             raise DataError(
@@ -125,12 +123,14 @@ class LoggedPricing(Logged, PricingProblem):
                 "how demand changes with it"
             )
         check_varies(data.bought, "bought", data.name)
-        scaled, self.bounds, notes = scale(data.features, data.feature_names, declared, data.name)
-        n = len(data.price)
-        customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
+        names = (*data.feature_names, "price")
+        read = np.column_stack([data.features, data.price])
+        scaled, self.bounds, notes = scale(read, names, dict(bounds or {}), data.name)
+        n, highest = len(data.price), self.bounds["price"][1]
+        customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
         relative = np.minimum(data.price / highest, 1.0)
         rows = np.column_stack([customers, -relative]).astype(np.float32)
-        names = ("intercept", *data.feature_names, "price")
+        names = ("intercept", *names)
         choice = np.where(data.bought == 1, 0, -1)
         self.fit = fit_log(
             rows, np.arange(n + 1), choice, data.people, ridge, names, notes, data.name

@@ -168,6 +168,8 @@ def choices(
         DataError: A column is missing or a value not allowed; a set has two choices, or the same
             alternative twice; or no attribute varies within a set.
     """
+    if not features:
+        raise ParameterError("choices need features=: attributes that vary within a set")
     ids = [Column(column, kind="id") for column in (case, item, *([person] if person else []))]
     opened, read = take_columns(source, [*ids, Column(chosen, kind="flag"), *_attributes(features)])
     sets, set_ids = renumber(case, read[case])

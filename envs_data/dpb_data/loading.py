@@ -19,6 +19,7 @@ from dpb_data.reading import Array, Column, Opened, arrays, open_csv, take_colum
 from dpb_data.registry import Counts, DataSet, find_dataset, generated
 from dpb_data.sources import Source, first_line, shorten
 from dpb_data.table import RatingTable, first_duplicate, renumber
+from dpb_gym import validation
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 
 _MISSING = 99.0
@@ -127,7 +128,7 @@ def ratings(
             'user="...", item="...", rating="...", rating_range=(lowest, highest)) names the '
             "columns and declares the scale"
         )
-    low, high = (float(bound) for bound in rating_range)
+    low, high = validation.span("rating_range", rating_range)
     columns = [Column(user, kind="id"), Column(item, kind="id"), Column(rating, low, high)]
     columns += [Column(time, kind="time")] if time is not None else []
     columns += [Column(title, kind="text", nullable=True)] if title is not None else []

@@ -128,10 +128,15 @@ class Opened:
         head = f"{self.where}: line 1" if self.unit == "line" else self.where
         if missing:
             some = ", ".join(self.columns[:30]) + (" ..." if len(self.columns) > 30 else "")
+            hint = hint or (": the file is not UTF-8" if "\ufffd" in some else "")
             raise DataError(
-                f"{head}: expected the columns {', '.join(missing)}, found {some}{hint}"
+                f"{head}: expected the columns {', '.join(map(str, missing))}, found {some}{hint}"
             )
-        twice = [c.name for c in columns if self.columns.count(c.name) > 1]
+        asked = [c.name for c in columns]
+        again = [name for name in asked if asked.count(name) > 1]
+        if again:
+            raise DataError(f"{head}: column {again[0]} is named for two purposes: name it once")
+        twice = [name for name in asked if self.columns.count(name) > 1]
         if twice:
             raise DataError(f"{head}: expected each column once, found {twice[0]} twice")
         wanted = [c for c in columns if c.name in self.columns]

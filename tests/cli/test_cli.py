@@ -198,6 +198,16 @@ def test_environments_promise_nothing(dpb: Any) -> None:
     assert "is none" in dpb("show", "DPB/Pricing-v0", "--budget", "rho=1").err
 
 
+def test_seeds_fit_into_results_and_next_steps_can_be_pasted(tmp_path: Path, dpb: Any) -> None:
+    out = str(tmp_path / "my results")
+    play = ("run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon=9", "--workers=1")
+    far = dpb(*play, "--seed", str(2**63), "--out", out)
+    assert far.status == 2 and "seed: input should be less than" in far.err
+    run = dpb(*play, "--replicates", "2", "--seed", str(10**17 - 1), "--out", out)
+    assert run.status == 0 and f"Next: dpb leaderboard '{out}' --html" in run.out
+    assert dpb("verify", out).status == 0
+
+
 def test_a_suite_from_run_to_verify(suite: str, tmp_path: Path, dpb: Any) -> None:
     out = str(tmp_path / "out")
     run = dpb("run", suite, "--out", out, "--workers", "1")

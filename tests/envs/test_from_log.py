@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -302,6 +303,10 @@ def test_one_call_from_a_frame_to_results() -> None:
     )
     assert declared != env_id and "were read off" not in declared.report
     assert declared.summary()["price_unit"] == 15
+    assert "bounds of score, price were read off the log" in env_id.report
+    for backwards in ((15, 0), (0, float("nan"))):
+        with pytest.raises(ParameterError, match=r"price lies in .* is no interval"):
+            dpb_gym.from_log(frame, "pricing", bounds={"price": backwards})
     assert "held out log likelihood" in env_id.report and "elasticity" in env_id.report
     env = gym.make(env_id)
     env.reset(seed=0)
@@ -519,3 +524,25 @@ def test_the_other_two_problems(trips: Any) -> None:
     ):
         with pytest.raises(ParameterError):
             dpb_gym.from_log("synthetic-loans", **wrong)
+
+
+def test_columns_that_are_named_wrongly_are_told(tmp_path: Path) -> None:
+    place = tmp_path / "quotes.csv"
+    place.write_bytes("price,bought,größe\n3,1,2\n4,0,1\n".encode("latin-1"))
+    for columns, message in (
+        ({"features": ["price"]}, "quotes.csv: line 1: column price is named for two purposes"),
+        ({"features": ["größe"]}, "expected the columns größe, found .*: the file is not UTF-8"),
+        ({"features": [7]}, "expected the columns 7, found"),
+    ):
+        with pytest.raises(DataError, match=message):
+            dpb_gym.from_log(place, "pricing", **columns)
+    table = {"who": [1], "what": [2], "stars": [3], "case": [1], "took": [1]}
+    for problem, columns, message in (
+        ("recommendation", {"item": "what", "reward": "took"}, "required argument: 'propensity'"),
+        ("assortment", {"case": "case", "item": "what", "chosen": "took", "features": []},
+         "choices need features="),
+        ("recommendation", {"user": "who", "item": "what", "rating": "stars", "rating_range": 5},
+         r"rating_range must be \(lowest, highest\), got 5"),
+    ):  # fmt: skip
+        with pytest.raises(ParameterError, match=message):
+            dpb_gym.from_log(table, problem, **columns)

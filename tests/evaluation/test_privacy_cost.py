@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
     )
     said = "\n".join(found.notes)
     assert "one person comes in up to 8 rounds" in said, "4 rows, dealt twice in 300 rounds"
-    assert "bounds of term were read off the log" in said
+    assert "bounds of term, price were read off the log" in said
     assert "nobody in it is protected" in said and "dpb_gym.serve" in said
     assert "of revenue in the first 30 customers" in found.sentence()
 
@@ -140,3 +141,12 @@ def test_the_command(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
     assert "<svg" in (tmp_path / "cost.svg").read_text()
     assert cli.run(["cost-of-privacy", "loans.csv", "--problem", "pricing", "--set", "x=1"]) == 2
     assert "columns of a pricing log: got an unexpected" in capsys.readouterr().err
+
+
+def test_an_early_part_without_earnings_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "quotes.csv"
+    quotes = [(price, int(k < 18 - 2 * price)) for price in range(1, 9) for k in range(20)]
+    place.write_text("price,bought\n" + "".join(f"{p},{b}\n" for p, b in quotes))
+    found = dpb_gym.from_log(place, "pricing", bounds={"price": (0, 8e9)})
+    with pytest.raises(ParameterError, match=r"earns nothing in rounds 1 to 1: .* another `first`"):
+        dpb_gym.cost_of_privacy(found, ["rho=1"], horizon=20, first=1, replicates=2)
