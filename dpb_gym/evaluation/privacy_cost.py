@@ -184,7 +184,7 @@ class PrivacyCost:
 
 def cost_of_privacy(
     source: Any,
-    budgets: Sequence[Budget | str | None] = BUDGETS,
+    budgets: Sequence[Budget | str | None] | Budget | str = BUDGETS,
     problem: str | None = None,
     *,
     agents: Sequence[str] | None = None,
@@ -227,6 +227,7 @@ def cost_of_privacy(
         'revenue in the first 40 customers, -0.3% [-4.1, 2.6] in the next 360'
     """
     replicates = validation.integer("replicates", replicates, 2)
+    budgets = [budgets] if isinstance(budgets, (str, Budget)) else budgets
     if problem is not None:
         source, log = from_log(source, problem, **log), {}
     elif not isinstance(source, str) or Path(source).suffix:

@@ -93,7 +93,9 @@ class Budget:
         try:
             numbers = {name: float(number) for name, number in parts}
         except ValueError:
-            raise BudgetError(f"not a number behind = in the budget {shown(text)}") from None
+            raise BudgetError(
+                f"a budget is {_FORMS}; not a number behind = in {shown(text)}"
+            ) from None
         return cls(numbers.get("rho"), numbers.get("eps"), numbers.get("delta"))
 
     @staticmethod

@@ -106,6 +106,7 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
         (({"price": [1, 2]},), ParameterError, "name the problem of the log"),
         (("shop.csv",), ParameterError, "name the problem of the log"),
         (("DPB/Pricing-v0", ["rho=0"]), DPBError, "rho"),
+        (("DPB/Pricing-v0", "rho=0"), DPBError, "rho must be a finite number"),
         (("DPB/Pricing-v0", ["rho=1"], "pricing"), DPBError, "DPB/Pricing-v0"),
     ],
 )
