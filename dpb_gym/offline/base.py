@@ -131,7 +131,9 @@ class Log(ABC):
 
     def context(self, i: int | Array, t: int) -> Context:
         """Round i, or one for each replicate, as an agent sees it at its round t."""
-        return Context(t, self.features[np.atleast_1d(i)])
+        rows = np.atleast_1d(i)
+        held = (getattr(self, name, None) for name in Context._fields[1:])
+        return Context(t, *(None if part is None else part[rows] for part in held))  # type: ignore[arg-type]
 
 
 def answers(

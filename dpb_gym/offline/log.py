@@ -27,7 +27,7 @@ from dpb_gym.offline.estimators import (
     estimated_propensities,
 )
 from dpb_gym.offline.targets import frozen_shares
-from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
+from dpb_gym.problems.base import Array, Problem, ProblemInfo
 
 COLUMNS = {
     "action": ("actions", False), "reward": ("rewards", False),
@@ -226,11 +226,6 @@ class LoggedData(Log):
     def dim(self) -> int:
         """Features of a candidate d."""
         return int(self.features.shape[2])
-
-    def context(self, i: int | Array, t: int) -> Context:
-        rows = np.atleast_1d(i)
-        parts = (None if part is None else part[rows] for part in (self.arms, self.users))
-        return Context(t, self.features[rows], None, *parts)
 
     def problem_info(
         self, partial_feedback: bool = False, rounds: int | None = None

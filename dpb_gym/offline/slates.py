@@ -16,7 +16,7 @@ from dpb_gym.offline.base import Log, answers
 from dpb_gym.offline.checks import distribution, features_of, optional, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted, cross_fitted
-from dpb_gym.problems.base import Array, Context, Problem
+from dpb_gym.problems.base import Array, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,10 +223,6 @@ class SlateLog(Log):
     def n_items(self) -> int:
         """Items to choose from, m."""
         return int(self.features.shape[1])
-
-    def context(self, i: int | Array, t: int) -> Context:
-        revenues = None if self.revenues is None else self.revenues[np.atleast_1d(i)]
-        return super().context(i, t)._replace(revenues=revenues)
 
     def target(
         self, policy: Agent | SlateProbabilities | ArrayLike, samples: int
