@@ -133,12 +133,12 @@ class Opened:
                 f"{head}: expected the columns {', '.join(map(str, missing))}, found {some}{hint}"
             )
         asked = [c.name for c in columns]
-        again = [name for name in asked if asked.count(name) > 1]
-        if again:
-            raise DataError(f"{head}: column {again[0]} is named for two purposes: name it once")
         twice = [name for name in asked if self.columns.count(name) > 1]
         if twice:
             raise DataError(f"{head}: expected each column once, found {twice[0]} twice")
+        again = [name for name in asked if asked.count(name) > 1]
+        if again:
+            raise DataError(f"{head}: column {again[0]} is named for two purposes: name it once")
         wanted = [c for c in columns if c.name in self.columns]
         fetched = self.fetch(wanted)
         found = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
