@@ -34,6 +34,15 @@ from dpb_gym.validation import FloatArray
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
 PLD_INTERVAL = 1e-4
 _SPLITS = (0.01, 0.1, 0.5, 0.9, 0.99)
+# What `_event_pld` knows: to be asked before anything is composed, which may take hours.
+WITH_PAIR = (
+    events.GaussianEvent,
+    events.LaplaceEvent,
+    events.RandomizedResponseEvent,
+    events.PureEvent,
+    events.ApproxEvent,
+    events.PoissonGaussianEvent,
+)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -118,8 +127,8 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
     if len(events) == 1 and _single_sampled(events[0]):
         return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
     candidates = [_renyi_epsilon(events, delta_)]
-    if (total := _pld(tuple(events))) is not None:
-        candidates.append(float(total.get_epsilon_for_delta(delta_)))
+    if all(isinstance(event, WITH_PAIR) for event in events):
+        candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
     renyi = [event for event in events if _has_renyi(event)]
     others = [event for event in events if not _has_renyi(event)]
     if renyi and others:
@@ -202,15 +211,12 @@ def _zero_out_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> floa
 
 @functools.lru_cache(maxsize=256)
 def _pld(events: tuple[events.Event, ...]) -> Any:
-    """Privacy loss distribution of the composition of `events`, pessimistic; None if that of one
-    is not known."""
+    """Privacy loss distribution of the composition of `events`, pessimistic."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     total = pld.identity(value_discretization_interval=PLD_INTERVAL)
     for event in events:
-        if (one := _event_pld(event)) is None:
-            return None
-        total = total.compose(one)
+        total = total.compose(_event_pld(event))
     return total
 
 
@@ -230,7 +236,8 @@ def _event_pld(event: events.Event) -> Any:
     elif isinstance(event, (events.PureEvent, events.ApproxEvent)):
         losses = (event.epsilon, getattr(event, "delta", 0.0))
         one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(*losses), **interval)
-    elif isinstance(event, events.PoissonGaussianEvent):
+    else:
+        assert isinstance(event, events.PoissonGaussianEvent)
         # the pair of a zero-out event has a direction, which may change from one release to
         # the next; the symmetric pair with records of norm `sensitivity` covers both
         radius = event.sensitivity if event.pair == "zero-out" else event.sensitivity / 2
@@ -241,6 +248,4 @@ def _event_pld(event: events.Event) -> Any:
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
             **interval,
         )
-    else:
-        return None
     return one.self_compose(event.count)

@@ -255,6 +255,13 @@ def test_mixtures_split_delta_soundly() -> None:
     assert together <= halves * (1 + 1e-9)
 
 
+def test_nothing_is_composed_for_an_event_without_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compose the others first took memory without bound, and was thrown away."""
+    monkeypatch.setattr(accounting, "_event_pld", lambda event: pytest.fail("composed"))
+    both = of(GaussianEvent(sigma_of(0.3), count=100_000), ZCDPEvent(0.2))
+    assert accounting.epsilon(both, DELTA) > accounting.epsilon(of(ZCDPEvent(0.2)), DELTA)
+
+
 def test_approx_events_compose_better_than_basic_and_not_below_one() -> None:
     one = accounting.epsilon(of(ApproxEvent(0.1, 1e-8)), DELTA)
     many = accounting.epsilon(of(ApproxEvent(0.1, 1e-8, count=40)), DELTA)
