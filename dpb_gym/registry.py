@@ -179,7 +179,7 @@ def register_agent(
     Raises:
         AgentError: If the name is taken by another class or an argument is invalid.
     """
-    if not name or name != name.lower() or any(c.isspace() or c == "_" for c in name):
+    if not isinstance(name, str) or not re.fullmatch("[a-z0-9]+([-.][a-z0-9]+)*", name):
         raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
     named = (supports,) if isinstance(supports, str) else tuple(supports)
     known = (*KINDS, ANY)
@@ -188,7 +188,7 @@ def register_agent(
     use = budget or ("never" if protects is None else "optional")
     if use not in BUDGET_USES:
         raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {budget!r}")
-    if (use == "never") != (protects is None):
+    if (use == "never") != (protects is None) or isinstance(protects, str):
         raise AgentError(
             "an agent that takes a budget says what it protects, e.g. protects=('central', "
             "'reward'), and one that does not protects nothing"

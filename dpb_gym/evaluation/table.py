@@ -265,6 +265,7 @@ def read_cell(content: bytes, where: str) -> CellResult:
 
 
 def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     sizes = [(len(e.cell.replicates), len(e.cell.checkpoints)) for e in entries]
@@ -274,7 +275,7 @@ def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any
         rows, values = claimed(content)
         if rows > most_rows or values > most_values:
             raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
-        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         if not file.schema_arrow.equals(to_table([]).schema):
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
         return file

@@ -87,7 +87,9 @@ class Budget:
         parts = [part.partition("=")[::2] for part in plain.split(",")]
         names = sorted(name for name, _ in parts)
         if names == ["eps"] and "=" in plain:
-            raise BudgetError(f"an epsilon needs its delta, e.g. {plain + ',delta=1e-5'!r}")
+            raise BudgetError(
+                f"an epsilon needs its delta, e.g. 'eps=1,delta=1e-5'; got {shown(text)}"
+            )
         if names not in (["rho"], ["delta", "eps"]):
             raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
         try:

@@ -168,6 +168,7 @@ def choices(
         DataError: A column is missing or a value not allowed; a set has two choices, or the same
             alternative twice; or no attribute varies within a set.
     """
+    features = [features] if isinstance(features, str) else features
     if not features:
         raise ParameterError("choices need features=: attributes that vary within a set")
     ids = [Column(column, kind="id") for column in (case, item, *([person] if person else []))]

@@ -307,6 +307,7 @@ def _answers(
     source: Any, own: list[Column], features: Sequence[str], person: str | None, name: str | None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Reads columns of a table's own, and the fields of `_Answers`."""
+    features = [features] if isinstance(features, str) else features
     about = [Column(feature, kind="any") for feature in features]
     about += [Column(person, kind="id")] if person else []
     opened, read = take_columns(source, [*own, *about])

@@ -86,6 +86,17 @@ def test_bad_registrations(name, kwargs):
         dpb_gym.register_agent(name, **kwargs)(type("X", (dpb_gym.SingleAgent,), {}))
 
 
+@pytest.mark.parametrize("name", [3, "", "x/y", "a b", "one_pass", "Upper", "-a", "a\n"])
+def test_names_of_agents_are_parts_of_files_and_commands(name):
+    with pytest.raises(AgentError, match="lower-case and hyphenated"):
+        dpb_gym.register_agent(name, supports=["pricing"])
+
+
+def test_what_an_agent_protects_is_a_pair():
+    with pytest.raises(AgentError, match=r"protects=\('central', 'reward'\)"):
+        dpb_gym.register_agent("a", supports=["pricing"], protects="reward")
+
+
 def test_only_agents_register_and_names_are_unique():
     with pytest.raises(AgentError, match="must derive"):
         dpb_gym.register_agent("not-an-agent", supports=["pricing"])(dict)

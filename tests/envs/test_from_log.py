@@ -293,6 +293,7 @@ def test_one_call_from_a_frame_to_results() -> None:
         synthetic.loans(500), "pricing", features=["score"], horizon=80
     )
     assert env_id.startswith("Log/Pricing-Frame-") and env_id.endswith("-v0")
+    assert env_id == dpb_gym.from_log(frame, "pricing", features="score", horizon=80)
     assert env_id != dpb_gym.from_log(frame, "pricing", features=["term"], horizon=80)
     declared = dpb_gym.from_log(
         frame,
