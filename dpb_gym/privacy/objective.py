@@ -239,8 +239,5 @@ def objective_plan(
         ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
         if every_order:
             event = PerturbedObjectiveEvent(ratio, sigma, distance, loss.dim)
-            ratio, _ = bisect(
-                lambda t: _extra(replace(event, ratio=t)) <= share * usable, 0.0, 0.7
-            )
+            ratio, _ = bisect(lambda t: _extra(replace(event, ratio=t)) <= share * usable, 0.0, 0.7)
     return loss.plan(loss.curvature / ratio, sigma, each * OUTPUT_SHARE)
-
