@@ -90,7 +90,6 @@ def play(
     check_pair(pair, instance.context().features.shape[1:])
     hidden = {name: np.repeat(value, 2 * runs, axis=0) for name, value in instance.hidden.items()}
     seen: list[Array] = []
-    central = agent.curator.notion == "central"
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
     post = Post(problem, [seed])
@@ -109,7 +108,7 @@ def play(
             feedback = _answers(worlds, problem, context, checked, runs)
         else:
             feedback, _ = problem.respond(hidden, round_, checked)
-        if not target or central:
+        if not target or agent.curator.notion == "central":
             seen.append(_numbers(problem.info.kind, context, checked))
         post.open(context)
         told = post.deliver(action, feedback)
