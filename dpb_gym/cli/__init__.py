@@ -78,9 +78,11 @@ def _status(error: BaseException, words: list[str]) -> int:
         return error.code if isinstance(error.code, int) else FAILURE
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return _interrupted(words)
-    if isinstance(error, BrokenPipeError):
-        # The reader has gone (dpb list agents | head); silence the flush at exit.
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full disk, or nobody reads (dpb list agents | head): not again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
         return FAILURE
     status, text = FAILURE, str(error)
     if hasattr(error, "format_message"):  # typer's and click's own, whichever it builds on

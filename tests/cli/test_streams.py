@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_in_one_line(result):
     done = subprocess.run(
         f'{DPB} leaderboard "$RESULT" > /dev/full',
         shell=True,
-        env={**os.environ, "RESULT": str(result)},
+        env={**os.environ, "RESULT": str(result), "PYTHONUNBUFFERED": ""},
         capture_output=True,
         text=True,
     )
