@@ -16,7 +16,7 @@ from dpb_agents.recommendation.linear import LinUCB
 from dpb_agents.recommendation.local import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent
-from dpb_gym.audits import AuditReport, Pair, World, audit, lockstep
+from dpb_gym.audits import AuditReport, Pair, World, audit, paired_run
 from dpb_gym.audits.paired_run import play, spread
 from dpb_gym.audits.worlds import answer, pairs_for
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
@@ -469,8 +469,8 @@ def test_a_double_decides_with_the_same_numbers_and_takes_none_of_them():
         agent, streams = agent_specs()["adaprivate-ts"].make(), AgentStreams(range(4), "audit")
         agent.set_up(problem.info, streams, Budget.zcdp(0.5))
         if doubled:
-            taps = lockstep._taps(agent, 2, 1.0)[0][0]
-            acts.append(lockstep._double(agent, streams, taps).act(context))
+            taps = paired_run._taps(agent, 2, 1.0)[0][0]
+            acts.append(paired_run._double(agent, streams, taps).act(context))
         acts.append(agent.act(context))
     assert np.array_equal(acts[0], acts[1]) and np.array_equal(acts[1], acts[2])
     other = agent_specs()["adaprivate-ts"].make()
