@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
-from dpb_agents.common.one_pass import OnePassNewton, Rows
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.common.newton_sums import OnePassNewton, Rows
 from dpb_agents.common.parameters import positive, real
 from dpb_agents.pricing.records import MODELS, recorded
 from dpb_gym import kernels, portable
@@ -156,11 +156,13 @@ class OnePassPricing(OnePassNewton):
             uniforms = portable.each(kernels.elementary.normal_cdf, normals[:, 0])
             private = self._twins > 0  # uniform where one learns soon, or of least regret
             return portable.each(kernels.elementary.exp, -uniforms) if private else uniforms
-        zoo.posterior.dispersed(self.theta, self.root, normals, self._drawn)
+        agent_kernels.posterior.dispersed(self.theta, self.root, normals, self._drawn)
         self._priced(x, self._drawn, price)
         if self._bets:
             self._priced(x, self.theta, self._best)
-            zoo.prices.warranted(x, self.theta, self._drawn, self._best, *self._demand, price)
+            agent_kernels.prices.warranted(
+                x, self.theta, self._drawn, self._best, *self._demand, price
+            )
         return price
 
     def _priced(self, features: Array, theta: Array, price: Array) -> None:
@@ -170,7 +172,7 @@ class OnePassPricing(OnePassNewton):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         prices = np.array([action, *(self.act(context) for _ in range(self._twins))])
         features, prices, demand = recorded(context, prices, feedback)
-        zoo.one_pass.demand_rows(
+        agent_kernels.newton_records.demand_rows(
             features,
             prices,
             demand,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.assortment.records import offered
-from dpb_agents.common.one_pass import OnePassNewton, Rows
-from dpb_gym import kernels as house
-from dpb_gym import portable, validation
+from dpb_agents.common.newton_sums import OnePassNewton, Rows
+from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -104,7 +103,7 @@ class OnePassMNL(OnePassNewton):
             calm=1.0,
             earliest=math.ceil(d * sooner) if curator.private else 1,
         )
-        house.linalg.cholesky(self.covariance, self.root)
+        kernels.linalg.cholesky(self.covariance, self.root)
         self._cut = self.cut if curator.private else math.inf
         self._exactly, self._capacity = bool(problem.exactly), problem.capacity
         self._unsure = UNSURE * max(d, self.first_release / sooner) if self._equal else 0.0
@@ -116,17 +115,17 @@ class OnePassMNL(OnePassNewton):
         x, worth, known = context.features, context.worth, (self.theta, self.root)
         if self.rounds < self._unsure:
             normals = self._normals.next()
-            kernels.slates.expected_slates(x, worth, self._exactly, *known, normals, slates)
+            agent_kernels.slates.expected_slates(x, worth, self._exactly, *known, normals, slates)
         else:
             equal = self._equal and context.available is None
-            kernels.slates.optimistic_slates(
+            agent_kernels.slates.optimistic_slates(
                 x, worth, equal, self._exactly, *known, 0.0, self._utility, slates
             )
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.choice is not None
-        kernels.one_pass.choice_rows(
+        agent_kernels.newton_records.choice_rows(
             context.features,
             offered(action, feedback),
             feedback.choice,

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_agents import kernels
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import kernels as house
-from dpb_gym import portable
+from dpb_gym import kernels, portable
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
 
@@ -224,7 +223,7 @@ class OnePassNewton(WarmStart):
         self.covariance[:, -1, -1] += float((beliefs * extra).sum()) / d
         if self._known is not None:
             self._known = self._known + np.eye(d) * (d / size**2)
-            house.linalg.inverse(np.repeat(self._known[None], B, axis=0), self.covariance)
+            kernels.linalg.inverse(np.repeat(self._known[None], B, axis=0), self.covariance)
         self.root, self.weak = np.zeros((B, d, d)), np.zeros((B, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
@@ -290,17 +289,19 @@ class OnePassNewton(WarmStart):
         likeliest, weak = np.full(B, np.inf), np.zeros((B, d))
         curvature, response = self.layout.factors
         information, left = np.empty((B, d, d)), np.empty(B)
-        kernels.posterior.unpack(estimate.sums, 1.0 / curvature, information)
-        kernels.posterior.even_out(information, estimate.std / curvature, LEAST_EVENNESS, left)
+        agent_kernels.posterior.unpack(estimate.sums, 1.0 / curvature, information)
+        agent_kernels.posterior.even_out(
+            information, estimate.std / curvature, LEAST_EVENNESS, left
+        )
         if self.layout.private and self._exploring[0]:
-            kernels.posterior.weak_direction(information, left, weak)
+            agent_kernels.posterior.weak_direction(information, left, weak)
         said = (information, estimate.sums[:, -d:] / response, self._centre)
         errors = (estimate.uneven, (estimate.std / response) ** 2, left)
         if self._known is not None:
             calm = self._exploring[3]
-            kernels.posterior.informed_posterior(*said, self._known, *errors, calm, *found)
+            agent_kernels.posterior.informed_posterior(*said, self._known, *errors, calm, *found)
         else:
-            kernels.posterior.posterior(
+            agent_kernels.posterior.posterior(
                 *said, self._sizes, self._beliefs, *errors, *self._exploring, *found, likeliest
             )
         return *found, likeliest, weak
