@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels
-from dpb_agents.assortment.records import offered
+from dpb_agents.assortment.choice_records import offered
 from dpb_agents.common.one_pass import OnePassNewton, Rows
 from dpb_gym import kernels as house
 from dpb_gym import portable, validation
