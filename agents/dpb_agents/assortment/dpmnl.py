@@ -23,7 +23,7 @@ from dpb_gym.privacy import (
     gaussian_sigma,
     objective_cs,
 )
-from dpb_gym.privacy.releasers.mechanisms import make_mechanism
+from dpb_gym.privacy.releasers.running_sum import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
