@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.assortment.records import offered
+from dpb_agents.assortment.choice_records import offered
 from dpb_agents.common.newton_sums import OnePassNewton, Rows
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import unsuitable

@@ -10,7 +10,7 @@ import numpy as np
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.newton_sums import OnePassNewton, Rows
 from dpb_agents.common.parameters import positive, real
-from dpb_agents.pricing.records import MODELS, recorded
+from dpb_agents.pricing.demand_records import MODELS, recorded
 from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo

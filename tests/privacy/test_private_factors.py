@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import Budget
-from dpb_gym.privacy.features import private_factors, second_moment
+from dpb_gym.privacy.private_factors import private_factors, second_moment
 
 LOOSE = Budget.zcdp(1e12)
 

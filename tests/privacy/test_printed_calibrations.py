@@ -18,7 +18,7 @@ from dpb_gym.privacy import (
     equivalent_rho,
     gaussian_sigma,
 )
-from dpb_gym.privacy.papers import RU_ORDERS
+from dpb_gym.privacy.printed_calibrations import RU_ORDERS
 
 DELTA = 1e-5
 

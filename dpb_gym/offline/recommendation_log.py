@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.offline.array_checks import distribution, features_of, optional, values
 from dpb_gym.offline.base import Log, answers
-from dpb_gym.offline.checks import distribution, features_of, optional, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -150,7 +150,7 @@ class LoggedData(Log):
 
         Args:
             source: A frame, a mapping of arrays, or the path of a CSV or Parquet file, as
-                `dpb_data.reading.take_columns` takes them.
+                `dpb_data.column_reader.take_columns` takes them.
             reward_range: Lowest and highest possible reward.
             name: For titles and messages; the file's by default.
             **options: ``minimum_propensity``.
@@ -160,7 +160,7 @@ class LoggedData(Log):
                 names the line where there is one.
             ParameterError: If a value is out of range.
         """
-        from dpb_data.reading import Column, open_table
+        from dpb_data.column_reader import Column, open_table
 
         opened = open_table(source)
         m, d = _layout(opened.columns, f"{opened.where}{': line 1' * (opened.unit == 'line')}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, Minimiser, RunningSum
@@ -72,7 +72,7 @@ class ChoiceRecords:
         if self.count == self.x.shape[1]:
             self._grow()
         *places, n = self.stored
-        if not zoo.choices.store(features, slates, choice, self.clip, n, *places):
+        if not agent_kernels.choices.store(features, slates, choice, self.clip, n, *places):
             raise ParameterError("features must be finite, got NaN or infinity")
         self.count += 1
 
@@ -140,7 +140,7 @@ class ChoiceMLE(Minimiser):
         stops = (DECREMENT, 0.0) if exact else (0.0, tolerance)
         seen = self._seen if exact else np.zeros(len(due), np.int64)
         state = self._theta, self._hessian, seen, self._norm
-        zoo.choices.newton(self.records.stored, due, ridge, linear, *stops, *state)
+        agent_kernels.choices.newton(self.records.stored, due, ridge, linear, *stops, *state)
         return self._theta, self._norm
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:

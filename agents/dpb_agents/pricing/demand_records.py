@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
-from dpb_agents.assortment.records import resized
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import resized
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback
 
@@ -96,8 +96,8 @@ class DemandRecords:
             self._resize(min(self.horizon, 2 * self.count))
         xs, ps, ys, unit, at = self.stored
         limits = (*self._bounds, self._ball, unit)
-        bad = zoo.demand.store(features, price, demand, at, *limits, xs, ps, ys)
-        if bad == zoo.demand.SHAPE:
+        bad = agent_kernels.demand.store(features, price, demand, at, *limits, xs, ps, ys)
+        if bad == agent_kernels.demand.SHAPE:
             B, _, m = self.features.shape
             raise ParameterError(
                 f"features, price and demand must have shapes {(B, m)}, {(B,)} and {(B,)}, got "
@@ -197,13 +197,13 @@ class ExactMLE:
     def _fit(self, due: Array, theta: Array) -> None:
         model, linear = (self._model, self._zeta), self._linear - self.ridge * self.centre
         known = (due, *model, self.ridge, self._curvature, linear, 2.0 * self.tolerance, 0.0)
-        zoo.demand.newton(*self.records.stored, *known, theta, self._norm)
+        agent_kernels.demand.newton(*self.records.stored, *known, theta, self._norm)
 
     def _fold(self) -> None:
         records = self.records
         anchor = self._theta.copy()
         self._fit(np.ones(len(anchor), bool), anchor)
         expanded = (anchor, self._curvature, self._linear)
-        zoo.demand.fold(*records.stored, self._model, self._zeta, *expanded)
+        agent_kernels.demand.fold(*records.stored, self._model, self._zeta, *expanded)
         self._folded += records.count
         records.count = 0

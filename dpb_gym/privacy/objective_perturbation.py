@@ -203,7 +203,7 @@ def objective_plan(
 
     Args:
         rho: zCDP that all releases together may spend.
-        dim: See `dpb_gym.privacy.objective.LossBounds`, as of the next two and `records`.
+        dim: See `LossBounds`; `gradient_bound`, `curvature` and `records` too.
         gradient_bound: L.
         curvature: beta.
         calls: Largest number of releases.

@@ -36,7 +36,7 @@ from dpb_gym.privacy import (
     objective_csw,
     objective_plan,
 )
-from dpb_gym.privacy.objective import TRUNCATED_CONSTANT
+from dpb_gym.privacy.objective_perturbation import TRUNCATED_CONSTANT
 
 ZETA = 2.0
 

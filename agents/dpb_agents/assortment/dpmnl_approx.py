@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from dpb_agents.assortment.choice_records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
 from dpb_agents.assortment.dpmnl import DPMNL, Width, registered
-from dpb_agents.assortment.policy import ChoiceReleasers
-from dpb_agents.assortment.records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
+from dpb_agents.assortment.mnl_policy import ChoiceReleasers
 from dpb_agents.common.parameters import choice
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError, ParameterError

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import choice, inside, integer, positive
-from dpb_agents.pricing import csw
-from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
-from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.pricing.records import ExactMLE
+from dpb_agents.pricing import paper_constants
+from dpb_agents.pricing.demand_records import ExactMLE
+from dpb_agents.pricing.paper_constants import Demand
+from dpb_agents.pricing.price_policy import DemandReleasers, GLMPolicy
+from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_gym import kernels, portable
 from dpb_gym.errors import BudgetError, HorizonExceeded
 from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
@@ -144,9 +144,9 @@ class PrivatePricing(GLMPolicy):
         rest = 1 - self.share
         gram = (rest * budget.epsilon, rest * budget.delta)
         mle = (self.share * budget.epsilon, self.share * budget.delta)
-        updates = self.max_updates or csw.most_updates(parameters, d, T)
-        found = csw.calls(demand, constants, composition, updates, T, gram, mle)
-        choice = csw.choose(parameters, demand, d, T, gram[0], found.nu)
+        updates = self.max_updates or paper_constants.most_updates(parameters, d, T)
+        found = paper_constants.calls(demand, constants, composition, updates, T, gram, mle)
+        choice = paper_constants.choose(parameters, demand, d, T, gram[0], found.nu)
         # without composition rho is kept: no forced ridge 2 B2 / epsilon
         forced = found.curvature_constant
         if not composition:

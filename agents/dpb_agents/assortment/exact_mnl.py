@@ -6,8 +6,8 @@ import math
 from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
-from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
-from dpb_agents.assortment.records import ChoiceMLE
+from dpb_agents.assortment.choice_records import ChoiceMLE
+from dpb_agents.assortment.mnl_policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.common.parameters import positive
 from dpb_gym import portable
 from dpb_gym.privacy import Curator

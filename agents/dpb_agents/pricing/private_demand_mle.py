@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
-from dpb_agents.pricing.csw import RADIUS, Demand
-from dpb_agents.pricing.records import MODELS, DemandRecords
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.pricing.demand_records import MODELS, DemandRecords
+from dpb_agents.pricing.paper_constants import RADIUS, Demand
 from dpb_gym.privacy import Curator, Minimiser, ObjectivePerturbation
 from dpb_gym.problems.base import Array
 
@@ -93,14 +93,16 @@ class PrivateMLE(Minimiser):
         B, d = theta.shape
         loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
         known = (self._model, self._demand.zeta, np.ones(B, bool))
-        zoo.demand.add_demands(*self.records.stored, *known, theta, loss, gradient, hessian)
+        agent_kernels.demand.add_demands(
+            *self.records.stored, *known, theta, loss, gradient, hessian
+        )
         lower = np.tril(hessian)
         return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
 
     def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
         known = (due, self._model, self._demand.zeta, ridge, self._hessian, self._linear)
         stops = (decrement, 0.5 * self._tolerance)
-        zoo.demand.newton(*self.records.stored, *known, *stops, theta, self._norm)
+        agent_kernels.demand.newton(*self.records.stored, *known, *stops, theta, self._norm)
 
     def _search_sphere(self, b: int, ridge: float) -> None:
         """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpb_data import RatingTable
-from dpb_data.table import first_duplicate, renumber
+from dpb_data.rating_table import first_duplicate, renumber
 from dpb_gym.errors import ParameterError
 
 IDS = hnp.arrays(np.int64, st.integers(1, 60), elements=st.integers(0, 40))

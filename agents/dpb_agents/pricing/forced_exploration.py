@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import choice, integer, positive, real
-from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.glm import ExactGLM
-from dpb_agents.pricing.policy import DemandReleasers
-from dpb_agents.pricing.private_mle import PrivateMLE
-from dpb_agents.pricing.records import recorded
+from dpb_agents.pricing.demand_records import recorded
+from dpb_agents.pricing.glm_pricing import ExactGLM
+from dpb_agents.pricing.paper_constants import Demand
+from dpb_agents.pricing.price_policy import DemandReleasers
+from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_gym import portable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpb_data.column_reader import Array, Column, Opened, arrays, open_csv, take_columns
+from dpb_data.data_files import Source, first_line, shorten
+from dpb_data.data_folders import locate
+from dpb_data.dataset_registry import Counts, DataSet, find_dataset, generated
 from dpb_data.formats import RatingFormat, detect, read_titles
-from dpb_data.places import locate
-from dpb_data.reading import Array, Column, Opened, arrays, open_csv, take_columns
-from dpb_data.registry import Counts, DataSet, find_dataset, generated
-from dpb_data.sources import Source, first_line, shorten
-from dpb_data.table import RatingTable, first_duplicate, renumber
+from dpb_data.rating_table import RatingTable, first_duplicate, renumber
 from dpb_gym import validation
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 
@@ -93,8 +93,8 @@ def ratings(
     Args:
         source: What `load_ratings` takes, if no column is named. Else a frame (pandas, polars,
             pyarrow), a mapping of arrays, or the path of a CSV or Parquet file, see
-            `dpb_data.reading.take_columns`. A `RatingTable` comes back as it is; a mapping with the
-            key ``"source"`` gives all arguments at once, as in a suite file.
+            `dpb_data.column_reader.take_columns`. A `RatingTable` is returned unchanged. A mapping
+            with the key ``"source"`` gives all arguments at once, as in a suite file.
         user: Column of user ids, integers or text.
         item: Column of item ids, integers or text.
         rating: Column of ratings.

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import Configured, choice, integer, positive, real
-from dpb_agents.pricing.records import MODELS
+from dpb_agents.pricing.demand_records import MODELS
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import ActionError, AgentError
@@ -161,7 +161,9 @@ class BestFixedPrice(Configured):
         for _ in range(2):
             grid = np.linspace(low, high, self.n_prices)
             value = np.empty(len(grid))
-            zoo.prices.total_revenues(offset / root, theta[-1] / root, grid, model, zeta, value)
+            agent_kernels.prices.total_revenues(
+                offset / root, theta[-1] / root, grid, model, zeta, value
+            )
             best = float(grid[value.argmax()])
             step = grid[1] - grid[0]
             low, high = max(0.0, best - step), min(1.0, best + step)

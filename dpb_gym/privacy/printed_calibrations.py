@@ -4,10 +4,11 @@ For reproduction only. The formulas take the constants as printed; the event is 
 true gradient and curvature bounds, so a ledger reports what is delivered, never what the paper
 prints. Errata A2-A4, A9, P2, P3, P6, R2.
 
-Of objective perturbation, everywhere: `dim` is the number of parameters d, `records` the largest
-number of records; `gradient_bound` and `curvature` are the true bounds of a record's gradient norm
-and of its Hessian's trace (`dpb_gym.privacy.objective.LossBounds`); `q` splits the budget between
-noise and ridge. All raise `ParameterError` if a parameter is out of range.
+Parameters of all functions for objective perturbation: `dim` is the number of parameters d,
+`records` the largest number of records. `gradient_bound` and `curvature` are the true bounds of a
+record's gradient norm and of its Hessian's trace
+(`dpb_gym.privacy.objective_perturbation.LossBounds`). `q` splits the budget between noise and
+ridge. All raise `ParameterError` if a parameter is out of range.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import math
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import PoissonGaussianEvent
-from dpb_gym.privacy.objective import OUTPUT_SHARE, LossBounds, ObjectivePerturbation
+from dpb_gym.privacy.objective_perturbation import OUTPUT_SHARE, LossBounds, ObjectivePerturbation
 
 
 def _check(epsilon: float, delta: float = 0.5, q: float = 0.5) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.common.prior import WarmStart
-from dpb_agents.pricing.records import MODELS, Estimator, recorded
+from dpb_agents.pricing.demand_records import MODELS, Estimator, recorded
 from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator, RunningSum
@@ -109,7 +109,7 @@ class GLMPolicy(WarmStart):
         else:
             best = context.features, self._theta, self._inverse, *known
             search = self.gamma, SEARCH_TOLERANCE
-            zoo.prices.optimistic_prices(*best, *search, price, self._value)
+            agent_kernels.prices.optimistic_prices(*best, *search, price, self._value)
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -117,7 +117,7 @@ class GLMPolicy(WarmStart):
         features, price, demand = recorded(context, action, feedback)
         known.estimator.add(features, price, demand)
         if known.gram is not None:
-            zoo.demand.demand_vectors(features, price, self._phi)
+            agent_kernels.demand.demand_vectors(features, price, self._phi)
             known.gram.add(self._ones, self._phi)
         self._rounds += 1
         due = self._renewing()
@@ -148,7 +148,7 @@ class GLMPolicy(WarmStart):
     def _grown(self, gram: Array, due: Array) -> bool:
         """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""
         rise = portable.log(self.growth)
-        some: bool = zoo.demand.grown(
+        some: bool = agent_kernels.demand.grown(
             gram, self._releasers.shift, rise, self._sign, self._logdet, due
         )
         return some
@@ -159,7 +159,7 @@ class GLMPolicy(WarmStart):
         diagonal = np.arange(gram.shape[1])
         information[:, diagonal, diagonal] += self._releasers.shift
         sign, logdet = np.empty(len(information)), np.empty(len(information))
-        zoo.demand.signed_logdet(information, sign, logdet)
+        agent_kernels.demand.signed_logdet(information, sign, logdet)
         self._sign[due], self._logdet[due] = sign, logdet
         self._inverse[due] = self._inverted(information)
 

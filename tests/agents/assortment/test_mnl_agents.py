@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize
 
-from dpb_agents.assortment.nonprivate import ExactMNL
-from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
+from dpb_agents.assortment.exact_mnl import ExactMNL
+from dpb_agents.assortment.mnl_policy import ChoiceReleasers, MNLPolicy
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget

@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
+from dpb_data.data_files import DATA_VARIABLE, existing_path
+from dpb_data.dataset_registry import LOADERS, dataset, find_dataset
 from dpb_data.formats import holds_ratings
-from dpb_data.registry import LOADERS, dataset, find_dataset
-from dpb_data.sources import DATA_VARIABLE, existing_path
 from dpb_gym.errors import DataError
 
 CACHE_VARIABLE = "DPB_CACHE"

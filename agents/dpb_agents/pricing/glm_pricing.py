@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import positive
-from dpb_agents.pricing.policy import DemandReleasers, GLMPolicy
-from dpb_agents.pricing.records import ExactMLE
+from dpb_agents.pricing.demand_records import ExactMLE
+from dpb_agents.pricing.price_policy import DemandReleasers, GLMPolicy
 from dpb_gym import kernels
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, ProblemInfo

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
+from dpb_gym.offline.array_checks import NO_BOUNDS, features_of, values
 from dpb_gym.offline.base import Log, answers
-from dpb_gym.offline.checks import NO_BOUNDS, features_of, values
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,

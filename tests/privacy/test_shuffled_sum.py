@@ -14,7 +14,7 @@ from test_sensitivity import search
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import Composition, Guarantee, PSDBall, Segment, ShuffledBitsEvent, ShuffledSum
 from dpb_gym.privacy.audit import audit_sum
-from dpb_gym.privacy.releasers.shuffled import FLIP
+from dpb_gym.privacy.releasers.shuffled_sum import FLIP
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e5, 150)
 

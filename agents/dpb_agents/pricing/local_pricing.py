@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.local_sgd import GAUSSIAN, LOGISTIC, LocalSGD
 from dpb_agents.common.parameters import integer, real
-from dpb_agents.pricing.records import recorded
+from dpb_agents.pricing.demand_records import recorded
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator
@@ -77,7 +77,7 @@ class LocalPricing(LocalSGD):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         features, price, demand = recorded(context, action, feedback)
-        zoo.demand.demand_vectors(features, price, self._phi)
+        agent_kernels.demand.demand_vectors(features, price, self._phi)
         self.step(self._phi, demand)
         self._rounds += 1
         if self._rounds >= self._next:

@@ -19,7 +19,7 @@ from dpb_gym.offline.estimators import (
     effective_sample_size,
     with_intervals,
 )
-from dpb_gym.offline.slates import SlateProbabilities
+from dpb_gym.offline.slate_log import SlateProbabilities
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
@@ -153,7 +153,7 @@ def evaluate_offline(
         **options: ``threshold``, ``clip``, ``shrinkage`` of the estimators that change weights,
             chosen by estimated squared error by default; ``groups`` of the candidates, integers
             ``(m,)`` or ``(n, m)``, for marginalised estimates; ``kernel`` and ``bandwidth`` for
-            prices (see `dpb_gym.offline.prices`).
+            prices (see `dpb_gym.offline.price_log`).
 
     Raises:
         ParameterError: If an argument is out of range or `target` is no distribution.

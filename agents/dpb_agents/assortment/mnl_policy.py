@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
-from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram, offered
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import ChoiceMLE, EntrywiseGram, offered
 from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable
@@ -120,9 +120,9 @@ class MNLPolicy(WarmStart):
         exactly = bool(self._problem.exactly)
         known = (context.features, context.worth, equal, exactly, self._theta, self._root, width)
         if self.rule == "ts":
-            zoo.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
+            agent_kernels.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
         else:
-            zoo.slates.optimistic_slates(*known, self._utility, slates)
+            agent_kernels.slates.optimistic_slates(*known, self._utility, slates)
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -130,7 +130,7 @@ class MNLPolicy(WarmStart):
         assert feedback.choice is not None
         slates = offered(action, feedback)
         known.estimator.add(context.features, slates, feedback.choice)
-        zoo.choices.offered_rows(context.features, slates, known.clip, self._rows)
+        agent_kernels.choices.offered_rows(context.features, slates, known.clip, self._rows)
         known.gram.add(self._ones, self._rows)
         if context.t < self.explore:
             return
@@ -149,12 +149,12 @@ class MNLPolicy(WarmStart):
         """Takes a released Gram matrix: root and log-determinant of V."""
         shift, floor = self._releasers.shift, self._releasers.floor
         state = (self._root, self._logdet, self._ok)
-        zoo.slates.roots(gram, shift, floor, *state)
+        agent_kernels.slates.roots(gram, shift, floor, *state)
         if self._ok.all():
             return
         values, vectors = kernels.linalg.eigh(gram[~self._ok])
         gram[~self._ok] = kernels.linalg.compose(np.maximum(values, floor - shift), vectors)
-        zoo.slates.roots(gram, shift, 0.0, *state)
+        agent_kernels.slates.roots(gram, shift, 0.0, *state)
 
 
 def optimistic_samples(capacity: int) -> int:

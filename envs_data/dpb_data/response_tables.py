@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from dpb_data import synthetic
-from dpb_data.places import locate
-from dpb_data.reading import POSITIVE, Array, Column, take_columns
-from dpb_data.registry import generated
-from dpb_data.sources import existing_path
-from dpb_data.table import digest_of, encode_features, renumber
+from dpb_data.column_reader import POSITIVE, Array, Column, take_columns
+from dpb_data.data_files import existing_path
+from dpb_data.data_folders import locate
+from dpb_data.dataset_registry import generated
+from dpb_data.rating_table import digest_of, encode_features, renumber
 from dpb_gym.errors import DataError
 
 _USER_FEATURES = tuple(f"user_feature_{k}" for k in range(4))
@@ -242,7 +242,7 @@ def prices(
     """Makes a table of quoted prices, such as auto loans or groceries, by its columns' names.
 
     Args:
-        source: A generated data set of prices, or what `dpb_data.reading.take_columns` takes.
+        source: A generated data set of prices, or what `dpb_data.column_reader.take_columns` takes.
         price: Column of prices, positive.
         bought: Column of purchases: 0 or 1, true or false.
         features: Columns of what was known of the customer or product.
@@ -278,7 +278,7 @@ def clicks(
     """Makes a table of a recommender's log, one row per round, by its columns' names.
 
     Args:
-        source: What `dpb_data.reading.take_columns` takes.
+        source: What `dpb_data.column_reader.take_columns` takes.
         item: Column of the item that was shown.
         reward: Column of the response: 0 or 1, true or false.
         propensity: Column of the probability with which the item was chosen, in (0, 1].

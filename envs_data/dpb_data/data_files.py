@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from dpb_data.registry import datasets
+from dpb_data.dataset_registry import datasets
 from dpb_gym.errors import DataError, unknown_name
 
 DATA_VARIABLE = "DPB_DATA"

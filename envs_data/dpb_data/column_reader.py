@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.sources import (
+from dpb_data.data_files import (
     Source,
     existing_path,
     first_line,
