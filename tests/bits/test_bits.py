@@ -97,8 +97,8 @@ ELSEWHERE = (
     "dpb_gym/envs/sb3.py",
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",
-    "dpb_gym/privacy/features.py",
-    "dpb_gym/privacy/objective.py",
+    "dpb_gym/privacy/private_factors.py",
+    "dpb_gym/privacy/objective_perturbation.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/item_features.py",
 )
