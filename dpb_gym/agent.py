@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, NoiseSource
+    from dpb_gym.problems.stretch import Stretch
 
 MOVED = ("check_supported", "list_agents", "make_agent", "register_agent", "spec_of")
 
@@ -45,7 +46,11 @@ class Agent(Policy, ABC):
         protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
             registered with.
         curator: What stands between raw feedback and the policy, set by `set_up`.
+        replaced: Methods for which `play` stands; a subclass that overrides one of them below the
+            class that defines `play` is played round by round.
     """
+
+    replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
 
     def set_up(
         self,
@@ -81,7 +86,7 @@ class Agent(Policy, ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
-        for refused in ("act", "observe"):  # by a run that was handed over, see `save`
+        for refused in ("act", "observe", "play"):  # by a run that was handed over, see `save`
             vars(self).pop(refused, None)
         self.curator = Curator(
             budget,
@@ -131,6 +136,20 @@ class Agent(Policy, ABC):
         replicate, and ``context.t`` is still the current round: nothing that `act` left in the
         agent belongs to them.
         """
+
+    @property
+    def stretches(self) -> bool:
+        """Whether `play` can take the coming rounds; asked after `begin`."""
+        return False
+
+    def play(self, rounds: Stretch) -> Array:
+        """Return the actions ``(n, B)`` of a stretch of rounds and learn from their outcomes.
+
+        Optional: in compiled code, what `act` and `observe` do round by round, bit for bit. It is
+        used where nothing intervenes, and not by a subclass that overrides `act`, `observe` or one
+        of the methods named in `replaced`.
+        """
+        raise AgentError(f"{type(self).__name__} plays round by round")
 
     def probabilities(self, context: Context) -> Array | None:
         """How likely each candidate is to be what `act` returns now, ``(B, n_candidates)``.

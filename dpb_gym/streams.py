@@ -115,6 +115,10 @@ class BlockDraws:
         drawn: NDArray[np.float64] = self._block[self._next - 1]
         return drawn
 
+    def take(self, rounds: int) -> NDArray[np.float64]:
+        """Returns the numbers of the next rounds, ``(rounds, B, *shape)``, as copies."""
+        return np.array([self.next() for _ in range(rounds)])
+
 
 def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:
     """Fills an array with uniforms on [0, 1)."""

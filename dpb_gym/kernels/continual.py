@@ -180,6 +180,18 @@ def add_scaled(values, directions, low, high, longest, radius, grid, pending, cl
 
 
 @jit
+def add_scaled_rounds(values, directions, low, high, longest, radius, grid, pending, clipped):
+    """`add_scaled` of several rounds, one after another: values ``(n, B)``."""
+    for t in range(values.shape[0]):
+        status = add_scaled(
+            values[t], directions[t], low, high, longest, radius, grid, pending, clipped
+        )
+        if status != OK:
+            return status
+    return OK
+
+
+@jit
 def blt_step(normals, theta, omega, buffers, noise):
     """One step of the buffered linear Toeplitz noise.
 

@@ -21,9 +21,11 @@ import numpy as np
 
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Post
 from dpb_gym.problems.season import Season
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
@@ -82,6 +84,20 @@ class _Runner:
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
         self.played = expected, observed, rewards
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the agent plays stretches of rounds in compiled code; asked before any."""
+        agent = self.agent
+        return agent.stretches and not overridden(agent, "play", *agent.replaced)
+
+    def play_stretch(self, rounds: Stretch) -> None:
+        """Play rounds in compiled code, as `play` does one by one."""
+        self.t, self.stage = rounds.context.t, "play"
+        start = time.perf_counter()
+        actions = self.agent.play(rounds)
+        self.agent_seconds += time.perf_counter() - start
+        self.played = rounds.answer(actions, type(self.agent).__name__)
 
     def judge(self, best: Array | None) -> None:
         """Adds up what the rounds that were played last earned, beside what the best would."""
@@ -197,18 +213,26 @@ def _rounds(
         if t:
             instance.advance()
         # the first round is not timed, and a post holds the letters of one round
-        contexts = instance.coming(checkpoints[at] - t if t and post is None else 1)
+        most = checkpoints[at] - t if t and post is None else 1
+        quick = {runner.number for runner in live if post is None and runner.compiled}
+        contexts, rounds = instance.upcoming(most, bool(quick), len(quick) < len(live))
         if post is not None:
             post.open(contexts[0])
         shared += clock() - start
         for runner in live:
             try:
-                runner.play(contexts, instance, post)
+                if rounds is not None and runner.number in quick:
+                    runner.play_stretch(rounds)
+                else:
+                    runner.play(contexts, instance, post)
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
         start = clock()
-        best = instance.best if live else None  # looked for once all have played
+        if rounds is not None:
+            best = rounds.best
+        else:
+            best = instance.best if live else None  # looked for once all have played
         shared += clock() - start
         for runner in live:
             runner.judge(best)
@@ -216,7 +240,7 @@ def _rounds(
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
-        t += len(contexts)
+        t += rounds.shape[0] if rounds is not None else len(contexts)
         if t == checkpoints[at]:
             for runner in live:
                 runner.note(at, t, tell)

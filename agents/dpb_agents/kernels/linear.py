@@ -10,10 +10,12 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.contexts import clipped_row
+from dpb_gym.kernels.continual import OK, add_scaled
 from dpb_gym.kernels.elementary import exp, log
 from dpb_gym.kernels.linalg import (
     cholesky_one,
     cholesky_shifted_one,
+    cholesky_update,
     dot_one,
     inverse_cholesky_one,
     logdet_cholesky_one,
@@ -132,6 +134,109 @@ def choose_sampled(features, upper, response, v, normals, action):
         for k in range(m):
             scores[k] = dot_one(rows[k], theta)
         action[b] = np.argmax(scores)
+
+
+@inline
+def _record(features, b, k, observed, chosen):
+    """`take` of one candidate; the weight of its reward."""
+    if observed:
+        return clipped_row(features, b, k, chosen)
+    chosen[:] = 0.0
+    return 1.0
+
+
+@jit
+def play_optimistic(rounds, rules, response, sums, inverse, draws, chosen, reward, action):
+    """`act` and `observe` of LinUCB, round after round, one replicate after the other.
+
+    Args:
+        rounds: Of a stretch: features ``(n, B, m, d)``; rewards and whether they are observed, of
+            every candidate ``(n, B, m)``.
+        rules: The reward's shift, whether rewards are weighted like their features, and whether
+            `response` follows the sums every round.
+        response: ``(B, d)``, in place if it follows.
+        sums: Its start ``(d,)``; exact sums ``(B, d)``, in place, their lowest and highest reward,
+            and counts of clipped records ``(B,)``, in place.
+        inverse: ``(B, d, d)``, in place.
+        draws: Widths of the bonus ``(n,)``.
+        chosen: Output ``(n, B, d)``: features of the recommended candidates.
+        reward: Output ``(n, B)``: their rewards, as they are recorded.
+        action: Output ``(n, B)``.
+
+    Returns:
+        A status of `dpb_gym.kernels.continual`.
+    """
+    features, rewards, observed = rounds
+    shift, weigh, follow = rules
+    widths = draws[0]
+    n, B, m, d = features.shape
+    theta, rows, images, scores = np.empty(d), np.empty((m, d)), np.empty((m, d)), np.empty(m)
+    scratch = np.empty(d)
+    for b in range(B):
+        for t in range(n):
+            multiply_one(inverse[b], response[b], theta)
+            k = _best(features[t], b, theta, inverse[b], widths[t], rows, images, scores)
+            action[t, b] = k
+            weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+            reward[t, b] = rewards[t, b, k] - shift
+            if weigh:
+                reward[t, b] *= weight
+            if follow:
+                status = _follow(reward[t], chosen[t], b, sums, response)
+                if status != OK:
+                    return status
+            sherman_morrison_one(inverse[b], chosen[t, b], 1.0, scratch)
+    return OK
+
+
+@jit
+def play_sampled(rounds, rules, response, sums, upper, draws, chosen, reward, action):
+    """`act` and `observe` of LinTS; see `play_optimistic`.
+
+    Args:
+        rounds: See there.
+        rules: See there.
+        response: See there.
+        sums: See there.
+        upper: R, ``(B, d, d)``, in place.
+        draws: Widths ``(n,)`` and normals ``(n, B, d)``.
+        chosen: See there.
+        reward: See there.
+        action: See there.
+    """
+    features, rewards, observed = rounds
+    shift, weigh, follow = rules
+    widths, normals = draws
+    n, B, m, d = features.shape
+    ones = np.ones(1)
+    for b in range(B):
+        own = slice(b, b + 1)
+        for t in range(n):
+            x, xi, v = features[t, own], normals[t, own], widths[t]
+            choose_sampled(x, upper[own], response[own], v, xi, action[t, own])
+            k = action[t, b]
+            weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+            reward[t, b] = rewards[t, b, k] - shift
+            if weigh:
+                reward[t, b] *= weight
+            if follow:
+                status = _follow(reward[t], chosen[t], b, sums, response)
+                if status != OK:
+                    return status
+            cholesky_update(upper[own], chosen[t, own], ones)
+    return OK
+
+
+@inline
+def _follow(reward, chosen, b, sums, response):
+    """Adds a record to the exact sums and renews the response."""
+    start, total, low, high, clipped = sums
+    own = slice(b, b + 1)
+    ball = (np.inf, 0.0, total[own], clipped[own])
+    status = add_scaled(reward[own], chosen[own], low, high, 1.0, *ball)
+    for j in range(len(start)):
+        response[b, j] = start[j] + total[b, j]
+    return status
 
 
 @jit
