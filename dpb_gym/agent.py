@@ -17,6 +17,7 @@ import numpy as np
 from dpb_gym import checkpoint, validation
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams
@@ -180,6 +181,11 @@ class Agent(Policy, ABC):
         if not isinstance(agent, Agent):
             raise CheckpointError(f"{path} holds no agent")
         return agent
+
+
+def plays_stretches(agent: Agent) -> bool:
+    """Return whether `Agent.play` may take the coming rounds instead of `act` and `observe`."""
+    return agent.stretches and not overridden(agent, "play", *agent.replaced)
 
 
 class SingleAgent(Policy):

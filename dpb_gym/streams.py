@@ -117,7 +117,10 @@ class BlockDraws:
 
     def take(self, rounds: int) -> NDArray[np.float64]:
         """Returns the numbers of the next rounds, ``(rounds, B, *shape)``, as copies."""
-        return np.array([self.next() for _ in range(rounds)])
+        taken = np.empty((rounds, *self._block.shape[1:]))
+        for row in taken:
+            row[...] = self.next()
+        return taken
 
 
 def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:

@@ -35,7 +35,7 @@ __all__ = [
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
-STRETCH_BYTES = 1 << 22
+STRETCH_BYTES = 1 << 20
 """What the features of a `Stretch` may take."""
 NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
 

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpb_gym.agent import Agent
+from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import DPBError, ParameterError
-from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Post
 from dpb_gym.problems.season import Season
@@ -84,12 +83,6 @@ class _Runner:
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
         self.played = expected, observed, rewards
-
-    @property
-    def compiled(self) -> bool:
-        """Whether the agent plays stretches of rounds in compiled code; asked before any."""
-        agent = self.agent
-        return agent.stretches and not overridden(agent, "play", *agent.replaced)
 
     def play_stretch(self, rounds: Stretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
@@ -214,7 +207,7 @@ def _rounds(
             instance.advance()
         # the first round is not timed, and a post holds the letters of one round
         most = checkpoints[at] - t if t and post is None else 1
-        quick = {runner.number for runner in live if post is None and runner.compiled}
+        quick = {runner.number for runner in live if post is None and plays_stretches(runner.agent)}
         contexts, rounds = instance.upcoming(most, bool(quick), len(quick) < len(live))
         if post is not None:
             post.open(contexts[0])

@@ -10,12 +10,12 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.contexts import clipped_row
-from dpb_gym.kernels.continual import OK, add_scaled
+from dpb_gym.kernels.continual import OK, add_scaled_one
 from dpb_gym.kernels.elementary import exp, log
 from dpb_gym.kernels.linalg import (
     cholesky_one,
     cholesky_shifted_one,
-    cholesky_update,
+    cholesky_update_one,
     dot_one,
     inverse_cholesky_one,
     logdet_cholesky_one,
@@ -25,6 +25,9 @@ from dpb_gym.kernels.linalg import (
     solve_lower_one,
     solve_upper_one,
 )
+
+# Replicates that are played in turn, whose states fit in a core's cache.
+TILE = 8
 
 
 @jit
@@ -109,6 +112,19 @@ def choose_optimistic(features, inverse, response, width, action):
         action[b] = _best(features, b, theta, inverse[b], width, rows, images, scores)
 
 
+@inline
+def _sampled(features, b, upper, response, v, xi, theta, rows, scores):
+    """Candidate of the largest <x, theta> for a draw of theta; see `choose_sampled`."""
+    solve_lower_one(upper.T, response, theta)
+    for j in range(theta.shape[0]):
+        theta[j] += v * xi[j]
+    solve_upper_one(upper.T, theta, theta)
+    rows[:] = features[b]
+    for k in range(scores.shape[0]):
+        scores[k] = dot_one(rows[k], theta)
+    return np.argmax(scores)
+
+
 @jit
 def choose_sampled(features, upper, response, v, normals, action):
     """argmax_k <x_k, theta> with theta = R^-1 (R'^-1 b + v xi), where A = R'R.
@@ -126,14 +142,8 @@ def choose_sampled(features, upper, response, v, normals, action):
     B, m, d = features.shape
     theta, rows, scores = np.empty(d), np.empty((m, d)), np.empty(m)
     for b in range(B):
-        solve_lower_one(upper[b].T, response[b], theta)
-        for j in range(d):
-            theta[j] += v * normals[b, j]
-        solve_upper_one(upper[b].T, theta, theta)
-        rows[:] = features[b]
-        for k in range(m):
-            scores[k] = dot_one(rows[k], theta)
-        action[b] = np.argmax(scores)
+        xi = normals[b]
+        action[b] = _sampled(features, b, upper[b], response[b], v, xi, theta, rows, scores)
 
 
 @inline
@@ -172,20 +182,22 @@ def play_optimistic(rounds, rules, response, sums, inverse, draws, chosen, rewar
     n, B, m, d = features.shape
     theta, rows, images, scores = np.empty(d), np.empty((m, d)), np.empty((m, d)), np.empty(m)
     scratch = np.empty(d)
-    for b in range(B):
+    for first in range(0, B, TILE):
         for t in range(n):
-            multiply_one(inverse[b], response[b], theta)
-            k = _best(features[t], b, theta, inverse[b], widths[t], rows, images, scores)
-            action[t, b] = k
-            weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
-            reward[t, b] = rewards[t, b, k] - shift
-            if weigh:
-                reward[t, b] *= weight
-            if follow:
-                status = _follow(reward[t], chosen[t], b, sums, response)
-                if status != OK:
-                    return status
-            sherman_morrison_one(inverse[b], chosen[t, b], 1.0, scratch)
+            for b in range(first, min(B, first + TILE)):
+                multiply_one(inverse[b], response[b], theta)
+                width = widths[t]
+                k = _best(features[t], b, theta, inverse[b], width, rows, images, scores)
+                action[t, b] = k
+                weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+                reward[t, b] = rewards[t, b, k] - shift
+                if weigh:
+                    reward[t, b] *= weight
+                if follow:
+                    status = _follow(reward[t, b], chosen[t, b], b, sums, scratch, response)
+                    if status != OK:
+                        return status
+                sherman_morrison_one(inverse[b], chosen[t, b], 1.0, scratch)
     return OK
 
 
@@ -208,32 +220,31 @@ def play_sampled(rounds, rules, response, sums, upper, draws, chosen, reward, ac
     shift, weigh, follow = rules
     widths, normals = draws
     n, B, m, d = features.shape
-    ones = np.ones(1)
-    for b in range(B):
-        own = slice(b, b + 1)
+    theta, rows, scores = np.empty(d), np.empty((m, d)), np.empty(m)
+    for first in range(0, B, TILE):
         for t in range(n):
-            x, xi, v = features[t, own], normals[t, own], widths[t]
-            choose_sampled(x, upper[own], response[own], v, xi, action[t, own])
-            k = action[t, b]
-            weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
-            reward[t, b] = rewards[t, b, k] - shift
-            if weigh:
-                reward[t, b] *= weight
-            if follow:
-                status = _follow(reward[t], chosen[t], b, sums, response)
-                if status != OK:
-                    return status
-            cholesky_update(upper[own], chosen[t, own], ones)
+            for b in range(first, min(B, first + TILE)):
+                xi = normals[t, b]
+                k = _sampled(features[t], b, upper[b], response[b], widths[t], xi, theta, rows, scores)
+                action[t, b] = k
+                weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+                reward[t, b] = rewards[t, b, k] - shift
+                if weigh:
+                    reward[t, b] *= weight
+                if follow:
+                    status = _follow(reward[t, b], chosen[t, b], b, sums, theta, response)
+                    if status != OK:
+                        return status
+                cholesky_update_one(upper[b], chosen[t, b], 1.0, theta)
     return OK
 
 
 @inline
-def _follow(reward, chosen, b, sums, response):
+def _follow(reward, chosen, b, sums, row, response):
     """Adds a record to the exact sums and renews the response."""
     start, total, low, high, clipped = sums
-    own = slice(b, b + 1)
-    ball = (np.inf, 0.0, total[own], clipped[own])
-    status = add_scaled(reward[own], chosen[own], low, high, 1.0, *ball)
+    status, beyond = add_scaled_one(reward, chosen, low, high, 1.0, row, total[b])
+    clipped[b] += beyond
     for j in range(len(start)):
         response[b, j] = start[j] + total[b, j]
     return status
