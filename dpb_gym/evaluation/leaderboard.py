@@ -19,8 +19,8 @@ from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Suite
 from dpb_gym.problems.season import EXACT, benchmark
 from dpb_gym.registry import agent_specs
-from dpb_gym.report.groups import contests, second, verdict_class
-from dpb_gym.report.model import (
+from dpb_gym.report.comparison_groups import contests, second, verdict_class
+from dpb_gym.report.leaderboard_data import (
     Interval,
     LeaderboardData,
     Normalisation,

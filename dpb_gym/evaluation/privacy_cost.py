@@ -23,8 +23,8 @@ from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import resolve_checkpoints
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.report.groups import group_of
-from dpb_gym.report.model import Interval, Row
+from dpb_gym.report.comparison_groups import group_of
+from dpb_gym.report.leaderboard_data import Interval, Row
 from dpb_gym.report.notebook import grid
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.exports import budget_numbers
-from dpb_gym.report.model import LeaderboardData, Row
-from dpb_gym.report.views import Line, Table, board
+from dpb_gym.report.leaderboard_data import LeaderboardData, Row
+from dpb_gym.report.tables import Line, Table, board
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -16,7 +16,7 @@ from dpb_gym.errors import AgentError
 from dpb_gym.evaluation.manifest import git_revision
 from dpb_gym.lazy import AGENTS
 from dpb_gym.registry import AgentSpec, agent_spec
-from dpb_gym.report.model import Origin
+from dpb_gym.report.leaderboard_data import Origin
 
 PAPERS = re.compile(
     r"arxiv[: ](?P<arxiv>\d{4}\.\d{4,5})|doi(?:\.org/|: ?)(?P<doi>10\.\d{4,9}/[^\s,;)>]*[^\s,;.)>])"

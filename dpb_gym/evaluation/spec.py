@@ -32,7 +32,7 @@ from dpb_gym.evaluation.sources import code_hash
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
-from dpb_gym.report.model import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
 
 ALGORITHM_VERSION = 3
 """Raised whenever a change of the package changes any stored number."""

@@ -16,7 +16,7 @@ from dpb_gym.evaluation.metrics import limits
 from dpb_gym.evaluation.series import Series, describe_guarantee
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.model import Interval
+from dpb_gym.report.leaderboard_data import Interval
 
 
 def coordinate(value: Any) -> Any:

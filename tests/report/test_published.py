@@ -11,7 +11,7 @@ from dpb_gym import Result
 from dpb_gym.evaluation.spec import ALGORITHM_VERSION
 from dpb_gym.evaluation.store import Store
 from dpb_gym.evaluation.suite import load_suite
-from dpb_gym.report.model import LeaderboardData
+from dpb_gym.report.leaderboard_data import LeaderboardData
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "leaderboard"

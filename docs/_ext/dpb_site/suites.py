@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from dpb_gym import docstrings
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Participant, Suite, Track
-from dpb_gym.report.model import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
 from dpb_site.markdown import Pages, fence, table
 
 MODELS: dict[type[Any], str] = {

@@ -9,8 +9,8 @@ import pytest
 
 from dpb_gym.evaluation.profiles import improvements, profiles
 from dpb_gym.report import Interval
-from dpb_gym.report.model import Origin
-from dpb_gym.report.numerals import number
+from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.report.number_format import number
 from dpb_gym.report.page import placed, render
 
 pytestmark = pytest.mark.browser

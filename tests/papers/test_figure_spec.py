@@ -16,8 +16,8 @@ from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.spec import Cell
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve
-from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.results import fill
+from dpb_gym.papers.figure_result import fill
+from dpb_gym.papers.figure_spec import Figure
 
 ALL = targets()
 

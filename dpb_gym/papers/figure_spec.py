@@ -18,7 +18,7 @@ from dpb_gym.evaluation.series import Series
 from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
-from dpb_gym.papers.studies import OffPolicyStudy
+from dpb_gym.papers.offpolicy_study import OffPolicyStudy
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
 
