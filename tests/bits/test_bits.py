@@ -99,8 +99,8 @@ ELSEWHERE = (
     "dpb_gym/privacy/audit",
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",
-    "dpb_gym/privacy/features.py",
-    "dpb_gym/privacy/objective.py",
+    "dpb_gym/privacy/private_factors.py",
+    "dpb_gym/privacy/objective_perturbation.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/item_features.py",
 )

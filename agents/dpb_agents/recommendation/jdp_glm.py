@@ -13,8 +13,8 @@ import numpy as np
 
 from dpb_agents import kernels as zoo
 from dpb_agents.common.parameters import inside, integer, positive, real
-from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.private_mle import PrivateMLE
+from dpb_agents.pricing.paper_constants import Demand
+from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
 from dpb_gym import kernels, portable

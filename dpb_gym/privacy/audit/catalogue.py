@@ -26,8 +26,8 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.objective import objective_plan
-from dpb_gym.privacy.papers import objective_cs, objective_csw
+from dpb_gym.privacy.objective_perturbation import objective_plan
+from dpb_gym.privacy.printed_calibrations import objective_cs, objective_csw
 from dpb_gym.privacy.releasers.base import PSDBall
 from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 

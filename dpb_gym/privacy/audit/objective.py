@@ -25,7 +25,7 @@ from dpb_gym.privacy.audit.tap import Tap
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.objective import ObjectivePerturbation
+from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.validation import FloatArray
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.privacy.releasers.base import Releaser
-from dpb_gym.privacy.releasers.mechanisms import RunningSum
 from dpb_gym.privacy.releasers.minimiser import Minimiser
+from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.sums import BatchSum, Sum
-from dpb_gym.privacy.releasers.weighted import WeightedSum
+from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 from dpb_gym.validation import FloatArray
 
 MOST_STEPS = 64  # of a running sum; later releases add little to what the first ones tell

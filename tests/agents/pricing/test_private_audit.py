@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 
-from dpb_agents.pricing.private import PrivatePricing
+from dpb_agents.pricing.private_pricing import PrivatePricing
 from dpb_gym import Budget
 from dpb_gym.evaluation.audit import audit
 
