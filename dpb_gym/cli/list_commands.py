@@ -36,7 +36,7 @@ def _agents() -> list[dict[str, Any]]:
 
 
 def _suites() -> list[dict[str, Any]]:
-    from dpb_gym.evaluation.suite import load_suite, suite_names
+    from dpb_gym.suites.suite import load_suite, suite_names
 
     return [
         {
@@ -166,8 +166,8 @@ def show(
     Example: dpb show one-pass-linear --budget rho=0.1
     """
     from dpb_gym.envs.catalogue import ENVIRONMENTS
-    from dpb_gym.evaluation.suite import suite_names
     from dpb_gym.registry import agent_specs
+    from dpb_gym.suites.suite import suite_names
 
     bare = id.removeprefix("dpb_gym:")
     about: Mapping[str, str] = {}
@@ -247,8 +247,8 @@ def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     """What its curator says on a small problem of each kind, and what its unit leaves public."""
+    from dpb_gym.audits.agent_audit import SMALL, small_setting
     from dpb_gym.envs.catalogue import make_problem
-    from dpb_gym.evaluation.audit.api import SMALL, small_setting
     from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
 
@@ -288,8 +288,8 @@ def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, 
 
 
 def _suite(name: str) -> dict[str, Any]:
-    from dpb_gym.evaluation.plan import plan_suite
-    from dpb_gym.evaluation.suite import load_suite
+    from dpb_gym.running.plan import plan_suite
+    from dpb_gym.suites.suite import load_suite
 
     suite = load_suite(name)
     tasks = [

@@ -18,7 +18,7 @@ from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
 
 if TYPE_CHECKING:
-    from dpb_gym.evaluation.costs import Forecast
+    from dpb_gym.planning.costs import Forecast
 
 
 def leaderboard(
@@ -36,14 +36,14 @@ def leaderboard(
     Example: dpb leaderboard results/smoke --html leaderboard.html --plot regret.png
     """
     from dpb_gym import report
-    from dpb_gym.evaluation.audits import audit_series
-    from dpb_gym.evaluation.result import Result
+    from dpb_gym.results.result import Result
+    from dpb_gym.results.row_audits import audit_rows
 
     for path in (html, plot):
         options.new_folder(path)
     result = Result.load(directory)
     if audit:
-        result.audits = audit_series(directory, result.series, runs, options.log)
+        result.audits = audit_rows(directory, result.rows, runs, options.log)
         for kept in result.audits.values():
             if "error" in kept:
                 options.log(f"not audited: {kept['error']}")
@@ -73,7 +73,7 @@ def verify(
 
     Example: dpb verify results/smoke --sample 5
     """
-    from dpb_gym.evaluation import verify as checking
+    from dpb_gym.exchange import verification as checking
 
     found = checking.verify(directory, sample, seed, options.log, agent)
     if json:
@@ -110,7 +110,7 @@ def submit(
 
     Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
     """
-    from dpb_gym.evaluation import submission
+    from dpb_gym.exchange import archive as submission
 
     target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
     info = submission.submit(directory, agent, target, by)
@@ -146,7 +146,7 @@ def import_(
 
     Example: dpb import my-agent.zip --into results/dpb-bench-v1
     """
-    from dpb_gym.evaluation import merging
+    from dpb_gym.exchange import importing as merging
 
     merge = merging.import_submission(archive, into)
     if json:
@@ -172,7 +172,7 @@ def remove(
 
     Example: dpb remove results/dpb-bench-v1 --agent my-agent
     """
-    from dpb_gym.evaluation import merging
+    from dpb_gym.exchange import importing as merging
 
     count = merging.remove_submission(directory, agent)
     if json:
@@ -196,9 +196,9 @@ def audit(
 
     Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
-    from dpb_gym.evaluation import audit as audits
-    from dpb_gym.evaluation.audits import AUDIT_BUDGET
+    from dpb_gym import audits as audits
     from dpb_gym.registry import agent_spec
+    from dpb_gym.results.row_audits import AUDIT_BUDGET
 
     asked: Any = AUDIT_BUDGET if agent_spec(agent).budget != "never" else None
     if budget is not None:
@@ -225,8 +225,8 @@ def cost(
 
     Example: dpb cost results/smoke --rounds 1e9 --cores 64
     """
-    from dpb_gym.evaluation.costs import costs
-    from dpb_gym.evaluation.progress import duration
+    from dpb_gym.planning.costs import costs
+    from dpb_gym.running.progress import duration
 
     found = costs(directory)
     rounds = rounds or found.rounds
@@ -259,8 +259,8 @@ def cost(
 
 def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
     """Prints what a plan will take."""
-    from dpb_gym.evaluation.progress import duration
-    from dpb_gym.evaluation.run import check_backend
+    from dpb_gym.running.execution import check_backend
+    from dpb_gym.running.progress import duration
 
     cores = check_backend(workers)
     parts = ("jobs", "cells", "rounds", "seconds", "bytes")
@@ -307,7 +307,7 @@ def cost_of_privacy(
 
     Example: dpb cost-of-privacy loans.csv --problem pricing --set bought=sold --set features=[term]
     """
-    from dpb_gym.evaluation import privacy_cost
+    from dpb_gym.planning import privacy_cost
 
     found = privacy_cost.cost_of_privacy(
         source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,

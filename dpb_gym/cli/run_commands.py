@@ -15,11 +15,11 @@ from dpb_gym.cli.list_commands import complete
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
-    from dpb_gym.evaluation.plan import TaskPlan
-    from dpb_gym.evaluation.run import RunReport
-    from dpb_gym.evaluation.suite import Suite
-    from dpb_gym.evaluation.tuning import Point, Tuning
     from dpb_gym.papers import Reproduction
+    from dpb_gym.planning.tuning import Point, Tuning
+    from dpb_gym.running.execution import RunReport
+    from dpb_gym.running.plan import TaskPlan
+    from dpb_gym.suites.suite import Suite
 
 DEFAULT_REPLICATES = 10
 SUITE: Any = Argument(
@@ -74,10 +74,10 @@ def run(
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
     from dpb_gym.cli.result_commands import print_forecast
-    from dpb_gym.evaluation.api import plan_task
-    from dpb_gym.evaluation.callbacks import logger
-    from dpb_gym.evaluation.costs import forecast
-    from dpb_gym.evaluation.run import run_plan
+    from dpb_gym.planning.costs import forecast
+    from dpb_gym.running.api import plan_task
+    from dpb_gym.running.callbacks import logger
+    from dpb_gym.running.execution import run_plan
 
     if (suite is None) == (env is None):
         raise ParameterError("give either a suite (dpb list suites) or --env ID with --agent NAME")
@@ -111,8 +111,8 @@ def _of_suite(
     name: str, given: Mapping[str, Any], agents: str | None, tasks: str | None
 ) -> tuple[Suite, list[TaskPlan]]:
     """A suite, and who runs on its tasks."""
-    from dpb_gym.evaluation.plan import plan_suite
-    from dpb_gym.evaluation.suite import load_suite
+    from dpb_gym.running.plan import plan_suite
+    from dpb_gym.suites.suite import load_suite
 
     if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
         raise ParameterError(
@@ -148,8 +148,8 @@ def _of_env(
 
 def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
     from dpb_gym import report
-    from dpb_gym.evaluation.progress import duration
-    from dpb_gym.evaluation.result import Result
+    from dpb_gym.results.result import Result
+    from dpb_gym.running.progress import duration
 
     data = None
     if run.failures:
@@ -205,7 +205,7 @@ def tune(
 
     Example: dpb tune lin-ucb --env DPB/Recommendation-v0 --grid 'alpha=[0.1, 0.5, 1]'
     """
-    from dpb_gym.evaluation import tuning
+    from dpb_gym.planning import tuning
 
     env_kwargs, fixed = options.settings_of(set_, agents)
     alone, owned = options.settings_of(grid, agents, "--grid")
@@ -229,7 +229,7 @@ def tune(
 
 def _print_tuning(done: Tuning) -> None:
     """The best of every agent at every budget."""
-    from dpb_gym.evaluation.progress import duration
+    from dpb_gym.running.progress import duration
 
     def said(params: Any) -> str:
         return ", ".join(f"{key}={value}" for key, value in params.items()) or "defaults"
@@ -298,7 +298,7 @@ def reproduce(
 
 
 def _print_reproduction(done: Reproduction) -> None:
-    from dpb_gym.evaluation.progress import duration
+    from dpb_gym.running.progress import duration
 
     done.table(options.console())
     for one in done.figures:

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, SuiteError, unknown_name
-from dpb_gym.evaluation.schema import Many, Slug, Spec, read_spec
-from dpb_gym.evaluation.series import Series
-from dpb_gym.evaluation.suite import Suite, parse_suite
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
 from dpb_gym.papers.offpolicy_study import OffPolicyStudy
+from dpb_gym.results.row_result import RowResult
+from dpb_gym.suites.schema import Many, Slug, Spec, read_spec
+from dpb_gym.suites.suite import Suite, parse_suite
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
 
@@ -69,7 +69,7 @@ class Figure(Spec):
         notes: Remarks printed beside the results.
         synthetic: What the data are, if they are generated; marks every claim, unless the
             environments are given other `data`.
-        suite: What is run; see `dpb_gym.evaluation.suite.Suite`.
+        suite: What is run; see `dpb_gym.suites.suite.Suite`.
         study: What is measured of the trained agents beside regret and reward.
         results: Name of results that figures of a paper share: one folder, so that what two
             of them need is computed once. Their suites agree in name, tasks and seed.
@@ -154,12 +154,12 @@ class Figure(Spec):
         """Notes, and what the data are if they are generated."""
         return (*self.notes, self.synthetic) if self.synthetic else self.notes
 
-    def place(self, series: Sequence[Series]) -> list[Curve]:
+    def place(self, series: Sequence[RowResult]) -> list[Curve]:
         """Reads the coordinates of each row from its configuration; in the suite's order."""
         agents = [agent.label for agent in self.suite.agents]
         tasks = [task.name for task in self.suite.tasks]
 
-        def order(s: Series) -> tuple[int, int, float]:
+        def order(s: RowResult) -> tuple[int, int, float]:
             budget = s.cell.agent.budget
             strength = 0.0 if budget is None else budget.limit
             return agents.index(s.agent), tasks.index(s.task), strength
@@ -227,14 +227,14 @@ def _changed(model: Any, **update: Any) -> Any:
     return type(model).model_validate(model.model_copy(update=update).model_dump())
 
 
-def _coordinate(series: Series, axis: AxisMap) -> Scalar | None:
+def _coordinate(series: RowResult, axis: AxisMap) -> Scalar | None:
     values = (_read(series, path) for path in axis.path)
     found: Scalar | None = coordinate(next((v for v in values if v is not None), None))
     known: dict[Any, Scalar] = dict(axis.values)
     return known.get(found) if known else found
 
 
-def _read(series: Series, path: str) -> Scalar | None:
+def _read(series: RowResult, path: str) -> Scalar | None:
     holder, _, name = path.partition(".")
     run, task = series.cell.agent, series.cell.task
     if holder == "budget":

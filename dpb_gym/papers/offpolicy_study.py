@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from dpb_gym.agent import Agent
-from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.schema import Spec, plain
+from dpb_gym.results.cell_result import CellResult
+from dpb_gym.suites.schema import Spec, plain
 
 STUDY_VERSION = 1
 """Raised when a measurement changes."""

@@ -9,12 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import DataError
-from dpb_gym.evaluation import manifest as origin
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.progress import Show
-from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.schema import plain
-from dpb_gym.evaluation.series import collect
 from dpb_gym.files import write_file
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
@@ -22,6 +16,12 @@ from dpb_gym.papers.figure_output import PAGE, html, print_figure, write
 from dpb_gym.papers.figure_result import FigureResult
 from dpb_gym.papers.figure_spec import Figure, load_figures
 from dpb_gym.papers.verdicts import Judgement, judge
+from dpb_gym.results.row_result import collect
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.running.progress import Show
+from dpb_gym.suites import provenance as origin
+from dpb_gym.suites.schema import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.schema import read_spec
-from dpb_gym.evaluation.series import Series
-from dpb_gym.evaluation.spec import Cell
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure_result import fill
 from dpb_gym.papers.figure_spec import Figure
+from dpb_gym.results.row_result import RowResult
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.suites.schema import read_spec
+from dpb_gym.suites.spec import Cell
 
 ALL = targets()
 
@@ -35,7 +35,7 @@ def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
                 start=0, stop=1,
             )  # fmt: skip
             series.append(
-                Series(
+                RowResult(
                     task=plan.task.name,
                     agent=run.label,
                     budget=cell.row[2],

@@ -15,11 +15,11 @@ from pyarrow import parquet
 
 from dpb_gym.cli import main
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.api import evaluate
-from dpb_gym.evaluation.store import Store
 from dpb_gym.papers import reproduce, reproduction
 from dpb_gym.papers.figure_spec import Figure
 from dpb_gym.papers.reproduction import run_figure
+from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.running.api import evaluate
 
 
 @pytest.fixture
@@ -103,14 +103,14 @@ def test_what_is_there_is_not_computed_again(only: Figure, tmp_path: Path) -> No
     first = reproduce("made-up", tmp_path, workers=1, progress=False)
     assert first.figures[0].rounds == 2 * 3 * 4 * 60
     (folder,) = {path.parent for path in tmp_path.rglob("result.parquet")}
-    stored = Store.open(folder)
+    stored = ResultDirectory.open(folder)
     kept = {result.cell.key: result.digest for result in stored.results()}
     del stored.entries[min(kept)]
     stored.save()
     again = reproduce("made-up", tmp_path, workers=1, progress=False)
     assert again.figures[0].rounds == 2 * 60
     assert again.verdicts == first.verdicts
-    assert {r.cell.key: r.digest for r in Store.open(folder).results()} == kept
+    assert {r.cell.key: r.digest for r in ResultDirectory.open(folder).results()} == kept
 
 
 def test_fewer_replicates_than_are_stored(only: Figure, tmp_path: Path) -> None:
