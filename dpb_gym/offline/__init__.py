@@ -9,11 +9,11 @@ from dpb_gym.offline.estimators import (
     effective_sample_size,
     estimated_propensities,
 )
-from dpb_gym.offline.evaluation import OfflineEvaluation, estimate, evaluate_offline
-from dpb_gym.offline.log import LoggedData, probabilities
-from dpb_gym.offline.prices import KERNELS, PriceLog
+from dpb_gym.offline.offline_evaluation import OfflineEvaluation, estimate, evaluate_offline
+from dpb_gym.offline.price_log import KERNELS, PriceLog
+from dpb_gym.offline.recommendation_log import LoggedData, probabilities
 from dpb_gym.offline.releasing import PrivateValue, release_prior, release_value
-from dpb_gym.offline.slates import SLATES, SlateLog, SlateProbabilities
+from dpb_gym.offline.slate_log import SLATES, SlateLog, SlateProbabilities
 from dpb_gym.offline.training import train_offline
 
 __all__ = [

@@ -12,7 +12,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import AgentError, ParameterError, shown
-from dpb_gym.offline.checks import distribution
+from dpb_gym.offline.array_checks import distribution
 from dpb_gym.offline.targets import frozen_choices, frozen_shares, told_shares
 from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
 from dpb_gym.problems.delay import Post

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.checks import distribution
-from dpb_gym.offline.log import LoggedData
+from dpb_gym.offline.array_checks import distribution
+from dpb_gym.offline.recommendation_log import LoggedData
 from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee
 from dpb_gym.problems.prior import Prior
 

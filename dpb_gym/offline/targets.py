@@ -11,7 +11,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
-from dpb_gym.offline.checks import distribution
+from dpb_gym.offline.array_checks import distribution
 from dpb_gym.problems.base import Array, Context
 
 Ask = Callable[[Context], Array]

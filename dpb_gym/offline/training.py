@@ -10,7 +10,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
-from dpb_gym.offline.log import LoggedData
+from dpb_gym.offline.recommendation_log import LoggedData
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback, ProblemInfo
 from dpb_gym.registry import agent_spec, check_supported

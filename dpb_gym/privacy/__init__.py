@@ -33,13 +33,17 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.ledger import Ledger as Ledger
     from dpb_gym.privacy.noise import NoiseSource as NoiseSource
     from dpb_gym.privacy.noise import SystemNoise as SystemNoise
-    from dpb_gym.privacy.objective import ObjectivePerturbation as ObjectivePerturbation
-    from dpb_gym.privacy.objective import PerturbedObjectiveEvent as PerturbedObjectiveEvent
-    from dpb_gym.privacy.objective import objective_plan as objective_plan
-    from dpb_gym.privacy.papers import amplified_sigma_ru as amplified_sigma_ru
-    from dpb_gym.privacy.papers import objective_cs as objective_cs
-    from dpb_gym.privacy.papers import objective_cs_approx as objective_cs_approx
-    from dpb_gym.privacy.papers import objective_csw as objective_csw
+    from dpb_gym.privacy.objective_perturbation import (
+        ObjectivePerturbation as ObjectivePerturbation,
+    )
+    from dpb_gym.privacy.objective_perturbation import (
+        PerturbedObjectiveEvent as PerturbedObjectiveEvent,
+    )
+    from dpb_gym.privacy.objective_perturbation import objective_plan as objective_plan
+    from dpb_gym.privacy.printed_calibrations import amplified_sigma_ru as amplified_sigma_ru
+    from dpb_gym.privacy.printed_calibrations import objective_cs as objective_cs
+    from dpb_gym.privacy.printed_calibrations import objective_cs_approx as objective_cs_approx
+    from dpb_gym.privacy.printed_calibrations import objective_csw as objective_csw
     from dpb_gym.privacy.releasers.base import Ball as Ball
     from dpb_gym.privacy.releasers.base import Bound as Bound
     from dpb_gym.privacy.releasers.base import PSDBall as PSDBall
@@ -47,17 +51,17 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.base import Releaser as Releaser
     from dpb_gym.privacy.releasers.base import Segment as Segment
     from dpb_gym.privacy.releasers.base import WithoutAxis as WithoutAxis
-    from dpb_gym.privacy.releasers.mechanisms import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
-    from dpb_gym.privacy.releasers.shuffled import ShuffledSum as ShuffledSum
+    from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
+    from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
-    from dpb_gym.privacy.releasers.users import ContributionCap as ContributionCap
-    from dpb_gym.privacy.releasers.users import LifetimeClip as LifetimeClip
-    from dpb_gym.privacy.releasers.users import UserSum as UserSum
-    from dpb_gym.privacy.releasers.weighted import Combinations as Combinations
-    from dpb_gym.privacy.releasers.weighted import Schedule as Schedule
-    from dpb_gym.privacy.releasers.weighted import WeightedSum as WeightedSum
+    from dpb_gym.privacy.releasers.user_sum import ContributionCap as ContributionCap
+    from dpb_gym.privacy.releasers.user_sum import LifetimeClip as LifetimeClip
+    from dpb_gym.privacy.releasers.user_sum import UserSum as UserSum
+    from dpb_gym.privacy.releasers.weighted_sum import Combinations as Combinations
+    from dpb_gym.privacy.releasers.weighted_sum import Schedule as Schedule
+    from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

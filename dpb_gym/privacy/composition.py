@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dpb_gym.privacy.objective  # noqa: F401 - registers its event
+import dpb_gym.privacy.objective_perturbation  # noqa: F401 - registers its event
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import EVENT_TYPES, Event, GaussianEvent, PureEvent, ZCDPEvent
 

@@ -11,7 +11,7 @@ from dpb_gym.problems.base import Array
 from dpb_gym.problems.prior import Prior
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy.features import PrivateFactors
+    from dpb_gym.privacy.private_factors import PrivateFactors
 
 # The noise of private features has generators of its own, whatever a replicate's seed.
 _NOISE_KEY = 0xFEA7
@@ -34,9 +34,9 @@ def private_svd_factors(
     rows: Any, dim: int, asked: tuple[float, float], seed: int
 ) -> PrivateFactors:
     """The same from a noisy second moment of clipped rows, at the epsilon and delta asked for; see
-    `dpb_gym.privacy.features.private_factors`."""
+    `dpb_gym.privacy.private_factors.private_factors`."""
     from dpb_gym.privacy import Budget, Curator, NoiseSource
-    from dpb_gym.privacy.features import private_factors
+    from dpb_gym.privacy.private_factors import private_factors
 
     budget = Budget.approx(*asked)
     # keyed by the budget too; the seed is a parameter of the environment: a simulation

@@ -43,7 +43,7 @@ class ReplayProblem(Problem):
 
     An agent's guarantee protects test users, never training users: these are protected only
     by `feature_epsilon`. The features then come from one noisy second moment of the
-    training users' rows (`dpb_gym.privacy.features.private_factors`), ratings are centred
+    training users' rows (`dpb_gym.privacy.private_factors.private_factors`), ratings are centred
     at the middle of their scale, and the items are chosen by the test users' counts, since
     what a test user has rated is part of the public contexts. `features_guarantee` states
     the cost. The two groups are disjoint, so the guarantees do not add up.

@@ -9,16 +9,23 @@
 from dpb_data import synthetic
 from dpb_data.checking import CheckReport, FileCheck, check
 from dpb_data.choices import ChoiceTable, choices, load_choices
+from dpb_data.data_folders import cache_dir, find, path
+from dpb_data.dataset_registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.expedia import SearchLog, load_searches
 from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
 from dpb_data.fixtures import write_fixture, write_sample
 from dpb_data.formats import FORMATS, RatingFormat
-from dpb_data.loading import load_ratings, ratings
-from dpb_data.logs import BanditLog, ClickTable, PriceTable, clicks, load_open_bandit, prices
-from dpb_data.places import cache_dir, find, path
-from dpb_data.registry import Counts, DataSet, dataset, datasets, register_dataset
-from dpb_data.table import RatingTable
+from dpb_data.rating_loader import load_ratings, ratings
+from dpb_data.rating_table import RatingTable
+from dpb_data.response_tables import (
+    BanditLog,
+    ClickTable,
+    PriceTable,
+    clicks,
+    load_open_bandit,
+    prices,
+)
 from dpb_gym.errors import DataError
 
 __all__ = [

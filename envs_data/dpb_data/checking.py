@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dpb_data.loading import claimed_dataset, load_with_counts
-from dpb_data.places import find
-from dpb_data.registry import LOADERS, Counts, DataSet, find_dataset
-from dpb_data.sources import Source
+from dpb_data.data_files import Source
+from dpb_data.data_folders import find
+from dpb_data.dataset_registry import LOADERS, Counts, DataSet, find_dataset
+from dpb_data.rating_loader import claimed_dataset, load_with_counts
 from dpb_gym.errors import DataError, MissingExtraError
 
 _MD5_LINE = re.compile(r"^([0-9a-f]{32})[ *]+(\S+)$", re.MULTILINE)

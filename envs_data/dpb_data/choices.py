@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpb_data import synthetic
-from dpb_data.reading import Array, Column, Opened, open_table, take_columns
-from dpb_data.registry import generated, laid_out
-from dpb_data.table import digest_of, encode_features, first_duplicate, frozen, renumber
+from dpb_data.column_reader import Array, Column, Opened, open_table, take_columns
+from dpb_data.dataset_registry import generated, laid_out
+from dpb_data.rating_table import digest_of, encode_features, first_duplicate, frozen, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 
@@ -155,7 +155,7 @@ def choices(
 
     Args:
         source: Frame, mapping of arrays, or path of a CSV or Parquet file, see
-            `dpb_data.reading.take_columns`.
+            `dpb_data.column_reader.take_columns`.
         case: Column that tells the choice sets apart.
         item: Column of the alternatives' names.
         chosen: Column that is 1 (or true) in the row that was taken; a set may have none.

@@ -16,11 +16,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.places import locate
-from dpb_data.reading import Array, Column, Opened, open_csv
-from dpb_data.registry import Counts, find_dataset, generated, laid_out
-from dpb_data.sources import Source, shorten
-from dpb_data.table import digest_of, frozen
+from dpb_data.column_reader import Array, Column, Opened, open_csv
+from dpb_data.data_files import Source, shorten
+from dpb_data.data_folders import locate
+from dpb_data.dataset_registry import Counts, find_dataset, generated, laid_out
+from dpb_data.rating_table import digest_of, frozen
 from dpb_gym.errors import DataError, ParameterError, shown
 
 DROP_LAST = "drop-last-search"

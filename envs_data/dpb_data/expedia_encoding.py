@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpb_data.column_reader import Array
+from dpb_data.dataset_registry import laid_out
 from dpb_data.expedia import SearchLog
-from dpb_data.reading import Array
-from dpb_data.registry import laid_out
 from dpb_gym import validation
 from dpb_gym.errors import DataError
 

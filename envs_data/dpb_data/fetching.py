@@ -18,10 +18,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dpb_data.checking import check_location
+from dpb_data.data_files import safe_members
+from dpb_data.data_folders import CACHE_VARIABLE, cache_dir
+from dpb_data.dataset_registry import DataSet, dataset
 from dpb_data.formats import holds_ratings
-from dpb_data.places import CACHE_VARIABLE, cache_dir
-from dpb_data.registry import DataSet, dataset
-from dpb_data.sources import safe_members
 from dpb_gym.errors import DataError, MissingExtraError, ParameterError
 
 MAX_DOWNLOAD = 1 << 30
@@ -104,7 +104,7 @@ def unpack(archive: Path, target: Path, *, label: str) -> Path:
     """Unpacks a zip archive, of which nothing is trusted, with `pooch.Unzip`.
 
     Args:
-        archive: The archive; see `dpb_data.sources.safe_members` for what is refused.
+        archive: The archive; see `dpb_data.data_files.safe_members` for what is refused.
         target: Folder to make.
         label: How messages name the archive.
 

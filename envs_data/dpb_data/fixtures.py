@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data import synthetic
+from dpb_data.dataset_registry import dataset
 from dpb_data.formats import RatingFormat, rating_format
-from dpb_data.registry import dataset
-from dpb_data.table import RatingTable
+from dpb_data.rating_table import RatingTable
 from dpb_gym.errors import ParameterError
 
 _NO_TIMESTAMP = 978_307_200

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from dpb_data.reading import Column
-from dpb_data.registry import laid_out
-from dpb_data.sources import Source, first_line, require_newline, shorten
+from dpb_data.column_reader import Column
+from dpb_data.data_files import Source, first_line, require_newline, shorten
+from dpb_data.dataset_registry import laid_out
 from dpb_gym.errors import DataError, unknown_name
 
 # MovieLens went on line in 1995. A ten-digit timestamp that lost its last digit falls before 1976,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.table import RatingTable
+from dpb_data.rating_table import RatingTable
 from dpb_gym.errors import ParameterError
 
 _FIRST_SECOND = 978_307_200  # 2001-01-01

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_agents.pricing.explore_commit import ControlledVariance
+from dpb_agents.pricing.forced_exploration import ControlledVariance
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget

@@ -95,12 +95,10 @@ FORBIDDEN = {
 # (stored in single precision), the table of BLTs, what a page says of a fit.
 ELSEWHERE = (
     "dpb_gym/envs/sb3.py",
-    "dpb_gym/feedback/audits.py",
-    "dpb_gym/privacy/audit",
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",
-    "dpb_gym/privacy/features.py",
-    "dpb_gym/privacy/objective.py",
+    "dpb_gym/privacy/private_factors.py",
+    "dpb_gym/privacy/objective_perturbation.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/item_features.py",
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpb_data
-from dpb_data import registry
+from dpb_data import dataset_registry
 
 ROOT = Path(__file__).resolve().parents[2]
 _REAL = Path(os.environ.get("DPB_DATA") or ROOT.parent / "shared" / "data").resolve()
@@ -55,7 +55,7 @@ def jokes() -> dpb_data.RatingTable:
 @pytest.fixture
 def scratch_registry() -> Iterator[None]:
     """Forgets what the test registers."""
-    before = dict(registry._DATASETS)
+    before = dict(dataset_registry._DATASETS)
     yield
-    registry._DATASETS.clear()
-    registry._DATASETS.update(before)
+    dataset_registry._DATASETS.clear()
+    dataset_registry._DATASETS.update(before)

@@ -418,7 +418,7 @@ def test_archives_with_twins_bombs_or_nothing(
             packed.writestr(name, bytes(30 << 20))
     assert bomb.stat().st_size < 1 << 20
     refused(bomb, "94,371,840 bytes, more than any known")
-    monkeypatch.setattr("dpb_data.sources.MAX_UNPACKED", 1000)
+    monkeypatch.setattr("dpb_data.data_files.MAX_UNPACKED", 1000)
     refused(archive_of(tmp_path / "d.zip", [("a", bytes(600)), ("b", bytes(600))]), "1,200 bytes")
 
 

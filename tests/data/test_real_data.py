@@ -66,8 +66,8 @@ def test_1m_shape(real: Path) -> None:
     assert table.rating_range == (1.0, 5.0) and table.ratings[0] == 5.0
     assert table.titles is not None
     assert table.titles[table.item_ids.tolist().index(1193)].startswith("One Flew Over the Cuckoo")
+    from dpb_data.data_files import Source
     from dpb_data.formats import FORMATS, read_titles
-    from dpb_data.sources import Source
 
     titles = read_titles(Source(real), FORMATS["ml-1m"], strict=True)
     assert len(titles) == 3_883 and max(titles) == 3_952

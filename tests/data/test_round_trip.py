@@ -101,7 +101,7 @@ def test_files_bigger_than_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for format in ("ml-10m", "ml-csv")
     }
     for block in (101, 257, 1000):
-        monkeypatch.setattr("dpb_data.reading.BLOCK", block)
+        monkeypatch.setattr("dpb_data.column_reader.BLOCK", block)
         for format, whole in expected.items():
             assert_same(dpb_data.load_ratings(tmp_path / format / "x"), whole)
 

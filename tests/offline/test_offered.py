@@ -11,7 +11,7 @@ from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline import evaluate_offline
 from dpb_gym.offline.collecting import collect
-from dpb_gym.offline.log import probabilities
+from dpb_gym.offline.recommendation_log import probabilities
 from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from dpb_agents.assortment.policy import ChoiceReleasers, MNLPolicy
-from dpb_agents.assortment.records import ChoiceMLE, EntrywiseGram
+from dpb_agents.assortment.choice_records import ChoiceMLE, EntrywiseGram
+from dpb_agents.assortment.mnl_policy import ChoiceReleasers, MNLPolicy
 from dpb_agents.common.parameters import choice, inside, integer
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
@@ -23,7 +23,7 @@ from dpb_gym.privacy import (
     gaussian_sigma,
     objective_cs,
 )
-from dpb_gym.privacy.releasers.mechanisms import make_mechanism
+from dpb_gym.privacy.releasers.running_sum import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 

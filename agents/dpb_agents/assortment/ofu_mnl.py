@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
-from dpb_agents.assortment.records import offered
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import offered
 from dpb_agents.common.parameters import inside, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable
@@ -74,7 +74,7 @@ class OFUMNLPlus(WarmStart):
 
     def act(self, context: Context) -> Array:
         width = self.scale * self.width(context.t)
-        zoo.mirror.optimistic_utilities(
+        agent_kernels.mirror.optimistic_utilities(
             context.features, self._w, self._inverse, width, self._utility
         )
         slates = np.empty((len(self._w), self._K), np.int64)
@@ -87,6 +87,6 @@ class OFUMNLPlus(WarmStart):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.choice is not None
         slates, known = offered(action, feedback), (self._centre, self._radius)
-        zoo.mirror.mirror_step(
+        agent_kernels.mirror.mirror_step(
             context.features, slates, feedback.choice, self._eta, *known, self._w, self._inverse
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import positive
 from dpb_agents.common.prior import WarmStart
 from dpb_gym.errors import AgentError
@@ -85,7 +85,7 @@ class LocalSGD(WarmStart):
     def step(self, vectors: Array, response: Array) -> None:
         """One user's message per replicate, and theta's move: v ``(B, d)``, y ``(B,)``."""
         model, made = (self._model, self._scale, GAUSSIAN_LIMIT), (self._gradient, self._reach)
-        zoo.demand.negative_scores(vectors, response, self.theta, *model, *made)
+        agent_kernels.demand.negative_scores(vectors, response, self.theta, *model, *made)
         sent = self.gradients.send(self._gradient, self._reach)
         self._t += 1
         away = self.theta - self._centre - sent / (self._h * self._t)

@@ -14,7 +14,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.objective import ObjectivePerturbation, objective_plan
+from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation, objective_plan
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.validation import FloatArray
 
@@ -26,7 +26,7 @@ EXACT_TOLERANCE = 1e-8
 
 
 class Minimiser(Releaser):
-    """Releases minimisers of perturbed objectives (see `dpb_gym.privacy.objective`).
+    """Releases minimisers of perturbed objectives (see `dpb_gym.privacy.objective_perturbation`).
 
     The records and their loss stay with the subclass or the caller, who answers for the bounds
     of gradient and curvature that the calibration assumes, that is, for clipping contexts to the

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize
 
-from dpb_agents.assortment.nonprivate import UCBMNL
-from dpb_agents.assortment.policy import MNLPolicy
-from dpb_agents.assortment.records import ChoiceMLE
+from dpb_agents.assortment.choice_records import ChoiceMLE
+from dpb_agents.assortment.exact_mnl import UCBMNL
+from dpb_agents.assortment.mnl_policy import MNLPolicy
 from dpb_gym.envs.catalogue import make_problem
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource

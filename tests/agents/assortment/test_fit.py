@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 
 Array = NDArray[Any]
 
@@ -66,7 +66,7 @@ class Fit:
         self.chosen = np.zeros((B, rounds), np.int32)
         for t in range(rounds):
             args = (features[t], slates[t], choice[t], clip, t)
-            assert zoo.choices.store(*args, self.x, self.offered, self.chosen)
+            assert agent_kernels.choices.store(*args, self.x, self.offered, self.chosen)
         self.theta = np.zeros((B, d))
         self.hessian = np.zeros((B, d, d))
         self.seen = np.zeros(B, np.int64)
@@ -82,7 +82,7 @@ class Fit:
         due: Array | None = None,
     ) -> Array:
         B, d = self.theta.shape
-        zoo.choices.newton(
+        agent_kernels.choices.newton(
             (self.x, self.offered, self.chosen, n),
             np.ones(B, bool) if due is None else due, ridge,
             np.zeros((B, d)) if linear is None else linear, tolerance, precision,
@@ -167,14 +167,14 @@ def test_store_clips_strictly_into_the_ball_and_reports_nan() -> None:
     records[0][0, 0, 0, 0] = np.nan
     slates = np.zeros((4, 5), np.int64)
     args = (records[0][0], slates, records[2][0], False, 0)
-    assert not zoo.choices.store(*args, fit.x, fit.offered, fit.chosen)
+    assert not agent_kernels.choices.store(*args, fit.x, fit.offered, fit.chosen)
 
 
 @pytest.mark.parametrize("clip", [False, True])
 def test_offered_rows_against_numpy(clip: bool) -> None:
     features, slates, _ = simulate(9, 6, 1, 4, 3)
     rows = np.empty((6, slates.shape[2], 3))
-    zoo.choices.offered_rows(features[0], slates[0], clip, rows)
+    agent_kernels.choices.offered_rows(features[0], slates[0], clip, rows)
     for b in range(6):
         x = features[0, b, slates[0, b][slates[0, b] >= 0]].astype(float)
         if clip:

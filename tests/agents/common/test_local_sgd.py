@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
@@ -37,7 +37,9 @@ def sigmoid(z):
 
 def kernel(vectors, response, theta, model, scale=1.0):
     gradient, reach = np.empty_like(vectors), np.empty(len(vectors))
-    zoo.demand.negative_scores(vectors, response, theta, model, scale, 3.0, gradient, reach)
+    agent_kernels.demand.negative_scores(
+        vectors, response, theta, model, scale, 3.0, gradient, reach
+    )
     return gradient, reach
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from dpb_agents import kernels as zoo
-from dpb_agents.pricing.records import DemandRecords, ExactMLE
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.pricing.demand_records import DemandRecords, ExactMLE
 from dpb_gym import make_problem
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Context, Round
@@ -69,7 +69,7 @@ def fit(x, p, y, model, ridge=1.0, linear=None, start=None, due=None, zeta=4.0, 
     code = MODELS.index(model)
     curvature = np.zeros((B, m + 1, m + 1))
     data = (x, p, y, 1.0, n, due, code, zeta, ridge)
-    zoo.demand.newton(*data, curvature, linear, tolerance, 0.0, theta, norm)
+    agent_kernels.demand.newton(*data, curvature, linear, tolerance, 0.0, theta, norm)
     return theta, norm
 
 
@@ -234,7 +234,7 @@ def test_signed_determinants_against_numpy(d):
     matrices = rng.standard_normal((200, d, d))
     matrices[0] = 0.0
     sign, logdet = np.empty(200), np.empty(200)
-    zoo.demand.signed_logdet(matrices, sign, logdet)
+    agent_kernels.demand.signed_logdet(matrices, sign, logdet)
     expected = np.linalg.slogdet(matrices)
     np.testing.assert_array_equal(sign, expected[0])
     np.testing.assert_allclose(logdet, expected[1], rtol=1e-10, atol=1e-10)
@@ -242,7 +242,7 @@ def test_signed_determinants_against_numpy(d):
     old, due = rng.permutation(200), np.empty(200, bool)
     shifted = np.linalg.det(matrices + np.eye(d))
     past = sign[old] * np.exp(logdet[old])
-    some = zoo.demand.grown(matrices, 1.0, np.log(2.0), sign[old], logdet[old], due)
+    some = agent_kernels.demand.grown(matrices, 1.0, np.log(2.0), sign[old], logdet[old], due)
     positive = (sign[old] > 0) | (shifted > 0)
     np.testing.assert_array_equal(due[positive], (shifted > 2.0 * past)[positive])
     # both negative: the printed comparison, det > 2 det', asks for a smaller absolute value

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dpb_agents.pricing import records
+from dpb_agents.pricing import demand_records
 from dpb_gym import make_agent, make_problem
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
@@ -45,7 +45,7 @@ def sizes(name, budget, horizon, at, params=None):
 
 @pytest.mark.parametrize(("name", "budget"), FLAT, ids=lambda value: str(value))
 def test_state_does_not_grow(monkeypatch, name, budget):
-    monkeypatch.setattr(records, "CAPACITY", 128)
+    monkeypatch.setattr(demand_records, "CAPACITY", 128)
     early, late = sizes(name, budget, 2400, (600, 2400))
     # one-pass keeps its releases, whose number grows like log t
     allowed = 60 * 4 * 9 * 8 if name == "one-pass-pricing" else 1000

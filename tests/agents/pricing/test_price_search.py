@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_gym import kernels
 
-search = zoo.prices
+search = agent_kernels.prices
 LOGISTIC, GAUSSIAN = kernels.pricing.LOGISTIC, kernels.pricing.GAUSSIAN
 TOLERANCE = 1e-6
 GRID = np.linspace(0.0, 1.0, 100_001)

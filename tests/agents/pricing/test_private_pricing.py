@@ -10,9 +10,9 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from dpb_agents.pricing import csw
-from dpb_agents.pricing.csw import Demand
-from dpb_agents.pricing.private_mle import PrivateMLE
+from dpb_agents.pricing import paper_constants
+from dpb_agents.pricing.paper_constants import Demand
+from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import AgentError, BudgetError, BudgetExceeded, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, objective_plan
@@ -157,7 +157,9 @@ def test_assumption_three_is_symmetric():
     tail = expit(-1.0)
     assert pytest.approx(1 / (0.5 * tail * (1 - tail))) == flat.K and flat.G == 2.0
     assert Demand.of("gaussian", None, 3.0).gradient_bound == 5.0
-    assert csw.most_updates("general", 3, T) == math.ceil(3 * math.log(T) / math.log(1.5))
+    assert paper_constants.most_updates("general", 3, T) == math.ceil(
+        3 * math.log(T) / math.log(1.5)
+    )
 
 
 # ------------------------------------------------------------------ what it plays

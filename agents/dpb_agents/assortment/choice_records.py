@@ -1,0 +1,194 @@
+"""The raw choice records of B replicates and their maximum likelihood, private or exact.
+
+Everything here stands on the curator's side of the privacy boundary: it holds raw records
+and hands out estimates. Policies never import the records, only what `release` returns.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dpb_agents import kernels as agent_kernels
+from dpb_gym import kernels
+from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.privacy import Curator, Minimiser, RunningSum
+from dpb_gym.problems.base import Array, Feedback
+
+FIRST_CAPACITY = 256
+GRADIENT_BOUND = 2.0  # ||x|| <= 1, outside option (CS, section S.1.3)
+CURVATURE = 1.0  # trace of a record's Hessian, the covariance of vectors in the ball (A3)
+DECREMENT = 1e-4  # squared Newton decrement of the exact fit before its last step
+
+
+def offered(action: Array, feedback: Feedback) -> Array:
+    """The slates of a round, empty where nothing was observed: such a record adds nothing."""
+    if feedback.observed is None:
+        return action
+    return np.where(feedback.observed[:, None], action, -1)
+
+
+def resized(store: Array, count: int, capacity: int) -> Array:
+    """A store ``(B, capacity, ...)`` with its first `count` records, as far as they fit."""
+    new = np.empty((store.shape[0], capacity, *store.shape[2:]), store.dtype)
+    kept = min(count, capacity)
+    new[:, :kept] = store[:, :kept]
+    return new
+
+
+class ChoiceRecords:
+    """Growing store of (features of the offered items, bought item), float32.
+
+    Args:
+        replicates: Number of replicates B.
+        slots: Largest size of a slate, K.
+        dim: Dimension d.
+        horizon: Largest number of records per replicate.
+        clip: Whether to move every feature vector into the unit ball.
+    """
+
+    def __init__(
+        self, replicates: int, slots: int, dim: int, horizon: int, clip: bool = False
+    ) -> None:
+        self.horizon = horizon
+        self.clip = clip
+        self.count = 0
+        capacity = min(horizon, FIRST_CAPACITY)
+        self.x = np.empty((replicates, capacity, slots, dim), np.float32)
+        self.offered = np.empty((replicates, capacity), np.int32)
+        self.chosen = np.empty((replicates, capacity), np.int32)
+
+    def add(self, features: Array, slates: Array, choice: Array) -> None:
+        """Stores one record per replicate.
+
+        Raises:
+            HorizonExceeded: If the horizon is full.
+            ParameterError: If a feature vector is not finite.
+        """
+        if self.count == self.horizon:
+            raise HorizonExceeded(f"these records were declared for {self.horizon} rounds")
+        if self.count == self.x.shape[1]:
+            self._grow()
+        *places, n = self.stored
+        if not agent_kernels.choices.store(features, slates, choice, self.clip, n, *places):
+            raise ParameterError("features must be finite, got NaN or infinity")
+        self.count += 1
+
+    @property
+    def stored(self) -> tuple[Array, Array, Array, int]:
+        """x, offered, chosen, and how many."""
+        return self.x, self.offered, self.chosen, self.count
+
+    def _grow(self) -> None:
+        capacity = min(self.horizon, 2 * self.count)
+        for name in ("x", "offered", "chosen"):
+            setattr(self, name, resized(getattr(self, name), self.count, capacity))
+
+
+class ChoiceMLE(Minimiser):
+    """Maximum likelihood of the multinomial logit on stored records.
+
+    Under a budget objective perturbation: features are moved into the unit ball before they are
+    stored, so the bounds that the calibration assumes hold for every record (erratum A8).
+    Without one, a ridge-regularised fit of the features as they are, whose Newton steps start
+    from the last estimate.
+
+    Args:
+        curator: Whose budget it uses.
+        slots: Largest size of a slate, K.
+        dim: Dimension d.
+        horizon: Largest number of records per replicate.
+        clip: False: stores features as they are under a budget too, which then means nothing.
+        **options: See `Minimiser`.
+    """
+
+    def __init__(
+        self,
+        curator: Curator,
+        slots: int,
+        dim: int,
+        horizon: int,
+        clip: bool = True,
+        **options: Any,
+    ) -> None:
+        B = curator.replicates
+        self.records = ChoiceRecords(B, slots, dim, horizon, clip=clip and curator.private)
+        self._theta = np.zeros((B, dim))
+        self._hessian = np.zeros((B, dim, dim))
+        self._seen = np.zeros(B, np.int64)
+        self._norm = np.zeros(B)
+        super().__init__(
+            curator,
+            dim,
+            gradient_bound=GRADIENT_BOUND,
+            curvature=CURVATURE,
+            records=horizon,
+            **options,
+        )
+
+    def add(self, features: Array, slates: Array, choice: Array) -> None:
+        """Stores one record per replicate: features ``(B, N, d)``, slates ``(B, K)`` without
+        repeated items, choice ``(B,)`` (position in the slate or -1)."""
+        self.records.add(features, slates, choice)
+
+    def minimise(
+        self, due: Array, linear: Array, ridge: float, tolerance: float
+    ) -> tuple[Array, Array]:
+        exact = self.plan is None
+        stops = (DECREMENT, 0.0) if exact else (0.0, tolerance)
+        seen = self._seen if exact else np.zeros(len(due), np.int64)
+        state = self._theta, self._hessian, seen, self._norm
+        agent_kernels.choices.newton(self.records.stored, due, ridge, linear, *stops, *state)
+        return self._theta, self._norm
+
+    def derivatives(self, theta: Array) -> tuple[Array, Array]:
+        *stored, n = self.records.stored
+        B, d = theta.shape
+        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        terms = (np.ones(B, bool), theta, loss, gradient, hessian)
+        kernels.mnl.add_choices(*stored, np.zeros(B, np.int64), n, *terms)
+        lower = np.tril(hessian)
+        return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
+
+
+class EntrywiseGram:
+    """Running sum of symmetric matrices with noise N(0, sigma^2) at every i <= j (CS, Lemma S7).
+
+    Off the diagonal that is twice the variance of noise that is symmetrised isometrically. Entries
+    i <= j of x x' are no further apart than whole matrices: by sqrt(2) K at most.
+
+    Args:
+        curator: Whose budget it uses.
+        d: Side of the matrices.
+        K: Largest number of offered items, the bound of a matrix's norm.
+        **options: See `RunningSum`.
+    """
+
+    def __init__(self, curator: Curator, d: int, K: int, **options: Any) -> None:
+        self._upper = np.triu_indices(d)
+        width = len(self._upper[0])
+        self._sum = RunningSum(curator, width, sensitivity=math.sqrt(2.0) * K, **options)
+        self.steps = self._sum.steps
+        self._matrix = np.empty((curator.replicates, d, d))
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise of a node."""
+        return self._sum.sigma
+
+    def add(self, values: Array, along: Array) -> None:
+        """Ingests one matrix ``value sum_k v v'`` per replicate, v ``(B, K, d)``."""
+        i, j = self._upper
+        record = np.zeros((len(values), len(i)))
+        for v in along.transpose(1, 0, 2):
+            record += values[:, None] * v[:, i] * v[:, j]
+        self._sum.add(record)
+
+    @property
+    def value(self) -> Array:
+        """The matrices released last ``(B, d, d)``."""
+        i, j = self._upper
+        self._matrix[:, i, j] = self._matrix[:, j, i] = self._sum.value
+        return self._matrix

@@ -1,0 +1,209 @@
+"""The raw demand records of B replicates and the exact maximum-likelihood releaser.
+
+Everything here stands on the curator's side of the privacy boundary: it holds raw records
+and hands out estimates. Policies see only what `release` returns.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import resized
+from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.problems.base import Array, Context, Feedback
+
+FIRST_CAPACITY = 256
+CAPACITY = 16_384
+MODELS = ("logistic", "gaussian")
+
+
+def recorded(context: Context, price: Array, feedback: Feedback) -> tuple[Array, Array, Array]:
+    """Features, prices ``(..., B)`` and demands of a round; all 0 where nothing was observed,
+    for such a record adds nothing."""
+    assert feedback.demand is not None
+    seen = feedback.observed
+    if seen is None:
+        return context.features, price, feedback.demand
+    return context.features * seen[:, None], price * seen, feedback.demand * seen
+
+
+class Estimator(Protocol):
+    """Raw demand records in, estimates of theta out, pulled to a public `centre` ``(d,)``."""
+
+    centre: Array
+
+    def add(self, features: Array, price: Array, demand: Array) -> None:
+        """Ingests one record per replicate: x ``(B, d - 1)``, price and demand ``(B,)``."""
+
+    def release(self, due: Array) -> Array:
+        """Estimates ``(B, d)``, renewed where `due` ``(B,)`` is True."""
+
+
+class DemandRecords:
+    """Growing store of (x, price, demand).
+
+    Args:
+        replicates: Number of replicates B.
+        dim: Dimension d of theta; x has d - 1 numbers.
+        horizon: Largest number of records per replicate.
+        bounds: Demand is moved into these, and phi into the unit ball; None moves nothing.
+        compact: Store x and p in single precision, and demand bounded by [0, 1] in steps of
+            1/255 (0 and 1 are exact): 4 d + 1 bytes a record, 4 d + 4 with any other demand,
+            instead of 4 d + 12.
+
+    Attributes:
+        count: Records per replicate so far.
+        unit: What stands for a demand of 1 in `demand`.
+    """
+
+    def __init__(
+        self,
+        replicates: int,
+        dim: int,
+        horizon: int,
+        bounds: tuple[float, float] | None = None,
+        compact: bool = False,
+    ) -> None:
+        self.horizon = horizon
+        self.count = 0
+        self._dropped = False
+        self._ball = bounds is not None
+        self._bounds = (-np.inf, np.inf) if bounds is None else bounds
+        steps = compact and self._bounds == (0.0, 1.0)
+        self.unit = 255.0 if steps else 1.0
+        wide = np.float32 if compact else np.float64
+        capacity = min(horizon, FIRST_CAPACITY)
+        self.features: Array = np.empty((replicates, capacity, dim - 1), np.float32)
+        self.price: Array = np.empty((replicates, capacity), wide)
+        self.demand: Array = np.empty((replicates, capacity), np.uint8 if steps else wide)
+
+    def add(self, features: Array, price: Array, demand: Array) -> None:
+        """Stores one record per replicate.
+
+        Raises:
+            HorizonExceeded: If the horizon is full.
+            ParameterError: If a number is not finite or a shape is wrong; nothing is stored.
+        """
+        if self.count == self.horizon:
+            raise HorizonExceeded(f"these records were declared for {self.horizon} rounds")
+        if self._dropped:
+            self.count += 1
+            return
+        if self.count == self.price.shape[1]:
+            self._resize(min(self.horizon, 2 * self.count))
+        xs, ps, ys, unit, at = self.stored
+        limits = (*self._bounds, self._ball, unit)
+        bad = agent_kernels.demand.store(features, price, demand, at, *limits, xs, ps, ys)
+        if bad == agent_kernels.demand.SHAPE:
+            B, _, m = self.features.shape
+            raise ParameterError(
+                f"features, price and demand must have shapes {(B, m)}, {(B,)} and {(B,)}, got "
+                f"{features.shape}, {price.shape} and {demand.shape}"
+            )
+        if bad:
+            name = ("features", "price", "demand")[bad - 1]
+            raise ParameterError(f"{name} must be finite, got NaN or infinity")
+        self.count += 1
+
+    @property
+    def stored(self) -> tuple[Array, Array, Array, float, int]:
+        """x, prices, demands, what stands for a demand of 1, and how many."""
+        return self.features, self.price, self.demand, self.unit, self.count
+
+    def drop(self) -> None:
+        """Frees everything, and from now on only counts."""
+        self._resize(0)
+        self._dropped = True
+
+    def _resize(self, capacity: int) -> None:
+        for name in ("features", "price", "demand"):
+            setattr(self, name, resized(getattr(self, name), self.count, capacity))
+
+
+class ExactMLE:
+    """Ridge-regularised maximum likelihood of the demand model, without noise.
+
+    The non-private twin of objective perturbation: the same loss, no noise. A release is
+    warm-started at the last one; between releases nothing is computed.
+
+    Memory does not grow with the horizon: whenever `capacity` records have gathered, they are
+    replaced by the second-order expansion of their losses at the estimate from all records so
+    far. That is exact for Gaussian demand. For logistic demand n folded records err by
+    O(1) in the gradient, where their own sampling error is O(sqrt(n)).
+
+    Args:
+        replicates: Number of replicates B.
+        dim: Dimension d.
+        horizon: Largest number of records per replicate.
+        demand: ``"logistic"`` or ``"gaussian"``.
+        zeta: Link scale of the logistic model, unused otherwise.
+        ridge: Weight of ``||theta||^2 / 2``, positive.
+        tolerance: Excess of the loss over its minimum before the last Newton step.
+        capacity: Records kept as they are, at most; `CAPACITY` by default.
+    """
+
+    def __init__(
+        self,
+        replicates: int,
+        dim: int,
+        horizon: int,
+        demand: str,
+        zeta: float | None,
+        ridge: float,
+        tolerance: float = 1e-5,
+        capacity: int | None = None,
+    ) -> None:
+        kept = min(horizon, CAPACITY if capacity is None else capacity)
+        self.records = DemandRecords(replicates, dim, kept)
+        self._horizon = horizon
+        self._folded = 0
+        self._model = MODELS.index(demand)
+        self._zeta = 1.0 if zeta is None else zeta
+        self.ridge = ridge
+        self.centre = np.zeros(dim)
+        self.tolerance = tolerance
+        self._theta = np.zeros((replicates, dim))
+        self._curvature = np.zeros((replicates, dim, dim))
+        self._linear = np.zeros((replicates, dim))
+        self._norm = np.zeros(replicates)
+
+    @property
+    def count(self) -> int:
+        """Records per replicate so far."""
+        return self._folded + self.records.count
+
+    def add(self, features: Array, price: Array, demand: Array) -> None:
+        """Stores one record per replicate.
+
+        Raises:
+            HorizonExceeded: If the horizon is full.
+            ParameterError: If a number is not finite; nothing is stored.
+        """
+        records = self.records
+        if self.count == self._horizon:
+            raise HorizonExceeded(f"these records were declared for {self._horizon} rounds")
+        if records.count == records.horizon:
+            self._fold()
+        records.add(features, price, demand)
+
+    def release(self, due: Array) -> Array:
+        """Estimates ``(B, d)``, renewed where `due`; the others as they were."""
+        self._fit(due, self._theta)
+        return self._theta.copy()
+
+    def _fit(self, due: Array, theta: Array) -> None:
+        model, linear = (self._model, self._zeta), self._linear - self.ridge * self.centre
+        known = (due, *model, self.ridge, self._curvature, linear, 2.0 * self.tolerance, 0.0)
+        agent_kernels.demand.newton(*self.records.stored, *known, theta, self._norm)
+
+    def _fold(self) -> None:
+        records = self.records
+        anchor = self._theta.copy()
+        self._fit(np.ones(len(anchor), bool), anchor)
+        expanded = (anchor, self._curvature, self._linear)
+        agent_kernels.demand.fold(*records.stored, self._model, self._zeta, *expanded)
+        self._folded += records.count
+        records.count = 0

@@ -1,0 +1,162 @@
+"""Pricing by forced exploration: explore then commit, MLE cycles, controlled variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_agents.common.parameters import choice, integer, positive, real
+from dpb_agents.pricing.demand_records import recorded
+from dpb_agents.pricing.glm_pricing import ExactGLM
+from dpb_agents.pricing.paper_constants import Demand
+from dpb_agents.pricing.price_policy import DemandReleasers
+from dpb_agents.pricing.private_demand_mle import PrivateMLE
+from dpb_gym import portable
+from dpb_gym.privacy import Curator
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
+from dpb_gym.streams import AgentStreams
+
+
+@register_agent(
+    "explore-commit-pricing",
+    supports=["pricing"],
+    protects=("anticipating", "user-round"),
+    needs_horizon=True,
+)
+class ExploreCommit(ExactGLM):
+    """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
+
+    With a budget, the fit is one release of objective perturbation, which takes all of it
+    (anticipating, per user-round, replace-one): customers after the start are never looked
+    at again.
+
+    Args:
+        explore: Random prices; by default ceil(sqrt(d T)), or with a budget
+            ceil((d T)^(2/3)), as private estimates need more (both at most T / 4).
+        demand_bound: With a budget, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
+    """
+
+    # enough records to be driven far
+    audit_params: ClassVar[dict[str, Any]] = {"explore": 1024}
+    audit_horizon = 1026
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "explore": [None, 100, 200, 400, 800, 1600, 3200, 6400]
+    }
+
+    explore: int = None  # type: ignore[assignment]
+    growth: float = field(default=2.0, init=False)
+    demand_bound: float = positive(3.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._explore = self.explore
+
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
+        T, d = problem.longest, problem.dim
+        assert problem.demand is not None
+        if self._explore is None:
+            power = 2 / 3 if curator.private else 1 / 2
+            self.explore = max(1, min(math.ceil(portable.power(d * T, power)), T // 4))
+        if not curator.private:
+            return replace(super().releasers(problem, curator), max_updates=1)
+        demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
+        estimator = PrivateMLE(curator, d, max(1, min(self.explore, T)), demand)
+        return DemandReleasers(estimator, None, self.ridge, max_updates=1)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        if self._rounds < max(1, self._start.shape[1]):
+            super().observe(context, action, feedback)
+
+
+@register_agent("mle-cycle-pricing", supports=["pricing"])
+class MLECycle(ExactGLM):
+    """MLE-cycle: episodes of doubling length, each begun with random prices and then a fit.
+
+    After Broder & Rusmevichientong (2012) and Javanmard & Nazerzadeh (2019), with features.
+
+    Args:
+        first: Length of the first episode, >= 2.
+        tests: Random prices at the start of an episode: ``"sqrt"`` (the square root of its
+            length, rounded up) or ``"dim"`` (d of them).
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "first": [16, 64],
+        "tests": ["sqrt", "dim"],
+        "ridge": [1.0, 4.0],
+    }
+
+    explore: int = field(default=0, init=False)
+    growth: float = field(default=2.0, init=False)
+    first: int = integer(16, 2)
+    tests: str = choice("sqrt", ("sqrt", "dim"))
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        super().begin(problem, streams, curator)
+        self._uniforms = streams.uniforms()
+        self._dim, self._horizon = problem.dim, problem.longest
+        self._open(0, self.first)
+
+    def _open(self, start: int, length: int) -> None:
+        count = math.ceil(math.sqrt(length)) if self.tests == "sqrt" else self._dim
+        self._end, self._length = start + length, length
+        self._next = self._exploit = start + min(count, length)
+
+    def act(self, context: Context) -> Array:
+        if self._rounds >= self._end:
+            self._open(self._end, 2 * self._length)
+        if self._rounds < self._exploit:
+            return self._uniforms.next().copy()
+        return super().act(context)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        super().observe(context, action, feedback)
+        if self._rounds >= self._exploit:
+            self._next = self._horizon + 1  # one fit an episode
+
+
+@register_agent("cils-pricing", supports=["pricing"])
+class ControlledVariance(ExactGLM):
+    """Constrained iterated least squares (Keskin & Zeevi 2014), by maximum likelihood.
+
+    The greedy price, kept at least k t^(-1/4) away from the mean of the prices so far (den Boer
+    & Zwart's controlled variance pricing has the same rule), so that learning never stops. For
+    Gaussian demand the fit is least squares.
+
+    Args:
+        width: k, >= 0; 0 is iterated least squares.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "width": [0.03, 0.1],
+        "explore": [0, 10],
+        "ridge": [1.0, 4.0],
+    }
+
+    width: float = real(0.1, 0.0, 1.0)
+    growth: float = 1.25
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        super().begin(problem, streams, curator)
+        self._total, self._count = np.zeros(streams.replicates), np.zeros(streams.replicates)
+
+    def act(self, context: Context) -> Array:
+        price = super().act(context)
+        if self._rounds < max(1, self._start.shape[1]):
+            return price
+        mean = self._total / np.maximum(self._count, 1.0)
+        least = self.width / math.sqrt(math.sqrt(self._rounds + 1))
+        near = np.abs(price - mean) < least
+        up = np.where(price >= mean, 1.0, -1.0)
+        up = np.where((mean + up * least > 1.0) | (mean + up * least < 0.0), -up, up)
+        moved: Array = np.where(near, np.clip(mean + up * least, 0.0, 1.0), price)
+        return moved
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        super().observe(context, action, feedback)
+        self._total += recorded(context, action, feedback)[1]
+        self._count += 1.0 if feedback.observed is None else feedback.observed

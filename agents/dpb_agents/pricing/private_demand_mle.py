@@ -1,0 +1,146 @@
+"""The private maximum-likelihood releaser of priced demand (CSW, Algorithm 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.pricing.demand_records import MODELS, DemandRecords
+from dpb_agents.pricing.paper_constants import RADIUS, Demand
+from dpb_gym.privacy import Curator, Minimiser, ObjectivePerturbation
+from dpb_gym.problems.base import Array
+
+SEARCHING = 60
+SLACK = 100.0
+
+
+class PrivateMLE(Minimiser):
+    """Objective perturbation over ``||theta|| <= 2``, released replicate by replicate.
+
+    The constraint costs nothing: it is the limit of a growing convex penalty, the same for
+    both data sets, which only adds to the curvature that the bound divides by; divergences
+    are lower semicontinuous. Where it binds, the minimiser is that of a larger ridge, found
+    by a secant search and certified: a gradient of norm at most `plan.tolerance`, up to a
+    multiple of theta, at a point of the sphere. For Gaussian demand the constraint is what
+    bounds the gradient (the loss may be continued linearly where ``|<phi, theta>| > 2``).
+
+    Records are moved into the bounds as they come, before anything counts: phi into the unit
+    ball, demand into the model's range. They are rounded to 4 d + 1 bytes (see `DemandRecords`), a
+    map of each record by itself, which costs nothing in privacy. They cannot be folded into
+    sums, as a non-private fit's are: every refit needs the loss of every record at a theta
+    that is not known yet. After the last release they are dropped.
+
+    Args:
+        curator: Whose budget it uses.
+        dim: Number of parameters d.
+        horizon: Largest number of records per replicate.
+        demand: The demand model.
+        **options: See `Minimiser`. Tolerance and the output noise that covers it are enlarged a
+            hundredfold together, at the same cost.
+    """
+
+    def __init__(
+        self, curator: Curator, dim: int, horizon: int, demand: Demand, **options: Any
+    ) -> None:
+        B = curator.replicates
+        self.records = DemandRecords(B, dim, horizon, (demand.low, demand.high), compact=True)
+        self._demand = demand
+        self._model = MODELS.index(demand.kind)
+        self._theta = np.zeros((B, dim))
+        self._hessian = np.zeros((B, dim, dim))
+        self._norm = np.zeros(B)
+        super().__init__(
+            curator,
+            dim,
+            gradient_bound=demand.gradient_bound,
+            curvature=demand.curvature,
+            records=horizon,
+            **options,
+        )
+
+    def _calibrated(self, rho: float) -> ObjectivePerturbation:
+        plan = super()._calibrated(rho)
+        return replace(plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std)
+
+    def add(self, features: Array, price: Array, demand: Array) -> None:
+        """Stores one record per replicate; see `Estimator.add`."""
+        self.records.add(features, price, demand)
+
+    def release(self, due: Array) -> Array:
+        """Private estimates ``(B, d)``, renewed where `due`; see `Minimiser.release`."""
+        found = super().release(due)
+        if (self.calls == self.max_calls).all():
+            self.records.drop()
+        shrunk: Array = (
+            found * np.minimum(1.0, RADIUS / np.maximum(_norms(found), RADIUS / 2))[:, None]
+        )
+        return shrunk
+
+    def minimise(
+        self, due: Array, linear: Array, ridge: float, tolerance: float
+    ) -> tuple[Array, Array]:
+        self._linear, self._tolerance = linear, tolerance
+        self._newton(due, ridge, 0.0, self._theta)
+        for b in np.flatnonzero(due & (_norms(self._theta) > RADIUS)):
+            self._search_sphere(int(b), ridge)
+        return self._theta, self._norm
+
+    def derivatives(self, theta: Array) -> tuple[Array, Array]:
+        B, d = theta.shape
+        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        known = (self._model, self._demand.zeta, np.ones(B, bool))
+        agent_kernels.demand.add_demands(
+            *self.records.stored, *known, theta, loss, gradient, hessian
+        )
+        lower = np.tril(hessian)
+        return gradient, lower + np.tril(hessian, -1).transpose(0, 2, 1)
+
+    def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
+        known = (due, self._model, self._demand.zeta, ridge, self._hessian, self._linear)
+        stops = (decrement, 0.5 * self._tolerance)
+        agent_kernels.demand.newton(*self.records.stored, *known, *stops, theta, self._norm)
+
+    def _search_sphere(self, b: int, ridge: float) -> None:
+        """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.
+
+        1/||theta|| is nearly linear in the ridge (exactly so without data).
+        """
+        due = np.zeros(len(self._norm), bool)
+        due[b] = True
+        theta = self._theta
+        low, high = ridge, math.inf
+        last, size = ridge, _size(theta[b])
+        guess = ridge * size / RADIUS
+        for _ in range(SEARCHING):
+            self._newton(due, guess, 0.0, theta)
+            found = _size(theta[b])
+            if abs(found - RADIUS) <= 1e-13 * RADIUS:
+                break
+            low, high = (guess, high) if found > RADIUS else (low, guess)
+            slope = (1 / found - 1 / size) / (guess - last) if guess != last else 0.0
+            last, size = guess, found
+            if slope > 0.0:
+                guess += (1 / RADIUS - 1 / found) / slope
+            if slope <= 0.0 or not low < guess < high:
+                guess = 0.5 * (low + high) if math.isfinite(high) else 2 * low
+            if not low < guess < high:
+                guess = last  # the bracket is a rounding error wide
+                break
+        theta[b] *= RADIUS / _size(theta[b])
+        self._newton(due, guess, math.inf, theta.copy())
+
+
+def _size(vector: Array) -> float:
+    return math.sqrt(sum(float(value * value) for value in vector))
+
+
+def _norms(vectors: Array) -> Array:
+    squares = np.zeros(len(vectors))
+    for k in range(vectors.shape[1]):
+        squares += vectors[:, k] ** 2
+    norms: Array = np.sqrt(squares)
+    return norms

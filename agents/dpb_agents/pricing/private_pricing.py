@@ -1,0 +1,225 @@
+"""Private pricing: the anticipating private policy of Chen, Simchi-Levi & Wang.
+
+arXiv:2009.12920.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpb_agents.common.parameters import choice, inside, integer, positive
+from dpb_agents.pricing import paper_constants
+from dpb_agents.pricing.demand_records import ExactMLE
+from dpb_agents.pricing.paper_constants import Demand
+from dpb_agents.pricing.price_policy import DemandReleasers, GLMPolicy
+from dpb_agents.pricing.private_demand_mle import PrivateMLE
+from dpb_gym import kernels, portable
+from dpb_gym.errors import BudgetError, HorizonExceeded
+from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, objective_csw
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
+
+# What the printed calibrations take for B2, T0 to D_inf, and whether they compose their releases.
+PRINTED = {
+    "paper": ("literal", "section-7", True),
+    "paper-curvature": ("curvature", "section-7", True),
+    "paper-uncomposed": ("curvature", "section-7", False),
+    "paper-general": ("literal", "general", True),
+    "paper-stochastic": ("literal", "stochastic", True),
+}
+MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
+GROWTH = 1.6  # of det V per dimension between two updates, calibration "verified"
+EXPLORE = 10
+EXACT_RIDGE = 1.0  # of the exact fit, and shift of the exact V
+STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verified"
+
+
+@register_agent(
+    "private-pricing",
+    supports=["pricing"],
+    protects=("anticipating", "user-round"),
+    budget="required",
+    needs_horizon=True,
+)
+class PrivatePricing(GLMPolicy):
+    """Private pricing (CSW, Algorithms 1-3): private MLE and private Gram matrix.
+
+    T0 random prices; then the price of largest p f(<phi, theta>) + gamma ||phi||_{V^-1}, with
+    theta by objective perturbation over ``||theta|| <= 2`` and V a continual sum of phi phi'
+    plus a shift, both renewed when det V has grown enough, at most D_inf times. The guarantee
+    is anticipating DP per user-round, replace-one; it is spent from the first round on.
+
+    Where noise leaves V indefinite, determinants are compared with their signs, as printed,
+    and the bonus takes V with its eigenvalues raised to half the shift (post-processing; the
+    paper's bonus is then undefined).
+
+    Args:
+        calibration: ``"verified"``: zCDP, or its exact conversion for (epsilon, delta)
+            budgets; Gram sensitivity sqrt(2) (erratum P1), replace-one objective
+            perturbation (P2), a shift of the size of the Gram noise, apart from the MLE's
+            ridge. ``"paper"``: the printed constants with B2 = K G and T0, rho, gamma and D_inf
+            of section 7, of an (epsilon, delta) budget of which `share` is (epsilon_2,
+            delta_2); the guarantee is the true cost. Its noise is symmetrised isometrically,
+            so off the diagonal its variance is half of the printed one. The same but for one
+            thing: ``"paper-curvature"`` with B2 = zeta^2 / 4 (erratum P5);
+            ``"paper-general"`` with the parameters of Theorem 1 (any oblivious customers),
+            ``"paper-stochastic"`` with Theorem 2's; ``"paper-uncomposed"`` is
+            ``"paper-curvature"`` with the whole budget for every single release and rho kept,
+            which looks like the paper's curves and is **not private as claimed**: the
+            guarantee says what it costs.
+        share: Part of the budget that goes to the MLE: 0.5 (printed) or 0.8.
+        explore: Random prices at the start, T0; by default as printed, or 10.
+        gamma: Width of the bonus, >= 0; by default as printed, or 0.
+        max_updates: Most releases of the MLE, D_inf; by default as printed, or what the growth
+            of det V allows for ||phi||^2 = 1/4.
+        growth: Factor by which det V must grow between two updates: 2 (printed) or 1.6^d.
+        mechanism: Continual sum, ``"binary-tree"``, ``"blt"`` or ``"sqrt-toeplitz"``; by
+            default the paper's tree (printed) or ``"blt"``.
+        every: Rounds between two releases of the Gram matrix; by default 1 (printed) or a
+            thousandth of the horizon.
+        demand_bound: B_Y for Gaussian demand, > 0: the releasers clip demand to
+            [-B_Y, B_Y]. Logistic demand lies in [0, 1].
+    """
+
+    # one MLE with all of its share, on enough records to be driven far
+    audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
+    audit_horizon = 1024
+    retired: ClassVar[dict[str, str]] = {
+        "constants": "calibration='paper' is 'literal', 'paper-curvature' is 'curvature'",
+        "parameters": "calibration='paper' is 'section-7', 'paper-general' and "
+        "'paper-stochastic' are the theorems'",
+        "composition": "calibration='paper-uncomposed' is composition=False",
+    }
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "share": [None, 0.9],
+        "explore": [None, 100],
+        "growth": [None, 10.0],
+    }
+
+    calibration: str = choice("verified", ("verified", *PRINTED))
+    share: float = inside(None)
+    explore: int = None  # type: ignore[assignment]
+    gamma: float = None  # type: ignore[assignment]
+    max_updates: int | None = integer(None, 1)
+    growth: float = None  # type: ignore[assignment]
+    mechanism: str = choice(None, MECHANISMS)
+    every: int | None = integer(None, 1)
+    demand_bound: float = positive(3.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        paper = self.calibration in PRINTED
+        # what None stands for elsewhere depends on the problem
+        self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
+        self.share = self.share or (0.5 if paper else 0.8)
+        self.mechanism = self.mechanism or ("binary-tree" if paper else "blt")
+
+    def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
+        assert problem.demand is not None
+        T, d = problem.longest, problem.dim
+        demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
+        paper = self.calibration in PRINTED
+        if self._growth is None:
+            self.growth = 2.0 if paper else portable.power(GROWTH, d)
+        self._every = min(self.every or (1 if paper else math.ceil(T / STEPS)), T)
+        self._horizon = T
+        if paper and curator.private:
+            return self._printed(T, d, demand, curator)
+        return self._sound(T, d, demand, curator)
+
+    def _play(self, explore: int, gamma: float) -> None:
+        self.explore = explore if self._explore is None else self._explore
+        self.gamma = gamma if self._gamma is None else self._gamma
+        self.rule = "ucb" if self.gamma > 0 else "greedy"
+
+    def _printed(self, T: int, d: int, demand: Demand, curator: Curator) -> DemandReleasers:
+        budget = curator.budget
+        if budget is None or budget.epsilon is None or budget.delta is None:
+            raise BudgetError(f"calibration={self.calibration!r} takes an (epsilon, delta) budget")
+        curator.as_printed("CSW, Algorithms 1-3")
+        constants, parameters, composition = PRINTED[self.calibration]
+        rest = 1 - self.share
+        gram = (rest * budget.epsilon, rest * budget.delta)
+        mle = (self.share * budget.epsilon, self.share * budget.delta)
+        updates = self.max_updates or paper_constants.most_updates(parameters, d, T)
+        found = paper_constants.calls(demand, constants, composition, updates, T, gram, mle)
+        choice = paper_constants.choose(parameters, demand, d, T, gram[0], found.nu)
+        # without composition rho is kept: no forced ridge 2 B2 / epsilon
+        forced = found.curvature_constant
+        if not composition:
+            forced = min(forced, 0.5 * choice.ridge * found.epsilon)
+        perturbation = objective_csw(
+            found.epsilon,
+            found.delta,
+            dim=d,
+            gradient_constant=found.gradient_constant,
+            curvature_constant=forced,
+            gradient_bound=demand.gradient_bound,
+            curvature=demand.curvature,
+            ridge=choice.ridge,
+            records=T,
+        )
+        self._play(choice.explore, choice.gamma)
+        sums = self._gram(curator, d, sigma=found.gram_sigma)
+        estimator = PrivateMLE(curator, d, T, demand, calls=updates, printed=perturbation)
+        return DemandReleasers(estimator, sums, choice.ridge, updates)
+
+    def _sound(self, T: int, d: int, demand: Demand, curator: Curator) -> DemandReleasers:
+        self._play(EXPLORE, 0.0)
+        gram = self._gram(curator, d, share=1 - self.share)
+        if not curator.private:
+            estimator = ExactMLE(curator.replicates, d, T, demand.kind, demand.zeta, EXACT_RIDGE)
+            return DemandReleasers(estimator, gram, EXACT_RIDGE)
+        # isometric noise of standard deviation s: the operator norm's mean is at most
+        # s sqrt(2 d), and it is s-Lipschitz; this bounds the mean of the largest norm
+        sigma = gaussian_sigma((1 - self.share) * curator.most_rho, gram.sensitivity * gram.gain)
+        std = sigma * math.sqrt(float(gram.variances.max()))
+        shift = max(10.0, std * (math.sqrt(d) + math.sqrt(portable.log(gram.steps))) / math.sqrt(2))
+        # what det V allows if ||phi||^2 averages at most 1/4, evenly over the directions
+        room = d * portable.log1p(T / (4 * d * shift)) / portable.log(self.growth)
+        updates = self.max_updates or math.ceil(room)
+        private = PrivateMLE(curator, d, T, demand, calls=updates, share=self.share)
+        return DemandReleasers(private, gram, shift, updates)
+
+    def _gram(self, curator: Curator, d: int, **noise: Any) -> RunningSum:
+        return RunningSum(
+            curator,
+            symmetric=d,
+            clip=PSDBall(1.0),
+            mechanism=self.mechanism,
+            every=self._every,
+            what="Gram matrix of phi",
+            **noise,
+        )
+
+    # --------------------------------------------------------------- the policy
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        if not self._finished:
+            super().observe(context, action, feedback)
+            return
+        # nothing will be released again, so nothing more is kept
+        self._rounds += 1
+        if self._rounds > self._horizon:
+            raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
+
+    def _renewing(self) -> Array | None:
+        gram = self._releasers.gram
+        assert gram is not None
+        if self._rounds < self._start.shape[1] or self._rounds % self._every:
+            return None
+        return self._due if self._grown(gram.value, self._due) else None
+
+    def _trust(self, due: Array, gram: Array) -> None:
+        super()._trust(due, gram)
+        most = self._releasers.max_updates
+        self._finished = most is not None and bool((self._updates >= most).all())
+
+    def _inverted(self, information: Array) -> Array:
+        values, vectors = kernels.linalg.eigh(information)
+        weights = 1.0 / np.maximum(values, 0.5 * self._releasers.shift)
+        inverse: Array = kernels.linalg.compose(weights, vectors)
+        return inverse

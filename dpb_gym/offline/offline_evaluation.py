@@ -1,0 +1,216 @@
+"""`evaluate_offline`: a policy, a log, every estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.offline.base import Log
+from dpb_gym.offline.estimators import (
+    Estimate,
+    Weighted,
+    effective_sample_size,
+    with_intervals,
+)
+from dpb_gym.offline.slate_log import SlateProbabilities
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Guarantee
+
+
+@dataclass(frozen=True)
+class OfflineEvaluation:
+    """What a log says about a policy.
+
+    None of these numbers is private: they are computed from raw rewards. `release_value`
+    makes one that is.
+
+    Attributes:
+        estimates: One per estimator, in the order asked for.
+        rounds: Length n of the log.
+        effective_sample_size: (sum w)^2 / sum w^2.
+        mean_weight: Mean of the weights; far from 1 means that the log does not cover the
+            policy or that its propensities are wrong.
+        largest_weight: Largest weight.
+        logged_mean: Mean logged reward, the value of the logging policy.
+        settings: Thresholds and bandwidth that were used, by estimator or name.
+        level: Confidence level of the intervals.
+        estimated: Whether the propensities are a model's.
+        true_value: Value on the log's own contexts, if the log knows expected rewards.
+        guarantee: The evaluated agent's own guarantee, None for a non-private one or an array.
+    """
+
+    estimates: tuple[Estimate, ...]
+    rounds: int
+    effective_sample_size: float
+    mean_weight: float
+    largest_weight: float
+    logged_mean: float
+    settings: dict[str, float] = field(default_factory=dict)
+    level: float = 0.95
+    estimated: bool = False
+    true_value: float | None = None
+    guarantee: Guarantee | None = None
+
+    def __getitem__(self, name: str) -> Estimate:
+        for estimate in self.estimates:
+            if estimate.name == name:
+                return estimate
+        raise unknown_name("estimator", name, [e.name for e in self.estimates])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evaluation as plain JSON values."""
+        plain = dict(vars(self))
+        plain["estimates"] = [e.to_dict() for e in self.estimates]
+        plain["guarantee"] = None if self.guarantee is None else self.guarantee.to_dict()
+        return plain
+
+    def _rows(self) -> list[list[str]]:
+        percent = f"{100 * self.level:g}%"
+        head = ["estimator", "value", "std err", f"{percent} normal", f"{percent} bootstrap"]
+        return [head] + [
+            [e.name, f"{e.value:.4f}", f"{e.std_error:.4f}"]
+            + [f"[{low:.4f}, {high:.4f}]" for low, high in (e.normal, e.percentile)]
+            for e in self.estimates
+        ]
+
+    def _remarks(self) -> list[str]:
+        logged = f"logging policy {self.logged_mean:.4f}"
+        if self.true_value is not None:
+            logged += f"; true value on these contexts {self.true_value:.4f}"
+        said = [
+            f"{self.rounds:,} rounds, worth {self.effective_sample_size:,.0f} under the policy; "
+            f"weights: mean {self.mean_weight:.3f}, largest {self.largest_weight:.3g}",
+            logged,
+        ]
+        if self.estimated:
+            said.append("propensities estimated by a model: the estimates are as good as it is")
+        if self.guarantee is not None:
+            said.append(f"trained with: {self.guarantee}")
+        return [*said, "estimates read raw rewards: not private"]
+
+    def table(self) -> str:
+        """The estimates as text."""
+        wide = max(10, *(len(e.name) for e in self.estimates))
+        lines = [
+            f"{name:<{wide}} {value:>8} {error:>8}  {normal:<18} {drawn}"
+            for name, value, error, normal, drawn in self._rows()
+        ]
+        return "\n".join([*lines, *self._remarks()])
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        from dpb_gym.report.notebook import grid
+
+        columns, *rows = self._rows()
+        said = "".join(f"<small>{escape(line)}</small><br>" for line in self._remarks())
+        return grid(columns, rows) + said
+
+
+def evaluate_offline(
+    target: Agent | SlateProbabilities | ArrayLike,
+    log: Log,
+    *,
+    estimators: Sequence[str] | str | None = None,
+    q: ArrayLike | None = None,
+    ridge: float = 1.0,
+    folds: int = 2,
+    samples: int = 200,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    **options: Any,
+) -> OfflineEvaluation:
+    """Estimates what a policy would have earned on a log of another policy.
+
+    The estimates are **not private**, whatever the policy's guarantee: they read the log's raw
+    rewards. `dpb_gym.offline.release_value` releases one with a guarantee.
+
+    Args:
+        target: A trained agent of one replicate (it is copied and stays as it is), or what the
+            policy does in the logged rounds: probabilities ``(n, m)`` of the candidates of a
+            `LoggedData`, slates ``(n, K)`` or `SlateProbabilities` for a `SlateLog`, prices
+            ``(n,)`` for a `PriceLog`. For agents of many replicates see
+            `dpb_gym.offline.probabilities`.
+        log: The log.
+        estimators: Among ``log.estimators``; ``log.usual`` by default.
+        q: Predicted rewards, in the shape that ``log.predicted`` returns; that by default.
+        ridge: Penalty of the default model.
+        folds: Parts of its cross-fitting.
+        samples: How often a random agent is asked per round (see `probabilities`).
+        level: Confidence level of the intervals, in (0, 1).
+        resamples: Bootstrap resamples; 0 for none.
+        seed: Of the bootstrap and the folds.
+        **options: ``threshold``, ``clip``, ``shrinkage`` of the estimators that change weights,
+            chosen by estimated squared error by default; ``groups`` of the candidates, integers
+            ``(m,)`` or ``(n, m)``, for marginalised estimates; ``kernel`` and ``bandwidth`` for
+            prices (see `dpb_gym.offline.price_log`).
+
+    Raises:
+        ParameterError: If an argument is out of range or `target` is no distribution.
+        AgentError: If the agent has more than one replicate.
+        DataError: If the policy never chooses what was logged (self-normalised estimates only).
+
+    Example:
+        >>> import numpy as np
+        >>> from dpb_gym.offline import LoggedData, evaluate_offline
+        >>> log = LoggedData.from_problem("DPB/Recommendation-v0", rounds=500)
+        >>> always_first = np.eye(5)[np.zeros(500, int)]
+        >>> found = evaluate_offline(always_first, log, estimators="snips")
+        >>> abs(found["snips"].value - found.true_value) < 4 * found["snips"].std_error
+        True
+    """
+    if not isinstance(log, Log):
+        raise ParameterError(f"log must be a log such as LoggedData, got {type(log).__name__}")
+    names = log.usual if estimators is None else estimators
+    names = (names,) if isinstance(names, str) else tuple(names)
+    names = tuple(validation.choice("estimators", name, log.estimators) for name in names)
+    if not names:
+        raise ParameterError(f"name at least one estimator of {', '.join(log.estimators)}")
+    level = validation.real("level", level, 0.0, 1.0, open_low=True, open_high=True)
+    resamples = validation.integer("resamples", resamples, 0)
+    seed = validation.integer("seed", seed, 0)
+    for name in options:
+        if name not in log.options:
+            raise unknown_name(f"option of a {type(log).__name__}", name, log.options)
+    if isinstance(target, str):
+        raise ParameterError(
+            f"{target!r} is not trained; train_offline({target!r}, log) returns an agent"
+        )
+    policy = log.target(target, samples)
+    model = {"ridge": ridge, "folds": folds, "seed": seed}
+    parts: Weighted = log.ingredients(policy, names, q, model, options)
+    estimates = with_intervals(
+        {name: log.estimators[name](parts) for name in names}, level, resamples, seed
+    )
+    truth = None if log.expected is None else (policy * log.expected).sum(axis=1).mean()
+    return OfflineEvaluation(
+        estimates=estimates,
+        rounds=len(log),
+        effective_sample_size=effective_sample_size(parts.weights),
+        mean_weight=float(parts.weights.mean()),
+        largest_weight=float(parts.weights.max()),
+        logged_mean=float(parts.rewards.mean()),
+        settings=dict(parts.chosen),
+        level=level,
+        estimated=log.estimated,
+        true_value=None if truth is None else float(truth),
+        guarantee=target.curator.guarantee if isinstance(target, Agent) else None,
+    )
+
+
+def estimate(
+    name: str, log: Log, target: Agent | SlateProbabilities | ArrayLike, **options: Any
+) -> float:
+    """One estimate without its interval; see `evaluate_offline`."""
+    found = evaluate_offline(target, log, estimators=name, resamples=0, **options)
+    return found[name].value

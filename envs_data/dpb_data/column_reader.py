@@ -1,0 +1,386 @@
+"""Named columns out of anything that holds a table, every value checked."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_data.data_files import (
+    Source,
+    existing_path,
+    first_line,
+    refuse_foreign,
+    require_newline,
+    shorten,
+)
+from dpb_gym.errors import DataError
+
+Array = NDArray[Any]
+
+BLOCK = 1 << 24
+NULLS = ("", "NULL", "NA")
+POSITIVE = math.nextafter(0.0, 1.0)
+"""The least value of a column of positive numbers."""
+_UNIT = "\x1f"  # stands for a separator of several characters inside the reader
+_FLAGS = ("0", "false", "0.0", "1", "true", "1.0")
+_ARROW = re.compile(
+    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<line>\d+): )?"
+    r"(?P<what>.*)", re.DOTALL,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a reader takes, and what its values may be.
+
+    Attributes:
+        name: Name in the header, or for messages.
+        low: Least value.
+        high: Largest value; with a limit of infinity, infinity itself is refused.
+        step: Values are multiples of it; None for any number.
+        kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"id"`` (int64
+            where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false),
+            ``"time"`` (Unix seconds, or dates, as such) or ``"any"`` (numbers, else text).
+        required: Whether every table must have it.
+        nullable: Whether single values may be missing (NaN, None).
+        also: One value outside the range that is allowed.
+        zero_is_unknown: Whether 0 means that the value is not known.
+        hint: What to add when a value is not allowed.
+    """
+
+    name: str
+    low: float = -math.inf
+    high: float = math.inf
+    step: float | None = None
+    kind: str = "number"
+    required: bool = True
+    nullable: bool = False
+    also: float | None = None
+    zero_is_unknown: bool = False
+    hint: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """What values may be, in words."""
+        whole = self.kind == "integer" or self.step == 1.0
+        text = "a whole number" if whole else f"a multiple of {self.step:g}" if self.step else ""
+        other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value",
+                 "time": "Unix seconds or a date"}  # fmt: skip
+        text = other.get(self.kind) or text or "a number"
+        if self.low > -math.inf:
+            text += f" from {self.low:.16g}" if self.low != POSITIVE else " above 0"
+        if self.high < math.inf:
+            text += f" to {self.high:.16g}"
+        if self.also is not None:
+            text += f", or exactly {self.also:g}"
+        return text + (" or NULL" if self.nullable else "") + self.hint
+
+    def wrong(self, values: Array) -> Array:
+        """Which numbers are not allowed, a mask; NaN and infinity are not."""
+        good = (values >= self.low) & (values <= self.high) & np.isfinite(values)
+        if self.step is not None:
+            with np.errstate(invalid="ignore"):
+                steps = values / self.step
+                good &= steps == np.rint(steps)
+        if self.also is not None:
+            good |= values == self.also
+        return ~good
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table that was found and not read yet.
+
+    Attributes:
+        name: Of the file without its endings, ``"frame"`` for anything else.
+        where: How messages name it.
+        columns: Names of its columns.
+        fetch: From some of its columns to Arrow arrays by name.
+        unit: What messages count, ``"line"`` or ``"row"``.
+        first: The number of its first row.
+    """
+
+    name: str
+    where: str
+    columns: list[str]
+    fetch: Callable[[Sequence[Column]], Any]
+    unit: str = "row"
+    first: int = 0
+
+    def at(self, row: int) -> str:
+        """How messages name a row, counted from 0."""
+        return f"{self.where}: {self.unit} {row + self.first}"
+
+    def take(self, columns: Sequence[Column], hint: str = "") -> dict[str, Array]:
+        """Reads and checks columns; see `take_columns`. `hint` ends the word on missing ones."""
+        missing = [c.name for c in columns if c.required and c.name not in self.columns]
+        head = f"{self.where}: line 1" if self.unit == "line" else self.where
+        if missing:
+            some = ", ".join(self.columns[:30]) + (" ..." if len(self.columns) > 30 else "")
+            hint = hint or (": the file is not UTF-8" if "\ufffd" in some else "")
+            raise DataError(
+                f"{head}: expected the columns {', '.join(map(str, missing))}, found {some}{hint}"
+            )
+        asked = [c.name for c in columns]
+        twice = [name for name in asked if self.columns.count(name) > 1]
+        if twice:
+            raise DataError(f"{head}: expected each column once, found {twice[0]} twice")
+        again = [name for name in asked if asked.count(name) > 1]
+        if again:
+            raise DataError(f"{head}: column {again[0]} is named for two purposes: name it once")
+        wanted = [c for c in columns if c.name in self.columns]
+        fetched = self.fetch(wanted)
+        found = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
+        lengths = {name: len(values) for name, values in found.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"{self.where}: expected columns of one length, found {lengths}")
+        return found
+
+    def _checked(self, column: Column, values: Any) -> Array:
+        if not len(values):
+            raise DataError(f"{self.where}: expected a column {column.name} with rows")
+        missing = values.is_null().to_numpy()
+        if missing.any() and not column.nullable:
+            raise self._refusal(column, int(missing.argmax()), None)
+        with _expected(self.where, f"{column.name} to be {column.allowed}"):
+            read: Array = _converted(values, column.kind).to_numpy()
+        if read.dtype.kind in "iuf":
+            wrong = column.wrong(read) & ~missing
+            if column.kind == "flag":
+                wrong, read = read < 0, read // 3
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise self._refusal(column, row, values[row].as_py())
+        return read
+
+    def _refusal(self, column: Column, row: int, value: Any) -> DataError:
+        found = f"{value:.16g}" if isinstance(value, (int, float)) else str(value)
+        return DataError(
+            f"{self.at(row)}: expected {column.name} to be {column.allowed}, found "
+            f"{'none' if value is None else shorten(found)}"
+        )
+
+
+@contextmanager
+def _expected(where: object, what: str) -> Iterator[None]:
+    """Says what was expected where Arrow refuses it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, NotImplementedError, OSError) as error:
+        said = shorten(str(error), 300)
+        raise DataError(f"{where}: expected {what} ({said})") from error
+
+
+def _converted(values: Any, kind: str) -> Any:
+    """Arrow values as what their column's kind makes of them; flags as places in `_FLAGS`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole, number, text = pa.int64(), pa.float64(), pa.string()
+    if kind == "flag":
+        plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
+        return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1).cast(whole)
+    if kind in ("integer", "number"):
+        return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
+    date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
+    ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": ()}
+    if pa.types.is_temporal(values.type):
+        ways = dict.fromkeys(ways, ())
+    for way in ways.get(kind, ((whole,), (date,), (local,))):
+        found = values
+        try:
+            for target in way:
+                safe = kind not in ("time", "any")
+                found[:1].cast(target, safe=safe)  # a whole column is refused only at its end
+                found = found.cast(target, safe=safe)
+        except (pa.ArrowException, NotImplementedError):
+            continue
+        if kind == "time" and pa.types.is_temporal(found.type):
+            found = found.cast(pa.timestamp("s"), safe=False).cast(whole)
+        return found
+    return values.cast(date if kind == "time" else text)
+
+
+def take_columns(source: Any, columns: Sequence[Column]) -> tuple[Opened, dict[str, Array]]:
+    """Takes and checks columns by their names.
+
+    Args:
+        source: A path to a ``.csv`` (commas, semicolons or tabs, header, quotes, also packed as
+            ``.csv.gz``) or ``.parquet`` file, here or below ``$DPB_DATA``; or a frame of pandas,
+            polars or pyarrow, anything else with the Arrow stream or data-frame protocol, or a
+            mapping of arrays.
+        columns: What to take, by the names in the source. Optional ones that it lacks are left
+            out of the answer.
+
+    Returns:
+        The table that was opened, and values by column name: int64, float64 with NaN for missing,
+        or text as objects with None for missing.
+
+    Raises:
+        DataError: A column is missing, or a value is not allowed; names the line or row, what was
+            expected and what was found.
+        UnknownNameError: No file of this name is here.
+    """
+    opened = open_table(source)
+    return opened, opened.take(columns)
+
+
+def open_table(source: Any) -> Opened:
+    """Finds a table and the names of its columns; see `take_columns`."""
+    if isinstance(source, Opened):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        place = existing_path(source)
+        if place.suffix.lower() == ".parquet":
+            return _open_parquet(place)
+        found = Source(place)
+        if found.main is None:
+            raise DataError(f"{place}: expected the path of a CSV or Parquet file")
+        return open_csv(found.read(found.main), found.where(found.main))
+    frame = source
+    if not hasattr(frame, "__getitem__"):
+        import pyarrow as pa
+        import pyarrow.interchange
+
+        if hasattr(frame, "__arrow_c_stream__"):
+            frame = pa.table(frame)
+        elif hasattr(frame, "__dataframe__"):
+            frame = pyarrow.interchange.from_dataframe(frame)
+    names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
+    names = frame if names is None and isinstance(frame, Mapping) else names
+    if names is None or callable(names):
+        raise DataError(
+            "expected a frame (pandas, polars, pyarrow), a mapping of arrays or the path of a "
+            f"CSV or Parquet file, got a {type(frame).__name__}"
+        )
+    return Opened("frame", "frame", [str(n) for n in names], partial(arrays, frame))
+
+
+def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
+    """Columns of a frame or a mapping as Arrow arrays by name."""
+    import pyarrow as pa
+
+    found = {}
+    for column in columns:
+        values = frame[column.name]
+        if not isinstance(values, pa.ChunkedArray):
+            with _expected("frame", f"{column.name} to be {column.allowed}"):
+                values = pa.chunked_array([pa.array(np.asarray(values), from_pandas=True)])
+        found[column.name] = values
+    return found
+
+
+def _open_parquet(place: Path) -> Opened:
+    import pyarrow.parquet as pq
+
+    def read(columns: Sequence[Column]) -> Any:
+        with _expected(place, "a Parquet file"):
+            return pq.read_table(place, columns=[column.name for column in columns])
+
+    with _expected(place, "a Parquet file"):
+        names = pq.read_schema(place).names
+    return Opened(place.name.split(".")[0], str(place), names, read)
+
+
+def open_csv(
+    raw: bytes,
+    where: str,
+    *,
+    names: Sequence[str] = (),
+    delimiter: str = "",
+    nulls: Sequence[str] = NULLS,
+    quoted: bool = True,
+    strict: bool = True,
+) -> Opened:
+    """Finds the columns of a delimited file that is wholly in memory.
+
+    Args:
+        raw: The file.
+        where: How messages name it.
+        names: Names of all its columns, in order; those of its first line if empty.
+        delimiter: Separator, may be longer than one character; found if empty.
+        nulls: What stands for a missing value.
+        quoted: Whether fields may stand in double quotes.
+        strict: Whether a missing final newline, the mark of a file that was cut, is an error.
+
+    Raises:
+        DataError: It is no text, empty, or was cut.
+    """
+    refuse_foreign(raw, where)
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    first = first_line(raw, where)
+    delimiter = delimiter or max(",;\t", key=first.count)
+    header = 0 if names else 1
+    found = list(names) or next(csv.reader([first], delimiter=delimiter))
+    if len(delimiter) > 1:
+        if _UNIT.encode() in raw:
+            line = raw.count(b"\n", 0, raw.index(_UNIT.encode())) + 1
+            raise DataError(f"{where}: line {line}: found a control character (0x1f)")
+        raw = raw.replace(delimiter.encode(), _UNIT.encode())
+    unique = [name or f"unnamed {i}" for i, name in enumerate(found)]
+
+    def read(columns: Sequence[Column]) -> Any:
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+
+        if header and raw.find(b"\n") in (-1, len(raw) - 1):
+            raise DataError(f"{where}: line 2: expected rows, found nothing after the header")
+        types = {"integer": pa.int64(), "number": pa.float64()}
+        for threads in (True, False):  # only one thread says in which row an error is
+            try:
+                table = pa_csv.read_csv(
+                    pa.BufferReader(raw),
+                    pa_csv.ReadOptions(
+                        column_names=unique, skip_rows=header, block_size=BLOCK,
+                        use_threads=threads,
+                    ),
+                    pa_csv.ParseOptions(
+                        delimiter=_UNIT if len(delimiter) > 1 else delimiter,
+                        quote_char='"' if quoted else False, ignore_empty_lines=False,
+                    ),
+                    pa_csv.ConvertOptions(
+                        column_types={c.name: types.get(c.kind, pa.string()) for c in columns},
+                        include_columns=[c.name for c in columns], null_values=list(nulls),
+                        strings_can_be_null=True,
+                    ),
+                )  # fmt: skip
+                break
+            except pa.ArrowInvalid as error:
+                if not threads:
+                    known = {unique.index(c.name): c for c in columns}
+                    text = _explained(str(error), known, delimiter)
+                    raise DataError(f"{where}: {text}") from error
+        if strict:
+            require_newline(raw, where)
+        return table
+
+    name = where.replace("!", "/").replace(os.sep, "/").rsplit("/", 1)[-1].split(".")[0]
+    return Opened(name, where, found, read, "line", 1 + header)
+
+
+def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str:
+    """What Arrow refuses, in our words: the line, what was expected and what was found."""
+    said = _ARROW.fullmatch(error)
+    assert said is not None  # every part but the last is optional
+    line = f"line {said['line']}: " if said["line"] else ""
+    value = re.search("invalid value '(.*)'", said["what"], re.DOTALL)
+    if said["column"] is None:
+        fields = rf"expected \1 fields separated by {delimiter!r}, found \2"
+        what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, said["what"])
+        return line + what[:200].replace(_UNIT, delimiter)
+    column = columns[int(said["column"])]
+    found = shorten(value[1]) if value else said["what"]
+    return f"{line}expected {column.name} to be {column.allowed}, found {found}"

@@ -1,0 +1,321 @@
+"""Logs of decisions: the Open Bandit Dataset, and tables of prices and what was bought."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from dpb_data import synthetic
+from dpb_data.column_reader import POSITIVE, Array, Column, take_columns
+from dpb_data.data_files import existing_path
+from dpb_data.data_folders import locate
+from dpb_data.dataset_registry import generated
+from dpb_data.rating_table import digest_of, encode_features, renumber
+from dpb_gym.errors import DataError
+
+_USER_FEATURES = tuple(f"user_feature_{k}" for k in range(4))
+_ITEM_FEATURES = tuple(f"item_feature_{k}" for k in range(4))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BanditLog:
+    """Rounds of a logging policy that showed one of several items, with known propensities.
+
+    Attributes:
+        name: Name of the file.
+        actions: int64 ``(n,)``, the item shown, in [0, n_items).
+        positions: int64 ``(n,)``, its position on the page, from 0.
+        rewards: float64 ``(n,)``, 1 for a click.
+        propensities: float64 ``(n,)`` in (0, 1]: how likely this item was at this position.
+        timestamps: int64 ``(n,)``, Unix seconds.
+        users: int64 ``(n, 4)``, levels of the user's features, each numbered from 0.
+        items: float64 ``(n_items, d)``, features of the items; text as one feature per level.
+        item_names: d names.
+        affinity: float64 ``(n, n_items)`` of the user to each item, or None.
+    """
+
+    name: str
+    actions: Array
+    positions: Array
+    rewards: Array
+    propensities: Array
+    timestamps: Array
+    users: Array
+    items: Array
+    item_names: tuple[str, ...]
+    affinity: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        return (
+            f"BanditLog({self.name!r}: {len(self):,} rounds, {len(self.items)} items, "
+            f"{int(self.rewards.sum())} clicks)"
+        )
+
+    def arrays(self, position: int | None = None) -> dict[str, Any]:
+        """The arguments of `dpb_gym.offline.LoggedData.from_arrays`, all items as candidates.
+
+        Features of a candidate are the item's, scaled to at most 1 in magnitude, a constant,
+        and the user's affinity to the item where the log has it.
+
+        Args:
+            position: Only the rounds of this position on the page.
+
+        Raises:
+            DataError: If no round has this position.
+        """
+        kept = np.arange(len(self)) if position is None else np.flatnonzero(
+            self.positions == position
+        )  # fmt: skip
+        if not len(kept):
+            raise DataError(f"{self.name}: no round has position {position}")
+        largest = np.maximum(np.abs(self.items).max(axis=0), 1e-12)
+        own = np.column_stack([self.items / largest, np.ones(len(self.items))])
+        parts = [np.broadcast_to(own, (len(kept), *own.shape))]
+        if self.affinity is not None:
+            parts.append(np.clip(self.affinity[kept, :, None], 0.0, 1.0))
+        return {
+            "features": np.concatenate(parts, axis=2, dtype=np.float32),
+            "actions": self.actions[kept],
+            "propensities": self.propensities[kept],
+            "rewards": self.rewards[kept],
+            "reward_range": (0.0, 1.0),
+            "name": self.name,
+        }
+
+
+def load_open_bandit(
+    source: str | os.PathLike[str], *, items: str | os.PathLike[str] | None = None
+) -> BanditLog:
+    """Loads a log in the layout of the Open Bandit Dataset and checks every value of it.
+
+    Args:
+        source: A registered or generated data set, or the campaign's CSV file (``men.csv``,
+            ``men.csv.gz``), here or below ``$DPB_DATA``.
+        items: The file of the items' features; ``item_context.csv`` beside the log if None.
+
+    Raises:
+        DataError: Missing, damaged, or not of the layout; names the line or row.
+
+    Example:
+        >>> import dpb_data
+        >>> dpb_data.load_open_bandit("synthetic-open-bandit")
+        BanditLog('synthetic-open-bandit': 3,000 rounds, 12 items, 240 clicks)
+    """
+    made: BanditLog | None = generated(source, "logs")
+    if made is not None:
+        return made
+    place = locate(source)
+    beside = place.parent / "item_context.csv" if items is None else existing_path(items)
+    return read_open_bandit(place, beside)
+
+
+def synthetic_bandit() -> BanditLog:
+    """The generated data set ``"synthetic-open-bandit"``."""
+    return read_open_bandit(*synthetic.open_bandit(), "synthetic-open-bandit")
+
+
+def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog:
+    """Reads a log and its items from what `take_columns` takes; see `load_open_bandit`."""
+    where = "items" if isinstance(items, dict) else str(items)
+    _, about = take_columns(
+        items,
+        [Column("item_id", 0.0, 1e6, kind="integer"),
+         Column(_ITEM_FEATURES[0]), *(Column(name, kind="text") for name in _ITEM_FEATURES[1:])],
+    )  # fmt: skip
+    n_items = len(about["item_id"])
+    if not np.array_equal(np.sort(about["item_id"]), np.arange(n_items)):
+        raise DataError(f"{where}: expected item_id to number the items from 0")
+    order = np.argsort(about["item_id"])
+    features, names = encode_features({f: about[f][order] for f in _ITEM_FEATURES}, where)
+    affinities = [f"user-item_affinity_{k}" for k in range(n_items)]
+    opened, read = take_columns(
+        log,
+        [Column("timestamp", kind="time"),
+         Column("item_id", 0.0, n_items - 1.0, kind="integer"),
+         Column("position", 1.0, 100.0, kind="integer"),
+         Column("click", kind="flag"),
+         Column("propensity_score", POSITIVE, 1.0),
+         *(Column(feature, kind="id") for feature in _USER_FEATURES),
+         *(Column(feature, required=False) for feature in affinities)],
+    )  # fmt: skip
+    missing = [a for a in affinities if a not in read]
+    if missing and len(missing) < n_items:
+        raise DataError(f"{opened.where}: expected the column {missing[0]} as for the other items")
+    return BanditLog(
+        name or opened.name,
+        read["item_id"],
+        read["position"] - 1,
+        read["click"].astype(np.float64),
+        read["propensity_score"],
+        read["timestamp"],
+        np.column_stack([renumber(f, read[f])[0] for f in _USER_FEATURES]),
+        features,
+        names,
+        None if missing else np.column_stack([read[a] for a in affinities]),
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Answers:
+    """What tables of customers' answers share.
+
+    Attributes:
+        name: Name of the file.
+        features: float64 ``(n, d)``, finite; text as one feature per level but the first.
+        feature_names: d names.
+        people: int64 ``(n,)``, who it was, or None.
+    """
+
+    name: str
+    features: Array
+    feature_names: tuple[str, ...]
+    people: Array | None = None
+
+    def digest(self) -> str:
+        """Hexadecimal digest of the contents; the table's name does not count."""
+        own = (getattr(self, f.name) for f in fields(self)[4:])
+        return digest_of(*own, self.features, self.feature_names, self.people)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PriceTable(_Answers):
+    """Customers who were quoted a price, and whether they bought.
+
+    Attributes:
+        price: float64 ``(n,)``, positive.
+        bought: int64 ``(n,)``, 0 or 1.
+    """
+
+    price: Array
+    bought: Array
+
+    def __repr__(self) -> str:
+        return (
+            f"PriceTable({self.name!r}: {len(self):,} quotes from {self.price.min():g} to "
+            f"{self.price.max():g}, {int(self.bought.sum()):,} bought, "
+            f"{len(self.feature_names)} features)"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ClickTable(_Answers):
+    """Customers who were shown one of several items at random, and whether they took it.
+
+    Attributes:
+        items: int64 ``(n,)``, index of the item in `item_ids`.
+        item_ids: Original names or numbers of the items, ascending.
+        clicked: int64 ``(n,)``, 0 or 1.
+        propensity: float64 ``(n,)`` in (0, 1]: how likely this item was to be shown.
+    """
+
+    items: Array
+    item_ids: Array
+    clicked: Array
+    propensity: Array
+
+    def __repr__(self) -> str:
+        return (
+            f"ClickTable({self.name!r}: {len(self):,} rounds, {len(self.item_ids)} items, "
+            f"{int(self.clicked.sum()):,} taken, {len(self.feature_names)} features)"
+        )
+
+
+def prices(
+    source: Any,
+    *,
+    price: str = "price",
+    bought: str = "bought",
+    features: Sequence[str] = (),
+    person: str | None = None,
+    name: str | None = None,
+) -> PriceTable:
+    """Makes a table of quoted prices, such as auto loans or groceries, by its columns' names.
+
+    Args:
+        source: A generated data set of prices, or what `dpb_data.column_reader.take_columns` takes.
+        price: Column of prices, positive.
+        bought: Column of purchases: 0 or 1, true or false.
+        features: Columns of what was known of the customer or product.
+        person: Column of who the customer was.
+        name: Name of the table, the file's by default.
+
+    Raises:
+        DataError: A column is missing or a value not allowed.
+
+    Example:
+        >>> import dpb_data
+        >>> dpb_data.prices("synthetic-loans", features=["term", "score"])
+        PriceTable('synthetic-loans': 4,000 quotes from 2.5 to 12, 1,092 bought, 2 features)
+    """
+    made = generated(source, "prices")
+    if made is not None:
+        source, name = made, name or str(source)
+    own = [Column(price, POSITIVE), Column(bought, kind="flag")]
+    read, shared = _answers(source, own, features, person, name)
+    return PriceTable(price=read[price], bought=read[bought], **shared)
+
+
+def clicks(
+    source: Any,
+    *,
+    item: str,
+    reward: str,
+    propensity: str,
+    features: Sequence[str] = (),
+    person: str | None = None,
+    name: str | None = None,
+) -> ClickTable:
+    """Makes a table of a recommender's log, one row per round, by its columns' names.
+
+    Args:
+        source: What `dpb_data.column_reader.take_columns` takes.
+        item: Column of the item that was shown.
+        reward: Column of the response: 0 or 1, true or false.
+        propensity: Column of the probability with which the item was chosen, in (0, 1].
+        features: Columns of what was known of the customer.
+        person: Column of who the customer was.
+        name: Name of the table, the file's by default.
+
+    Raises:
+        DataError: A column is missing or a value not allowed.
+
+    Example:
+        >>> import dpb_data
+        >>> shown = {"ad": ["a", "b", "a"], "click": [0, 1, 0], "p": [0.5, 0.5, 0.5]}
+        >>> dpb_data.clicks(shown, item="ad", reward="click", propensity="p")
+        ClickTable('frame': 3 rounds, 2 items, 1 taken, 0 features)
+    """
+    own = [Column(item, kind="id"), Column(reward, kind="flag"), Column(propensity, POSITIVE, 1.0)]
+    read, shared = _answers(source, own, features, person, name)
+    items, ids = renumber(item, read[item])
+    return ClickTable(
+        items=items, item_ids=ids, clicked=read[reward], propensity=read[propensity], **shared
+    )
+
+
+def _answers(
+    source: Any, own: list[Column], features: Sequence[str], person: str | None, name: str | None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Reads columns of a table's own, and the fields of `_Answers`."""
+    features = [features] if isinstance(features, str) else features
+    about = [Column(feature, kind="any") for feature in features]
+    about += [Column(person, kind="id")] if person else []
+    opened, read = take_columns(source, [*own, *about])
+    name = name or opened.name
+    matrix = np.empty((len(read[own[0].name]), 0))
+    names: tuple[str, ...] = ()
+    if features:
+        matrix, names = encode_features({f: read[f] for f in features}, name)
+    people = renumber(person, read[person])[0] if person else None
+    shared = {"features": matrix, "feature_names": names, "people": people}
+    return read, {"name": name, **shared}
