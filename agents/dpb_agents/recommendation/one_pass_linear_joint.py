@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import positive, real
-from dpb_agents.recommendation.one_pass import OnePass
+from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
@@ -108,7 +108,9 @@ class OnePassLinearJoint(OnePass):
             observed = self._cap.admit(context.users, observed)
             self._directions[~observed] = 0.0
         response = np.clip(reward / self._range, -0.5, 0.5)
-        zoo.one_pass_linear.joint_rows(self._directions, response, self._weights, self._rows)
+        agent_kernels.linear_records.joint_rows(
+            self._directions, response, self._weights, self._rows
+        )
         self.releaser.add(self._rows)
         # how many rounds yield a record is public but in rejection replay
         if self.problem.partial_feedback:
@@ -143,7 +145,7 @@ class OnePassLinearJoint(OnePass):
         curvature, response = (float(w) for w in self._weights)
         rounds = float(self.releaser.rounds)
         t = np.empty((len(sums), n))
-        zoo.one_pass_linear.joint_posterior(
+        agent_kernels.linear_records.joint_posterior(
             np.ascontiguousarray(sums[:, :-n]) / curvature,
             np.ascontiguousarray(sums[:, -n:]) / response,
             self._recorded,

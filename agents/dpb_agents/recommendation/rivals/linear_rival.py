@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.linear import take_recommended
@@ -84,7 +84,7 @@ class LinearRival(WarmStart):
     @among_available
     def act(self, context: Context) -> Array:
         action, theta = np.empty(len(self._theta), np.int64), self._estimate()
-        zoo.linear.choose(context.features, theta, self._inverse, self._width, action)
+        agent_kernels.linear.choose(context.features, theta, self._inverse, self._width, action)
         return action
 
     def _estimate(self) -> Array:
@@ -180,6 +180,6 @@ class RewardSums(Sum):
             self._cursor[b] = 0
         sums, keep = (self._total, self._normals, self._cursor, due), self.keep is not None
         image = self._plain if inverse is None else (inverse, norm)
-        zoo.linear.release(*sums, self._sigma, *image, keep, self._released)
+        agent_kernels.linear.release(*sums, self._sigma, *image, keep, self._released)
         self.releases += due
         return self._released.copy()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_agents.recommendation.one_pass_users import LifetimeWeights
+from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_gym import kernels, portable
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -108,14 +108,14 @@ class OnePass(WarmStart):
     @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
-        zoo.one_pass_linear.best_candidates(
+        agent_kernels.linear_records.best_candidates(
             context.features, self.theta, self._doubt, self._even, self._worth, action
         )
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        bad = zoo.one_pass_linear.directions(
+        bad = agent_kernels.linear_records.directions(
             context.features,
             action,
             observed,
@@ -199,11 +199,11 @@ class OnePass(WarmStart):
         bent = self._directions
         if self.link == "logistic":
             bent = np.empty_like(bent)
-            zoo.one_pass_linear.bend(
+            agent_kernels.linear_records.bend(
                 self._phi, self._state, 4.0 / self._range, self._directions, bent, self._offset
             )
-        zoo.one_pass_linear.add_products(bent, self._phi, self._gram)
-        zoo.one_pass_linear.add_products(bent, self._directions, self._own)
+        agent_kernels.linear_records.add_products(bent, self._phi, self._gram)
+        agent_kernels.linear_records.add_products(bent, self._directions, self._own)
 
     def _likeness(self) -> tuple[Array, Array]:
         """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
@@ -234,7 +234,7 @@ class OnePass(WarmStart):
         self._state[:, self._phi.shape[1] :] += weight * self._offset
         # exact sums count as all but exact, which keeps the filter's matrices invertible
         noise = max(self.releaser.noise_std, 1e-3 * self._range)
-        zoo.one_pass_linear.filter_step(
+        agent_kernels.linear_records.filter_step(
             self._state,
             self._covariance,
             self._gram,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.local_sgd import LocalSGD
 from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.common.prior import WarmStart
@@ -154,7 +154,9 @@ class LocalLinear(WarmStart):
     def act(self, context: Context) -> Array:
         action = np.empty(len(self._sums), np.int64)
         alpha = self.alpha if self.rule == "ucb" else 0.0
-        zoo.linear.choose_optimistic(context.features, self._inverse, self._trusted, alpha, action)
+        agent_kernels.linear.choose_optimistic(
+            context.features, self._inverse, self._trusted, alpha, action
+        )
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -206,7 +208,7 @@ class LocalGLM(LocalSGD):
     @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
-        zoo.linear.choose(context.features, self.theta, self._metric, self._width, action)
+        agent_kernels.linear.choose(context.features, self.theta, self._metric, self._width, action)
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

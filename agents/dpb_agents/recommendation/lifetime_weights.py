@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array
 
@@ -63,6 +63,6 @@ class LifetimeWeights:
             self._kept = np.pad(self._kept, ((0, 0), (0, grow), (0, 0), (0, 0)))
         # kept in single precision: the rest covers its rounding
         bound = self.reach**2 * (1.0 - 1e-6)
-        zoo.one_pass_linear.lifetime_weights(
+        agent_kernels.linear_records.lifetime_weights(
             ids, admitted, bound, self._counts, self._spent, self._kept, directions
         )
