@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.envs.catalogue import register_environment as register_environment
-from dpb_gym.envs.catalogue import register_environments
+from dpb_gym.envs.registration import register_environment as register_environment
+from dpb_gym.envs.registration import register_environments
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent as Agent
     from dpb_gym.agent import SingleAgent as SingleAgent
-    from dpb_gym.envs.catalogue import make_problem as make_problem
-    from dpb_gym.envs.logged import from_log as from_log
+    from dpb_gym.envs.log_environments import from_log as from_log
+    from dpb_gym.envs.registration import make_problem as make_problem
     from dpb_gym.evaluation import Result as Result
     from dpb_gym.evaluation import evaluate as evaluate
     from dpb_gym.evaluation.audit import audit as audit

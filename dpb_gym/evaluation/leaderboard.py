@@ -17,7 +17,7 @@ from dpb_gym.evaluation.series import Series, by_row, describe_guarantee, join
 from dpb_gym.evaluation.sources import origin
 from dpb_gym.evaluation.spec import Task
 from dpb_gym.evaluation.suite import Suite
-from dpb_gym.problems.season import EXACT, benchmark
+from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.groups import contests, second, verdict_class
 from dpb_gym.report.model import (

@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, DataError
 from dpb_gym.evaluation.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
 from dpb_gym.evaluation.sources import code_hash

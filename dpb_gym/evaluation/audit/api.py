@@ -8,7 +8,7 @@ from typing import Any
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
-from dpb_gym.envs.catalogue import environment, make_problem
+from dpb_gym.envs.registration import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.evaluation.audit.interference import interferes
 from dpb_gym.evaluation.audit.lockstep import Observed, play, seeds_from

@@ -18,7 +18,7 @@ from dpb_gym.evaluation.audit.lockstep import releasers
 from dpb_gym.evaluation.audit.worlds import bought
 from dpb_gym.evaluation.spec import AgentRun
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 
 REPLICATES = 8
@@ -63,7 +63,7 @@ def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) 
                 _hold(releaser, method, record, fixed, (number, method))
     protects_contexts = agent.curator.unit in ("user-round", "user")
     instance = problem.instance(list(seeds))
-    post = Post(problem, list(seeds))
+    post = Delivery(problem, list(seeds))
     for t in range(1, problem.horizon + 1):
         context = instance.context()
         action = agent.act(context)
