@@ -21,8 +21,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "problems": 2.0, "envs": 1.2, "feedback": 1.2, "kernels": 2.0, "privacy": 4.9,
-    "evaluation": 4.4, "offline": 1.3, "papers": 1.7, "report": 2.6, "cli": 1.1,
+    "problems": 2.0, "envs": 1.2, "feedback": 1.2, "kernels": 2.0, "privacy": 3.7,
+    "suites": 1.0, "audits": 1.6, "results": 1.8, "running": 1.2, "exchange": 0.6,
+    "planning": 0.8, "offline": 1.3, "papers": 1.7, "report": 2.6, "cli": 1.1,
     "(files)": 1.0, "zoo": 8.2, "data": 2.6,
 }  # fmt: skip
 """Thousand lines per room, as designed."""

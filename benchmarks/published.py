@@ -25,10 +25,10 @@ import numpy as np
 import yaml
 
 from dpb_gym import Result, report
-from dpb_gym.evaluation import metrics
 from dpb_gym.registry import agent_spec
-from dpb_gym.report.groups import Group, budget_order, contests, group_of, short
-from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.comparison_groups import Group, budget_order, contests, group_of, short
+from dpb_gym.report.leaderboard_data import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.results import metrics
 
 TUNED = " (tuned)"
 OURS = ("one-pass-mnl", "one-pass-pricing", "one-pass-linear", "one-pass-linear-joint")
