@@ -22,8 +22,8 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.problems.base import Array, Context, Instance, Problem
-from dpb_gym.problems.delay import Post
-from dpb_gym.problems.season import Season
+from dpb_gym.problems.delay import Delivery
+from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
@@ -37,7 +37,7 @@ class _Runner:
 
     def __init__(self, cell: Cell, number: int, agent: Agent, instance: Instance) -> None:
         self.cell, self.number, self.agent = cell, number, agent
-        self.instance = instance.fork() if isinstance(instance, Season) else instance
+        self.instance = instance.fork() if isinstance(instance, StockInstance) else instance
         self.failure: Failure | None = None
         shape = len(cell.checkpoints), len(cell.seeds)
         self.regret, self.reward = np.zeros((2, shape[1]))
@@ -53,7 +53,9 @@ class _Runner:
         except Exception as error:
             self.failure = _failure(self, error)
 
-    def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
+    def play(
+        self, contexts: Sequence[Context], shared: Instance, delivery: Delivery | None
+    ) -> None:
         """Play the `coming` rounds of the shared instance; `judge` adds up their regret."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
@@ -76,8 +78,8 @@ class _Runner:
             self.stage = "observe"
             t2 = clock()
             delivered = context, action, feedback
-            if post is not None:
-                delivered = post.deliver(action, feedback, self.number)
+            if delivery is not None:
+                delivered = delivery.deliver(action, feedback, self.number)
             agent.observe(*delivered)
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
@@ -191,20 +193,20 @@ def _rounds(
     clock, shared, t, at = time.perf_counter, 0.0, 0, 0
     last_report = clock()
     late = instance.problem.info.delay is not None
-    post = Post(instance.problem, instance.seeds) if late else None
+    delivery = Delivery(instance.problem, instance.seeds) if late else None
     live = [runner for runner in runners if runner.failure is None]
     while live and t < instance.problem.horizon:
         start = clock()
         if t:
             instance.advance()
         # the first round is not timed, and delayed responses are delivered round by round
-        contexts = instance.coming(checkpoints[at] - t if t and post is None else 1)
-        if post is not None:
-            post.open(contexts[0])
+        contexts = instance.coming(checkpoints[at] - t if t and delivery is None else 1)
+        if delivery is not None:
+            delivery.open(contexts[0])
         shared += clock() - start
         for runner in live:
             try:
-                runner.play(contexts, instance, post)
+                runner.play(contexts, instance, delivery)
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
