@@ -35,7 +35,7 @@ from dpb_gym.privacy.audit import (
     mechanism_audits,
 )
 from dpb_gym.privacy.audit.bounds import divergence_bound
-from dpb_gym.privacy.releasers.running_sum import BinaryTree
+from dpb_gym.privacy.releasers.correlated_noise import BinaryTree
 
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 RHOS = (0.5, 2.0)
