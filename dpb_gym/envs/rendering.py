@@ -81,7 +81,7 @@ class Screen:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        from dpb_gym.report.canvas import style
+        from dpb_gym.report.figure_layout import style
 
         shown = self._shown()
         with matplotlib.rc_context({**style(), "figure.constrained_layout.use": False}):

@@ -95,8 +95,6 @@ FORBIDDEN = {
 # (stored in single precision), the table of BLTs, what a page says of a fit.
 ELSEWHERE = (
     "dpb_gym/envs/sb3.py",
-    "dpb_gym/feedback/audits.py",
-    "dpb_gym/privacy/audit",
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",
     "dpb_gym/privacy/private_factors.py",

@@ -17,16 +17,16 @@ from scipy.optimize import linprog
 
 import dpb_gym
 from dpb_gym import make_problem
+from dpb_gym.audits.agent_audit import audit
 from dpb_gym.envs.catalogue import environment
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.evaluation.audit.api import audit
-from dpb_gym.evaluation.leaderboard import data_notes
-from dpb_gym.evaluation.spec import Task
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse, VectorPrivateResponse
 from dpb_gym.problems.base import Instance
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.season import BOUND, EXACT, Season, Worth, benchmark, priced
 from dpb_gym.registry import agent_specs
+from dpb_gym.results.leaderboard import data_notes
+from dpb_gym.suites.spec import Task
 
 SHOP = {"n_items": 3, "capacity": 2, "dim": 2, "revenues": "random"}
 FEW = {"DPB/Assortment-v0": {**SHOP, "stock": [1, 0, 2]}, "DPB/Pricing-v0": {"stock": 3}}

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpb_agents.assortment.one_pass import OnePassMNL
-from dpb_agents.common.one_pass import OnePassNewton
+from dpb_agents.assortment.one_pass_mnl import OnePassMNL
+from dpb_agents.common.newton_sums import OnePassNewton
 from dpb_agents.common.parameters import inside, integer
-from dpb_agents.pricing.one_pass import OnePassPricing
+from dpb_agents.pricing.one_pass_pricing import OnePassPricing
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator

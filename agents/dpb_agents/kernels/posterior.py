@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents.kernels.one_pass import ROOT2
+from dpb_agents.kernels.newton_records import ROOT2
 from dpb_gym.kernels import elementary, linalg
 from dpb_gym.kernels._jit import inline, jit
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import real
-from dpb_agents.multi_armed.base import SUPPORTS, MultiArmed
+from dpb_agents.multi_armed.arms import SUPPORTS, MultiArmed
 from dpb_gym import portable, validation
 from dpb_gym.errors import AgentError
 from dpb_gym.feedback.mechanisms import RandomizedResponse

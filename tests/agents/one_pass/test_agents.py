@@ -370,7 +370,7 @@ def test_a_theta_beyond_the_prior_leaves_its_first_records_out(monkeypatch, env_
     name = "one-pass-pricing" if "Pricing" in env_id else "one-pass-mnl"
     seeds = range(1_001_400, 1_001_406)
     own = total(name, problem, seeds, None).mean()
-    monkeypatch.setattr("dpb_agents.common.one_pass.UNFORESEEN", math.inf)
+    monkeypatch.setattr("dpb_agents.common.newton_sums.UNFORESEEN", math.inf)
     assert own < 0.75 * total(name, problem, seeds, None).mean()
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpb_agents.common.one_pass import Rows
-from dpb_agents.kernels import one_pass, posterior
+from dpb_agents.common.newton_sums import Rows
+from dpb_agents.kernels import newton_records, posterior
 
 RANGE = {0: (0.0, 1.0), 1: (-3.0, 3.0)}
 EXACT = Rows(3, 1.0, 1.0, 0.5, private=False)
@@ -21,7 +21,7 @@ def choice_row(x, choice, theta, layout, cut, covariance=None):
     """The row of an offer of all items of `x`."""
     d = len(theta)
     rows = np.empty((1, layout.width))
-    one_pass.choice_rows(
+    newton_records.choice_rows(
         np.asarray(x)[None],
         np.arange(len(x))[None],
         np.array([choice]),
@@ -38,7 +38,7 @@ def choice_row(x, choice, theta, layout, cut, covariance=None):
 def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=None, weak=None):
     d = len(theta)
     rows = np.empty((1, layout.width))
-    one_pass.demand_rows(
+    newton_records.demand_rows(
         np.asarray(x)[None],
         np.atleast_1d(price)[:, None],
         np.array([demand]),

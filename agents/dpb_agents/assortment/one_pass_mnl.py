@@ -1,0 +1,139 @@
+"""One-pass private Newton for assortment under the multinomial logit."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import offered
+from dpb_agents.common.newton_sums import OnePassNewton, Rows
+from dpb_gym import kernels, portable, validation
+from dpb_gym.agent import unsuitable
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.registry import register_agent
+from dpb_gym.streams import AgentStreams
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Curator
+
+# The prior of |theta| is log-normal: `norm` times a factor of e^(1/2) per standard deviation.
+DEVIATIONS = np.linspace(-2.5, 2.5, 11)
+# While theta is unsure, items of equal revenues are valued by so many draws of it: up to so many
+# times the first release's round, or d.
+DRAWS, UNSURE = 64, 3.0
+# Such offers make use of what is known early: of many coordinates d the first noisy release comes
+# sooner by the root of d over so many.
+FEW = 5
+
+
+@register_agent(
+    "one-pass-mnl",
+    supports=["assortment"],
+    protects=("joint", "user-round"),
+)
+class OnePassMNL(OnePassNewton):
+    """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
+
+    Each choice enters once: its curvature H_t and its response u_t, H_t theta_t plus a score
+    that is zero in the mean, at the theta that was released when the customer arrived. Scores
+    are cut radially, inside the mean as well, and a public weight brings every record to the
+    full sensitivity, so that nothing is biased. The running sums of both are released with
+    Gaussian noise at rounds that grow geometrically, and theta is the posterior mean given all
+    releases, the known noise and a prior whose size is learned. The offer is the best
+    assortment under theta, whatever the revenues. While theta is unsure revenues that differ
+    make it explore enough; equal ones are offered by their expectation over the prior, or the
+    posterior. Nothing is refitted, so the cost of a round does not depend on t. Proofs:
+    docs/one-pass.md.
+
+    The guarantee is joint zCDP (or the (epsilon, delta) that was asked for) per user-round,
+    replace-one, and all-Gaussian; it is the whole budget from the first round on. Without a
+    budget the sums are exact, nothing is cut, records count the less the less theta is known,
+    and what remains is a non-private online Newton method.
+
+    Args:
+        norm: Median of the prior size of theta - prior mean.
+        cut: Norm at which an item's distance from the mean item is cut, and the norm U of a
+            response for which the row has its full sensitivity.
+        bound: The same norm B of the curvature, in units of `cut`.
+        share: Part q of the budget that pays for the response; the rest is the curvature's.
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "norm": [1.4, 2.0],
+        "share": [0.75, 0.85],
+        "first": [1.0, 2.2],
+    }
+
+    norm: float = 2.0
+    cut: float = 0.5
+    bound: float = 0.35
+    share: float = 0.85
+    first: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
+        self.cut = validation.real("cut", self.cut, 0.0, open_low=True)
+        self.bound = validation.real("bound", self.bound, 0.0, open_low=True)
+        self.share = validation.real("share", self.share, 0.0, 1.0, open_low=True, open_high=True)
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
+            raise unsuitable("one-pass-mnl", problem, "assortment", "n_items", "capacity")
+        B, N, d = streams.replicates, problem.n_items, problem.dim
+        # the trace of the curvature of items that are cut, spread over d coordinates
+        rate = self.cut / d
+        beliefs = portable.each(portable.exp, -0.5 * DEVIATIONS**2)
+        self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        sooner = math.sqrt(min(1.0, FEW / d)) if self._equal and curator.private else 1.0
+        self.open(
+            problem,
+            curator,
+            layout=Rows(d, self.bound * self.cut, self.cut, self.share, curator.private),
+            sizes=self.norm * portable.each(portable.exp, 0.5 * DEVIATIONS),
+            beliefs=beliefs / beliefs.sum(),
+            rate=rate,
+            signal=rate * self.norm / sooner,
+            calm=1.0,
+            earliest=math.ceil(d * sooner) if curator.private else 1,
+        )
+        kernels.linalg.cholesky(self.covariance, self.root)
+        self._cut = self.cut if curator.private else math.inf
+        self._exactly, self._capacity = bool(problem.exactly), problem.capacity
+        self._unsure = UNSURE * max(d, self.first_release / sooner) if self._equal else 0.0
+        self._normals = streams.normals(DRAWS, d)
+        self._utility = np.empty((B, N))
+
+    def act(self, context: Context) -> Array:
+        slates = np.empty((len(self.theta), self._capacity), np.int64)
+        x, worth, known = context.features, context.worth, (self.theta, self.root)
+        if self.rounds < self._unsure:
+            normals = self._normals.next()
+            agent_kernels.slates.expected_slates(x, worth, self._exactly, *known, normals, slates)
+        else:
+            equal = self._equal and context.available is None
+            agent_kernels.slates.optimistic_slates(
+                x, worth, equal, self._exactly, *known, 0.0, self._utility, slates
+            )
+        return slates
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        assert feedback.choice is not None
+        agent_kernels.newton_records.choice_rows(
+            context.features,
+            offered(action, feedback),
+            feedback.choice,
+            self.theta,
+            self.covariance,
+            self._cut,
+            self.layout.weighting,
+            self.layout.factors,
+            self.rows,
+        )
+        self.take()
