@@ -127,7 +127,7 @@ def audit_objective(
         noise = NoiseSource.from_seed([seed, world], runs)
         curator = Curator("rho=1", ("joint", "user-round"), noise=noise)
         curator.as_printed("audit of a plan")
-        releaser = _Minimiser(curator, plan.dim, printed=plan, data=data)
+        releaser = _Minimiser(curator, plan.dim, calibration=plan, data=data)
         tap = Tap(releaser, np.full(runs, 1.0 - 2.0 * world))
         tap.other.data = worlds[1 - world]
         outputs.append(releaser.release())
