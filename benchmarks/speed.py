@@ -50,9 +50,7 @@ SERIES = {
 class Lockstep:
     """One agent in the lockstep loop, advanced in slices so that measurements interleave."""
 
-    def __init__(
-        self, env_id, agent, replicates, horizon, budget="none", compiled=True, **kwargs
-    ):
+    def __init__(self, env_id, agent, replicates, horizon, budget="none", compiled=True, **kwargs):
         self.compiled = compiled
         self.problem = make_problem(env_id, horizon=horizon, **kwargs)
         self.replicates = replicates
@@ -263,7 +261,7 @@ def draw(path, found):
     import matplotlib
     from matplotlib.figure import Figure
 
-    from dpb_gym.report.canvas import style
+    from dpb_gym.report.figure_layout import style
     from dpb_gym.report.palette import shade
 
     shades = {agent: shade(k)[0] for k, agent in enumerate(CURVES)}

@@ -11,11 +11,11 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.problems.stretch import Stretch
-from dpb_gym.overrides import overridden
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")

@@ -1,4 +1,4 @@
-"""Stretches: several coming rounds of all replicates as arrays, for agents that play them at once."""
+"""Several coming rounds of all replicates as arrays, for agents that play them at once."""
 
 from __future__ import annotations
 
@@ -117,6 +117,7 @@ def replicate_by_replicate(
             if feedback.observed is not None:
                 observed[:, b, k], partly = feedback.observed, True
     stacked: list[Any] = [
-        None if parts[0] is None else np.stack(parts, axis=1) for parts in zip(*(lane[1:] for lane in lanes))
+        None if parts[0] is None else np.stack(parts, axis=1)
+        for parts in zip(*(lane[1:] for lane in lanes))
     ]
     return Stretch(Context(t, *stacked), reward, expected, best, observed if partly else None)

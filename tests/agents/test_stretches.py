@@ -19,7 +19,10 @@ from dpb_gym.streams import AgentStreams
 HORIZON = 450  # past a release of AdaPrivate's, and the end of a block of drawn numbers
 ENVIRONMENTS = {
     "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_candidates": 8}),
-    "users": ("DPB/Recommendation-v0", {"dim": 3, "reward": "gaussian", "interactions_per_user": 2}),
+    "users": (
+        "DPB/Recommendation-v0",
+        {"dim": 3, "reward": "gaussian", "interactions_per_user": 2},
+    ),
     "fresh arms": ("DPB/Recommendation-v0", {"dim": 4, "reward": "linear", "fresh": True}),
     "drift": ("DPB/Recommendation-v0", {"dim": 4, "drift": "abrupt"}),
     "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 4}),

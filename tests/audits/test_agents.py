@@ -13,7 +13,7 @@ import pytest
 
 from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear import LinUCB
-from dpb_agents.recommendation.local import LocalLinear
+from dpb_agents.recommendation.local_linear import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import AuditReport, Pair, World, audit, paired_run

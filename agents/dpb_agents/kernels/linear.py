@@ -225,7 +225,9 @@ def play_sampled(rounds, rules, response, sums, upper, draws, chosen, reward, ac
         for t in range(n):
             for b in range(first, min(B, first + TILE)):
                 xi = normals[t, b]
-                k = _sampled(features[t], b, upper[b], response[b], widths[t], xi, theta, rows, scores)
+                k = _sampled(
+                    features[t], b, upper[b], response[b], widths[t], xi, theta, rows, scores
+                )
                 action[t, b] = k
                 weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
                 reward[t, b] = rewards[t, b, k] - shift

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
+from dpb_gym.problems.availability import among_available, meant_shares, stand_ins
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available, meant_shares, stand_ins
 from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
@@ -56,7 +56,7 @@ def shifted_inverse(
     noisy: Array, shift: float, inverse: Array, theta: Array, logdet: Array
 ) -> None:
     """The kernel of this name; eigenvalues of V below half the shift are raised to that."""
-    zoo.linear.shifted_inverse(noisy, shift, inverse, theta, logdet)
+    agent_kernels.linear.shifted_inverse(noisy, shift, inverse, theta, logdet)
     for b in np.flatnonzero(np.isnan(logdet)):
         values, vectors = kernels.linalg.eigh(noisy[None, b, :-1, :-1])
         values = np.maximum(values + shift, 0.5 * shift)
@@ -202,7 +202,7 @@ class LinearPolicy(WarmStart):
             self._stretched = np.empty(shape)
         rows = features.reshape(-1, *shape[-2:-1], features.shape[-1])
         stretched = self._stretched.reshape(-1, *shape[-2:])
-        zoo.linear.append_constant(rows, self.intercept, stretched)
+        agent_kernels.linear.append_constant(rows, self.intercept, stretched)
         return self._stretched
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
@@ -229,7 +229,6 @@ class LinearPolicy(WarmStart):
                 self._response = self._pull + self.releaser.forget()
                 self._restart(self._least + self._block)
                 self._block[:] = 0.0
-
 
     replaced = ("act", "observe", "_admitted", "_add", "_choose", "_grow", "_forced")
 
@@ -310,7 +309,9 @@ class LinUCB(LinearPolicy):
         self._growth = np.empty(replicates)
 
     def _choose(self, features: Array, action: Array) -> None:
-        zoo.linear.choose_optimistic(features, self._inverse, self._response, self.alpha, action)
+        agent_kernels.linear.choose_optimistic(
+            features, self._inverse, self._response, self.alpha, action
+        )
 
     def _restart(self, grams: Array) -> None:
         kernels.linalg.inverse(grams, self._inverse)
@@ -330,7 +331,7 @@ class LinUCB(LinearPolicy):
 
     def play(self, rounds: Stretch) -> Array:
         widths = np.full(rounds.shape[0], self.alpha)
-        return self._play(rounds, zoo.linear.play_optimistic, self._inverse, widths)
+        return self._play(rounds, agent_kernels.linear.play_optimistic, self._inverse, widths)
 
 
 @register_agent("lin-ts", supports=SUPPORTS)
@@ -361,7 +362,9 @@ class LinTS(LinearPolicy):
     def _choose(self, features: Array, action: Array) -> None:
         width = self._width_of(self._rounds)
         xi = self._normals.next()
-        zoo.linear.choose_sampled(features, self._upper, self._response, width, xi, action)
+        agent_kernels.linear.choose_sampled(
+            features, self._upper, self._response, width, xi, action
+        )
 
     def _width_of(self, rounds: int) -> float:
         """Width of the draw after so many rounds."""
@@ -370,7 +373,7 @@ class LinTS(LinearPolicy):
     def play(self, rounds: Stretch) -> Array:
         n = rounds.shape[0]
         widths = np.array([self._width_of(self._rounds + i) for i in range(n)])
-        kernel, normals = zoo.linear.play_sampled, self._normals.take(n)
+        kernel, normals = agent_kernels.linear.play_sampled, self._normals.take(n)
         return self._play(rounds, kernel, self._upper, widths, normals)
 
     def _grow(self) -> None:

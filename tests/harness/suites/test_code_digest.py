@@ -109,11 +109,11 @@ def test_every_import_of_the_zoo_counts() -> None:
     for module in sorted(name for name in modules if name.startswith("dpb_agents.")):
         found = {f"dpb_agents.{name}" for name in sources._helpers(module)}
         assert graph.find_upstream_modules(module) - {"dpb_agents", module} <= found
-    found = set(sources._helpers("dpb_agents.recommendation.one_pass"))
-    assert {"kernels.one_pass_linear", "common.prior"} <= found  # reached by attribute, by import
+    found = set(sources._helpers("dpb_agents.recommendation.one_pass_linear"))
+    assert {"kernels.linear_records", "common.prior"} <= found  # reached by attribute, by import
     assert not {"kernels.newton_records", "pricing.one_pass_pricing"} & found
 
 
 def test_the_library_counts_by_its_algorithm_version() -> None:
-    assert sources._helpers("dpb_gym.local") == {} == sources._helpers("dpb_gym")
+    assert sources._helpers("dpb_gym.local_privacy") == {} == sources._helpers("dpb_gym")
     assert sources._helpers("__main__") == {}

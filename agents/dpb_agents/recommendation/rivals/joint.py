@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.linear import SUPPORTS, shifted_inverse
-from dpb_agents.recommendation.rivals.base import LinearRival
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
@@ -89,7 +89,7 @@ class JointLinUCB(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         inside = np.minimum(np.maximum(reward, self._low), self._high)
-        zoo.linear.with_reward(self._chosen, inside, self._records)
+        agent_kernels.linear.with_reward(self._chosen, inside, self._records)
         self.releaser.add(self._ones, self._records)
         if self._rounds % self._interval == 0:
             self._refresh(self._newest())
@@ -152,8 +152,7 @@ class JDPLinUCB(JointLinUCB):
             self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
             # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
             sigma = math.sqrt(2.0) * self._entry_std
-        self.releaser = RunningSum(
-            curator,
+        self.releaser = curator.running_sum(
             symmetric=d + 1,
             clip=clip,
             mechanism=self.mechanism,
@@ -232,8 +231,7 @@ class NoisyGramUCB(JointLinUCB):
                 rho = textbook_rho(budget.epsilon, budget.delta)
             assert rho is not None
             sigma = math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * self._half)
-        self.releaser = BatchSum(
-            curator,
+        self.releaser = curator.batch_sum(
             symmetric=self._theta.shape[1] + 1,
             clip=clip,
             sigma=sigma,
@@ -274,8 +272,7 @@ class ShuffleLinUCB(NoisyGramUCB):
     calibration: str = field(default="verified", init=False)
 
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        self.releaser = ShuffledSum(
-            curator,
+        self.releaser = curator.shuffled_sum(
             symmetric=self._theta.shape[1] + 1,
             clip=clip,
             batch=self._interval,
