@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
-from dpb_gym.problems.season import EXACT, benchmark
+from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.comparison_groups import contests, second, verdict_class
 from dpb_gym.report.leaderboard_data import (

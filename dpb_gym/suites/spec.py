@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, DataError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
