@@ -17,8 +17,8 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.report.comparison_groups import group_of
-from dpb_gym.report.leaderboard_data import Interval, Row
+from dpb_gym.report.comparison_groups import Group
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.notebook import grid
 from dpb_gym.results import metrics
 from dpb_gym.results.leaderboard import data_notes
@@ -256,11 +256,11 @@ def cost_of_privacy(
     return PrivacyCost(result, ours, tuple(losses), tuple(_notes(result)))
 
 
-def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
+def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
     """Return the loss in rounds start + 1 to end, in percent of the baseline's earnings."""
 
     def within(curve: Any) -> Any:
-        at = [0.0 if t == 0 else curve[:, series.rounds.tolist().index(t)] for t in (start, end)]
+        at = [0.0 if t == 0 else curve[:, row.rounds.tolist().index(t)] for t in (start, end)]
         return at[1] - at[0]
 
     earned = float(within(base.reward).mean())
@@ -269,16 +269,16 @@ def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
             f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is nothing to lose; "
             "more replicates, or another `first`, may tell"
         )
-    return metrics.interval(100.0 * (within(series.regret) - within(base.regret)) / earned)
+    return metrics.interval(100.0 * (within(row.regret) - within(base.regret)) / earned)
 
 
 def _notes(result: Result) -> list[str]:
-    (task,), (board,) = result.suite.tasks, result.to_leaderboard().tasks
+    (task,) = result.suite.tasks
     notes, groups = [], dict[str, list[str]]()
-    for row in board.rows:
-        assert isinstance(row, Row)
-        if row.private:
-            groups.setdefault(group_of(row).explanation, []).append(row.agent)
+    for row in result.rows:
+        if row.guarantee is not None:
+            group = Group(row.guarantee["notion"], row.guarantee["unit"])
+            groups.setdefault(group.explanation, []).append(row.agent)
     for explanation, labels in groups.items():
         notes.append(f"{', '.join(dict.fromkeys(labels))}: {explanation}")
     problem = task.problem()
