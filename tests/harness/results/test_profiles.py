@@ -1,4 +1,4 @@
-"""Profiles and probabilities of improvement over the tasks of a track, against values computed by hand."""
+"""Profiles and probabilities of improvement over a track, against values computed by hand."""
 
 from __future__ import annotations
 
