@@ -1,8 +1,8 @@
 # %% [markdown]
 # # From your own log to the cost of privacy
 #
-# A lender quoted rates to applicants, and some accepted. What would the lender earn with privacy for
-# the applicants? The file below is generated and has one row per quote.
+# A lender quoted rates to applicants, and some accepted. What would the lender earn with privacy
+# for the applicants? The file below is generated and has one row per quote.
 
 # %%
 import dpb_data

@@ -44,8 +44,8 @@ def write(pages: Pages) -> None:
     """Write the page."""
     parts = [
         "# Suite files",
-        "Keys of the file for `dpb run FILE.yaml`. Unknown keys and wrong types raise an error that "
-        "names the key. A budget is text: `rho=0.5`, `eps=1,delta=1e-5` or `none`. `dpb show "
+        "Keys of the file for `dpb run FILE.yaml`. Unknown keys and wrong types raise an error "
+        "that names the key. A budget is text: `rho=0.5`, `eps=1,delta=1e-5` or `none`. `dpb show "
         "FILE.yaml` prints what would run.",
     ]
     for model, title in MODELS.items():
