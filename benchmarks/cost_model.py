@@ -58,7 +58,9 @@ def dry(horizons: list[int]) -> None:
             for name, measured in zip(("seconds", "bytes", "memory"), found):
                 expected = forecast[name]
                 ratio = round(measured / expected, 2)
-                print(f"{horizon} {name}: {expected:.4g} forecast, {measured:.4g} measured, {ratio}")
+                print(
+                    f"{horizon} {name}: {expected:.4g} forecast, {measured:.4g} measured, {ratio}"
+                )
 
 
 def main() -> None:
