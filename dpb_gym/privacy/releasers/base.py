@@ -93,6 +93,13 @@ class WithoutAxis:
             raise AttributeError(name)
         return getattr(self.releaser, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of the releaser: `LossMinimiser.loss`, say."""
+        if name == "releaser":
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.releaser, name, value)
+
 
 @dataclass(frozen=True)
 class RecordShape:
