@@ -76,7 +76,7 @@ test: $(VENV)/.test
 
 # While one works on the library: what is neither slow nor starts a process or a browser. The tests of
 # the zoo and of the papers, of examples, pages and packages are left to `make test`.
-FAST := $(filter-out tests/agents tests/audit tests/bits tests/docs tests/examples tests/papers \
+FAST := $(filter-out tests/agents tests/audits tests/bits tests/docs tests/examples tests/papers \
   tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test
 	@$(PYTEST) -q -m "not slow and not process and not browser" $(FAST)

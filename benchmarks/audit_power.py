@@ -29,8 +29,16 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 import numpy as np  # noqa: E402
 
 from dpb_gym import Budget, agent_specs, make_agent  # noqa: E402
-from dpb_gym.evaluation.audit import audit  # noqa: E402
-from dpb_gym.feedback.audits import message_audits  # noqa: E402
+from dpb_gym.audits import (  # noqa: E402
+    AuditReport,
+    audit,
+    audit_objective,
+    audit_outputs,
+    audit_sum,
+    hostile_choices,
+    mechanism_audits,
+)
+from dpb_gym.audits.message_audits import message_audits  # noqa: E402
 from dpb_gym.privacy import (  # noqa: E402
     Composition,
     Curator,
@@ -38,14 +46,6 @@ from dpb_gym.privacy import (  # noqa: E402
     Guarantee,
     PSDBall,
     objective_plan,
-)
-from dpb_gym.privacy.audit import (  # noqa: E402
-    AuditReport,
-    audit_objective,
-    audit_outputs,
-    audit_sum,
-    hostile_choices,
-    mechanism_audits,
 )
 
 VARIANCES = (1.0, 0.5, 0.1)

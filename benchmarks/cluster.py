@@ -20,9 +20,9 @@ from pathlib import Path
 import distributed
 import psutil
 
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.suite import load_suite
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.suites.suite import load_suite
 
 
 def used(processes: list[psutil.Process]) -> float:

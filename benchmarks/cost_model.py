@@ -24,10 +24,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.evaluation.costs import costs
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.suite import load_suite
+from dpb_gym.planning.costs import costs
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.suites.suite import load_suite
 
 AGENTS = "run --env DPB/Pricing-v0 --agent greedy-pricing --agent private-pricing --budget rho=1"
 REPLICATES = "20"

@@ -27,12 +27,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from dpb_gym.evaluation.outcome import CellResult, Timing
-from dpb_gym.evaluation.result import Result
-from dpb_gym.evaluation.spec import AgentRun, Cell
-from dpb_gym.evaluation.suite import Suite
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 from dpb_gym.registry import agent_spec
+from dpb_gym.results.cell_result import CellResult, Timing
+from dpb_gym.results.result import Result
+from dpb_gym.suites.spec import AgentRun, Cell
+from dpb_gym.suites.suite import Suite
 
 TASKS, REPLICATES, CHECKPOINTS, HORIZON = 10, 30, 40, 10_000
 BUDGETS = (None, 0.05, 0.1, 0.5, 1.0)

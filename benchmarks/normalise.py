@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpb_gym.errors import AgentError, DPBError
-from dpb_gym.evaluation.api import plan_task
-from dpb_gym.evaluation.outcome import CellResult, Failure
-from dpb_gym.evaluation.plan import make_jobs
-from dpb_gym.evaluation.run import execute
-from dpb_gym.evaluation.spec import Task
-from dpb_gym.evaluation.suite import load_suite
+from dpb_gym.results.cell_result import CellResult, Failure
+from dpb_gym.running.api import plan_task
+from dpb_gym.running.execution import execute
+from dpb_gym.running.plan import make_jobs
+from dpb_gym.suites.spec import Task
+from dpb_gym.suites.suite import load_suite
 
 REFERENCES = ("random", "oracle")
 

@@ -22,19 +22,19 @@ from typing import Any
 
 import yaml
 
-from dpb_gym.evaluation.plan import task_info
-from dpb_gym.evaluation.recipes import load_recipe, write_recipe
-from dpb_gym.evaluation.spec import Task, canonical
-from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import Suite, load_suite
-from dpb_gym.evaluation.tuning import TUNING_SEEDS, Point, Tuning, choose_points, read_grid, tune
+from dpb_gym.planning.tuning import TUNING_SEEDS, Point, Tuning, choose_points, read_grid, tune
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec, shortcoming
+from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.running.plan import task_info
+from dpb_gym.suites.recipes import load_recipe, write_recipe
+from dpb_gym.suites.spec import Task, canonical
+from dpb_gym.suites.suite import Suite, load_suite
 
 SUITE = "dpb-bench-v1"
 TUNED = " (tuned)"
 HOME = Path(__file__).parents[1]
-SUITE_FILE = HOME / f"dpb_gym/evaluation/suites/{SUITE}.yaml"
+SUITE_FILE = HOME / f"dpb_gym/suites/{SUITE}.yaml"
 RECIPES = HOME / "agents/recipes"
 
 
@@ -119,7 +119,7 @@ def tune_one(
     timings = [
         result.timing
         for tuning in tunings
-        for result in Store.open(tuning.folder).results()
+        for result in ResultDirectory.open(tuning.folder).results()
         if result.cell.agent.name == spec.name and result.timing is not None
     ]
     rounds = sum(timing.rounds for timing in timings)

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.envs.catalogue import register_environment as register_environment
-from dpb_gym.envs.catalogue import register_environments
+from dpb_gym.envs.registration import register_environment as register_environment
+from dpb_gym.envs.registration import register_environments
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent as Agent
     from dpb_gym.agent import SingleAgent as SingleAgent
-    from dpb_gym.envs.catalogue import make_problem as make_problem
-    from dpb_gym.envs.logged import from_log as from_log
-    from dpb_gym.evaluation import Result as Result
-    from dpb_gym.evaluation import evaluate as evaluate
-    from dpb_gym.evaluation.audit import audit as audit
-    from dpb_gym.evaluation.privacy_cost import cost_of_privacy as cost_of_privacy
+    from dpb_gym.audits import audit as audit
+    from dpb_gym.envs.log_environments import from_log as from_log
+    from dpb_gym.envs.registration import make_problem as make_problem
     from dpb_gym.offline import evaluate_offline as evaluate_offline
+    from dpb_gym.planning.privacy_cost import cost_of_privacy as cost_of_privacy
     from dpb_gym.privacy import Budget as Budget
     from dpb_gym.privacy import Guarantee as Guarantee
     from dpb_gym.problems.kinds import Kind as Kind
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from dpb_gym.registry import list_agents as list_agents
     from dpb_gym.registry import make_agent as make_agent
     from dpb_gym.registry import register_agent as register_agent
+    from dpb_gym.results.result import Result as Result
+    from dpb_gym.running.api import evaluate as evaluate
     from dpb_gym.serving import Session as Session
     from dpb_gym.serving import serve as serve
 

@@ -12,9 +12,9 @@ import matplotlib.pyplot  # noqa: F401
 
 import dpb_gym
 import dpb_gym.cli.app
-import dpb_gym.evaluation.api
 import dpb_gym.papers
 import dpb_gym.report
+import dpb_gym.running.api
 
 dpb_gym.agent_specs()
 # Numba looks round with the first kernel that is called.

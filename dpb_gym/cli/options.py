@@ -67,7 +67,7 @@ def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]
     Raises:
         ParameterError: If one has another form.
     """
-    from dpb_gym.evaluation.schema import parse_yaml
+    from dpb_gym.suites.schema import parse_yaml
 
     found: dict[str, Any] = {}
     for word in given:

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.schema import Many, Slug, Spec
 from dpb_gym.papers.curves import Curve, Scalar, counterparts
 from dpb_gym.papers.pairing import Measured
 from dpb_gym.papers.quantities import quantity_kind
+from dpb_gym.suites.schema import Many, Slug, Spec
 
 T = TypeVar("T")
 OneOrMany = Annotated[Many[T], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]

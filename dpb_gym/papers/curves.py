@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import AfterValidator
 
 from dpb_gym.errors import ResultError
-from dpb_gym.evaluation.metrics import limits
-from dpb_gym.evaluation.series import Series, describe_guarantee
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.model import Interval
+from dpb_gym.report.leaderboard_data import Interval
+from dpb_gym.results.metrics import limits
+from dpb_gym.results.row_result import RowResult, describe_guarantee
 
 
 def coordinate(value: Any) -> Any:
@@ -37,7 +37,7 @@ class Curve:
         axes: Its value on each axis; None where it has none.
     """
 
-    series: Series
+    series: RowResult
     axes: Mapping[str, Any]
 
     @property

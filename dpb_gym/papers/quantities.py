@@ -13,10 +13,10 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, Strict, create_model
 
 from dpb_gym.errors import ParameterError, ResultError, unknown_name
-from dpb_gym.evaluation.schema import Spec
-from dpb_gym.evaluation.series import REPORT_DELTA, read_guarantee
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.pairing import Measured
+from dpb_gym.results.row_result import REPORT_DELTA, read_guarantee
+from dpb_gym.suites.schema import Spec
 
 Column = Mapping[int, float]
 

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.evaluation.tuning import choose_points, read_grid
+from dpb_gym.planning.tuning import choose_points, read_grid
 from dpb_gym.registry import agent_spec, agent_specs, make_agent
 
 MOST, POINTS = 10, 8

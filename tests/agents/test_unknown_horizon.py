@@ -9,7 +9,7 @@ import pytest
 import dpb_gym
 from dpb_agents.assortment.one_pass_mnl import OnePassMNL
 from dpb_agents.pricing.one_pass_pricing import OnePassPricing
-from dpb_agents.recommendation.one_pass import OnePassLinear
+from dpb_agents.recommendation.one_pass_linear import OnePassLinear
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.problems.rounds import LONGEST

@@ -134,7 +134,7 @@ def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom dpb_gym.cli import run\nrun(['--help'])\n"
         "heavy = {'numba', 'duckdb', 'pyarrow', 'matplotlib', 'torch', 'dp_accounting', 'scipy',"
-        " 'pandas', 'joblib', 'yaml', 'dpb_agents', 'dpb_gym.evaluation', 'dpb_data'}\n"
+        " 'pandas', 'joblib', 'yaml', 'dpb_agents', 'dpb_gym.running', 'dpb_data'}\n"
         "found = sorted(heavy & set(sys.modules))\nprint(found, file=sys.stderr)"
     )
     command = [sys.executable, "-c", program]
@@ -379,24 +379,24 @@ def test_damage_is_a_warning_of_one_line(suite: str, out: str, dpb: Any) -> None
 
 
 def test_unexpected_errors_have_no_traceback(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpb_gym.cli import catalogue
+    from dpb_gym.cli import list_commands
 
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("bug")
 
-    monkeypatch.setitem(catalogue.KINDS, "envs", broken)
+    monkeypatch.setitem(list_commands.KINDS, "envs", broken)
     done = dpb("list", "envs")
     assert done.status == 1
     assert done.err == "dpb: error: unexpected ZeroDivisionError: bug (--debug shows where)\n"
 
 
 def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpb_gym.cli import catalogue
+    from dpb_gym.cli import list_commands
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(catalogue.KINDS, "envs", interrupted)
+    monkeypatch.setitem(list_commands.KINDS, "envs", interrupted)
     done = dpb("list", "envs")
     assert (done.status, done.err) == (130, "dpb: interrupted\n")
 
@@ -404,7 +404,7 @@ def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_progress_goes_to_a_log_when_there_is_no_terminal(
     tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.evaluation import progress
+    from dpb_gym.running import progress
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(progress, "ASKED_SECONDS", 0.0)
@@ -425,7 +425,7 @@ def test_progress_is_bars_on_a_terminal(suite: str, tmp_path: Path) -> None:
     slow.write_text(SUITE.replace("horizon: 30", "horizon: 2000"))
     reader, writer = pty.openpty()
     program = (
-        "from dpb_gym.cli import main; from dpb_gym.evaluation import progress; "
+        "from dpb_gym.cli import main; from dpb_gym.running import progress; "
         "progress.ASKED_SECONDS = 0; main()"
     )
     words = ["run", str(slow), "--out", str(tmp_path / "out"), "--workers", "2"]
@@ -480,7 +480,7 @@ def test_no_words_give_a_traceback(
     words: list[str], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    from dpb_gym.evaluation import run
+    from dpb_gym.running import execution as run
 
     # Whatever is valid need not be run.
     monkeypatch.setattr(run, "run_plan", _no_run)

@@ -16,7 +16,7 @@ import pytest
 import dpb_data
 import dpb_gym
 from dpb_gym.errors import DataError, DPBError, ParameterError
-from dpb_gym.evaluation.verify import unavailable
+from dpb_gym.exchange.verification import unavailable
 
 NAMES = {"user": "who", "item": "what", "rating": "stars", "rating_range": (1, 10)}
 RNG = np.random.default_rng(5)

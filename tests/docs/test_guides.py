@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpb_gym.evaluation.spec import Task
-from dpb_gym.evaluation.suite import Participant, Suite, Track
 from dpb_gym.registry import agent_specs
+from dpb_gym.suites.spec import Task
+from dpb_gym.suites.suite import Participant, Suite, Track
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))

@@ -9,7 +9,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.utils.env_checker import check_env
 
 import dpb_gym
-from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
+from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import ParameterError
 
 CONDITIONS = [
@@ -102,7 +102,7 @@ def test_a_private_and_a_free_agent_play_everywhere(env_id):
         result = dpb_gym.evaluate(
             env_id, agents=agents, horizon=T, replicates=2, env_kwargs=kwargs, progress=False
         )
-        assert not result.failures and len(result.series) == 2, condition
+        assert not result.failures and len(result.rows) == 2, condition
         vector = gym.make_vec(env_id, 2, horizon=T, **kwargs)
         _, infos = vector.reset(seed=0)
         actions = vector.action_space.sample()

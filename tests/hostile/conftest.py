@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.submission import submit
-from dpb_gym.evaluation.suite import parse_suite
+from dpb_gym.exchange.archive import submit
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.suites.suite import parse_suite
 
 sys.path.insert(0, str(Path(__file__).parent))
 

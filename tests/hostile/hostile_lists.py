@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import pytest
 
 from dpb_gym.errors import DPBError
-from dpb_gym.evaluation.result import Result
 from dpb_gym.report import records
 from dpb_gym.report.page import render
+from dpb_gym.results.result import Result
 
 SEED, DEFAULT_TRIES = 20261122, 300
 TRIES = int(os.environ.get("DPB_TRIES", DEFAULT_TRIES))

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from hostile_lists import SEED, TRIES, VALUES, chosen, in_time, places, put, refused, shown
 
-from dpb_gym.evaluation.merging import import_submission
-from dpb_gym.evaluation.outcome import CellResult
-from dpb_gym.evaluation.submission import pack, unpack
-from dpb_gym.evaluation.table import from_rows, read_table, table_bytes
-from dpb_gym.evaluation.verify import verify
+from dpb_gym.exchange.archive import pack, unpack
+from dpb_gym.exchange.importing import import_submission
+from dpb_gym.exchange.verification import verify
+from dpb_gym.results.cell_result import CellResult
+from dpb_gym.results.parquet import from_rows, read_table, table_bytes
 
 
 def opened(archive: Path) -> tuple[dict[str, Any], list[CellResult], bytes]:

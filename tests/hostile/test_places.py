@@ -17,13 +17,13 @@ import yaml
 from hostile_lists import SUITE, VALUES, chosen, places, put, refused, shown
 
 from dpb_gym.errors import SuiteError
-from dpb_gym.evaluation.merging import import_submission
-from dpb_gym.evaluation.plan import plan_suite
-from dpb_gym.evaluation.run import run_plan
-from dpb_gym.evaluation.submission import pack, unpack
-from dpb_gym.evaluation.suite import load_suite, parse_suite
-from dpb_gym.evaluation.table import to_table
-from dpb_gym.evaluation.verify import verify
+from dpb_gym.exchange.archive import pack, unpack
+from dpb_gym.exchange.importing import import_submission
+from dpb_gym.exchange.verification import verify
+from dpb_gym.results.parquet import to_table
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.suites.suite import load_suite, parse_suite
 
 FILES = ["manifest.json", "result.parquet", ".lock", ".owner", "cells", "cells/prices", "set-aside"]
 
@@ -137,9 +137,9 @@ BOMB = """
 import sys, resource
 from pathlib import Path
 from hostile_lists import refused
-from dpb_gym.evaluation.submission import pack, unpack
-from dpb_gym.evaluation.merging import import_submission
-from dpb_gym.evaluation.suite import load_suite
+from dpb_gym.exchange.archive import pack, unpack
+from dpb_gym.exchange.importing import import_submission
+from dpb_gym.suites.suite import load_suite
 import pyarrow.parquet, jinja2, dpb_gym.report.page
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 path = Path(sys.argv[1])

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.evaluation.series import Series
-from dpb_gym.evaluation.spec import AgentRun, Cell, Task
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
 from dpb_gym.privacy import Budget
+from dpb_gym.results.row_result import RowResult
+from dpb_gym.suites.spec import AgentRun, Cell, Task
 
 FIGURE: dict[str, Any] = {
     "paper": "made-up",
@@ -84,7 +84,7 @@ def curve(
     values = np.asarray(regret, dtype=float)
     values = values[:, None] if values.ndim == 1 else values
     count, points = values.shape
-    series = Series(
+    series = RowResult(
         task="a-task",
         agent=str(axes),
         budget="none" if budget is None else "some",

@@ -11,7 +11,6 @@ import pytest
 from figure_helpers import claim, curve
 from scipy import stats
 
-from dpb_gym.evaluation.metrics import MIN_REPLICATES
 from dpb_gym.papers.verdicts import (
     CONDITIONAL,
     CONTRADICTED,
@@ -24,6 +23,7 @@ from dpb_gym.papers.verdicts import (
     judge,
     verdict,
 )
+from dpb_gym.results.metrics import MIN_REPLICATES
 
 
 def noisy(mean: float, seed: int, n: int = 30, sd: float = 1.0) -> Any:

@@ -16,15 +16,13 @@ import pytest
 
 import dpb_gym.privacy
 from dpb_gym.cli import main
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 
 GUARANTEES = Path(__file__).parents[2] / "docs" / "guarantees.md"
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 MODULES = [
-    info.name
-    for info in pkgutil.walk_packages(dpb_gym.privacy.__path__, "dpb_gym.privacy.")
-    if not info.name.startswith("dpb_gym.privacy.audit")
+    info.name for info in pkgutil.walk_packages(dpb_gym.privacy.__path__, "dpb_gym.privacy.")
 ]
 
 

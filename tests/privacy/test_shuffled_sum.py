@@ -11,9 +11,9 @@ import pytest
 from curated import curator
 from test_sensitivity import search
 
+from dpb_gym.audits import audit_sum
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import Composition, Guarantee, PSDBall, Segment, ShuffledBitsEvent, ShuffledSum
-from dpb_gym.privacy.audit import audit_sum
 from dpb_gym.privacy.releasers.shuffled_sum import FLIP
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e5, 150)

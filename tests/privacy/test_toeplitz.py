@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from privacy_oracles import blt_arrays, factors, running_sum
 
+from dpb_gym.audits import audit_sum
 from dpb_gym.errors import ParameterError
 from dpb_gym.kernels.continual import blt_impulse
 from dpb_gym.privacy import Curator, NoiseSource
-from dpb_gym.privacy.audit import audit_sum
 from dpb_gym.privacy.releasers.running_sum import (
     MECHANISMS,
     Toeplitz,

@@ -9,9 +9,9 @@ from gymnasium.utils.env_checker import check_env
 
 import dpb_gym
 from dpb_gym import feedback as f
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import DataError, ParameterError
-from dpb_gym.evaluation.spec import Task
+from dpb_gym.suites.spec import Task
 
 T = 40
 SMALL = {

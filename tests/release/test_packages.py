@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dpb_gym import agent_specs
-from dpb_gym.evaluation.suite import suite_names
 from dpb_gym.papers import targets
+from dpb_gym.suites.suite import suite_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,7 +114,7 @@ def test_the_installed_package_finds_its_own_files(installed, tmp_path):
         "import dpb_gym, dpb_agents, dpb_data, json\n"
         "from importlib.resources import files\n"
         "from dpb_gym.papers import targets\n"
-        "from dpb_gym.evaluation.suite import suite_names, load_suite\n"
+        "from dpb_gym.suites.suite import suite_names, load_suite\n"
         "recipes = [f.name for f in files('dpb_agents').joinpath('recipes').iterdir()]\n"
         "pages = [f.name for f in files('dpb_gym.report').joinpath('templates').iterdir()]\n"
         "[load_suite(name) for name in suite_names()]\n"

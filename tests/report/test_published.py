@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpb_gym import Result
-from dpb_gym.evaluation.spec import ALGORITHM_VERSION
-from dpb_gym.evaluation.store import Store
-from dpb_gym.evaluation.suite import load_suite
-from dpb_gym.report.model import LeaderboardData
+from dpb_gym.report.leaderboard_data import LeaderboardData
+from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.suites.spec import ALGORITHM_VERSION
+from dpb_gym.suites.suite import load_suite
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "leaderboard"
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_it_belongs_to_the_suite_and_says_which_algorithms_computed_it() -> None:
-    store = Store.open(PUBLISHED)
+    store = ResultDirectory.open(PUBLISHED)
     suite = load_suite("dpb-bench-v1")
     assert store.manifest["protocol"] == suite.protocol
     (version,) = {entry.cell.algorithm for entry in store.entries.values()}

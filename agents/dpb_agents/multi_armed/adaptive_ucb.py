@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import choice, real
-from dpb_agents.multi_armed.base import LAWS, SUPPORTS, ArmSums, MultiArmed
+from dpb_agents.multi_armed.arms import LAWS, SUPPORTS, ArmSums, MultiArmed
 from dpb_gym import portable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, ProblemInfo

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import integer, positive
 from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.rivals.base import LinearRival
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Curator, Releaser, Segment, ZCDPEvent
@@ -115,7 +115,7 @@ class Peeling(Releaser):
             raise ParameterError("features and rewards must be finite, got NaN or infinity")
         self.ready()
         y = np.clip(rewards, -self.bound, self.bound)
-        zoo.sparse.add(features, y, self.x_max, self._gram, self._response)
+        agent_kernels.sparse.add(features, y, self.x_max, self._gram, self._response)
 
     def release(self, step: float, steps: int) -> Array:
         """Ends the episode, forgets its records, and returns theta_M ``(B, d)``.
@@ -135,7 +135,9 @@ class Peeling(Releaser):
         points, order = np.empty((B, steps, d)), np.empty((B, steps, s), np.int64)
         kept = points, order, np.empty((B, steps, s))
         sums = self._gram, self._response
-        zoo.sparse.thresholded(*sums, step, xi, zeta, gumbels, normals, self.radius, theta, *kept)
+        agent_kernels.sparse.thresholded(
+            *sums, step, xi, zeta, gumbels, normals, self.radius, theta, *kept
+        )
         self._gram[:] = 0.0
         self._response[:] = 0.0
         self.kept = Kept(*kept, step, xi, zeta)
@@ -145,7 +147,7 @@ class Peeling(Releaser):
         """Log-density of a release given this releaser's open episode, up to a constant."""
         out = np.empty(len(self._response))
         seen = kept.step, kept.xi, kept.zeta, kept.points, kept.order, kept.values
-        zoo.sparse.log_density(self._gram, self._response, *seen, out)
+        agent_kernels.sparse.log_density(self._gram, self._response, *seen, out)
         return out
 
 

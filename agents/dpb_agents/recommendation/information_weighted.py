@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import integer, real
-from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import kernels
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
@@ -90,7 +90,7 @@ class InformationWeighted(LinearRival):
         inside = np.minimum(np.maximum(reward, self._low), self._high)
         records = self._chosen, inside, self._root, self._gamma, self._bound
         weights, scaled, response = self._record
-        zoo.linear.records(*records, weights, scaled, response)
+        agent_kernels.linear.records(*records, weights, scaled, response)
         self.releaser.add(weights, scaled)
         self.response.add(response)
         if self._rounds == self._begun + self._length:
@@ -109,7 +109,7 @@ class InformationWeighted(LinearRival):
         roots, frame = kernels.linalg.eigh(self._root)
         back = kernels.linalg.compose(1.0 / roots, frame)
         A, u = R[:, None, None] * self.releaser.release(), R[:, None] * self.response.release()
-        self._total += zoo.linear.between(back, A)
+        self._total += agent_kernels.linear.between(back, A)
         self._summed += _multiplied(back, _multiplied(back, u))
         self._noise += R * R
         noise = np.sqrt(self._noise)
@@ -142,11 +142,11 @@ def renewed(
         V^-1, the root of the next W, and the operator norm of that W, ``(B,)``.
     """
     roots, frame = kernels.linalg.eigh(root)
-    scaled = zoo.linear.between(root, total)
+    scaled = agent_kernels.linear.between(root, total)
     scaled += kernels.linalg.compose(shift + ridge * roots * roots, frame)
     values, vectors = kernels.linalg.eigh(scaled)
     values = 1.0 / np.maximum(values, LEAST * (shift + ridge))
-    inverse = zoo.linear.between(root, kernels.linalg.compose(values, vectors))
+    inverse = agent_kernels.linear.between(root, kernels.linalg.compose(values, vectors))
     values, vectors = kernels.linalg.eigh(inverse)
     values = np.sqrt(np.sqrt(rounds * np.maximum(values, 0.0)))
     return inverse, kernels.linalg.compose(values, vectors), values[:, -1] * values[:, -1]

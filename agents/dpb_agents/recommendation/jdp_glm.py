@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import inside, integer, positive, real
 from dpb_agents.pricing.paper_constants import Demand
 from dpb_agents.pricing.private_demand_mle import PrivateMLE
-from dpb_agents.recommendation.rivals.base import LinearRival
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import kernels, portable
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import (
@@ -148,13 +148,15 @@ class JDPGLM(LinearRival):
         return self._theta
 
     def _learn(self, reward: Array) -> None:
-        zoo.linear.slopes(self._chosen, self._theta, self._slopes)
+        agent_kernels.linear.slopes(self._chosen, self._theta, self._slopes)
         self.releaser.add(self._slopes, self._chosen)
         self.mle.add(self._chosen, reward)
         if self._rounds % self._interval or (self._updates == self._most).all():
             return
         H = self.releaser.value
-        grown = zoo.linear.outgrown(H, self._lambda, self._frozen, 1.0 + self.growth, self._due)
+        grown = agent_kernels.linear.outgrown(
+            H, self._lambda, self._frozen, 1.0 + self.growth, self._due
+        )
         due = self._due & (self._updates < self._most)
         if grown and due.any():
             self._theta = self.mle.release(due)

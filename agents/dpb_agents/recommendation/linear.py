@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
+from dpb_gym.problems.availability import among_available, meant_shares, stand_ins
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available, meant_shares, stand_ins
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -53,7 +53,7 @@ def shifted_inverse(
     noisy: Array, shift: float, inverse: Array, theta: Array, logdet: Array
 ) -> None:
     """The kernel of this name; eigenvalues of V below half the shift are raised to that."""
-    zoo.linear.shifted_inverse(noisy, shift, inverse, theta, logdet)
+    agent_kernels.linear.shifted_inverse(noisy, shift, inverse, theta, logdet)
     for b in np.flatnonzero(np.isnan(logdet)):
         values, vectors = kernels.linalg.eigh(noisy[None, b, :-1, :-1])
         values = np.maximum(values + shift, 0.5 * shift)
@@ -197,7 +197,7 @@ class LinearPolicy(WarmStart):
         shape = (*features.shape[:2], self._response.shape[1])
         if self._stretched is None or self._stretched.shape != shape:
             self._stretched = np.empty(shape)
-        zoo.linear.append_constant(features, self.intercept, self._stretched)
+        agent_kernels.linear.append_constant(features, self.intercept, self._stretched)
         return self._stretched
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
@@ -258,7 +258,9 @@ class LinUCB(LinearPolicy):
         self._growth = np.empty(replicates)
 
     def _choose(self, features: Array, action: Array) -> None:
-        zoo.linear.choose_optimistic(features, self._inverse, self._response, self.alpha, action)
+        agent_kernels.linear.choose_optimistic(
+            features, self._inverse, self._response, self.alpha, action
+        )
 
     def _restart(self, grams: Array) -> None:
         kernels.linalg.inverse(grams, self._inverse)
@@ -305,7 +307,9 @@ class LinTS(LinearPolicy):
     def _choose(self, features: Array, action: Array) -> None:
         width = self._width * portable.power(self.decay, self._rounds // self._interval)
         xi = self._normals.next()
-        zoo.linear.choose_sampled(features, self._upper, self._response, width, xi, action)
+        agent_kernels.linear.choose_sampled(
+            features, self._upper, self._response, width, xi, action
+        )
 
     def _grow(self) -> None:
         kernels.linalg.cholesky_update(self._upper, self._chosen, self._ones)

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from dpb_gym import docstrings
-from dpb_gym.evaluation.spec import Task
-from dpb_gym.evaluation.suite import Participant, Suite, Track
-from dpb_gym.report.model import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
+from dpb_gym.suites.spec import Task
+from dpb_gym.suites.suite import Participant, Suite, Track
 from dpb_site.markdown import Pages, fence, table
 
 MODELS: dict[type[Any], str] = {
@@ -56,7 +56,7 @@ def write(pages: Pages) -> None:
             for key, field in schema["properties"].items()
         ]
         parts += [f"## {title}", table(["key", "type", "default", "meaning"], rows)]
-    smoke = resources.files("dpb_gym.evaluation") / "suites/smoke.yaml"
+    smoke = resources.files("dpb_gym.suites") / "smoke.yaml"
     parts += ["## Example", "The suite `smoke`:", fence("yaml", smoke.read_text("utf-8"))]
     pages.write("suite", parts)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import dpb_gym
-from dpb_agents.multi_armed.base import ArmSums
+from dpb_agents.multi_armed.arms import ArmSums
 from dpb_agents.multi_armed.ucb import BernoulliResponse
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.base import Feedback

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import dpb_gym
-from dpb_agents.kernels import one_pass_linear
-from dpb_agents.recommendation.one_pass import planned
-from dpb_agents.recommendation.one_pass_joint import joint_weights
-from dpb_agents.recommendation.one_pass_users import LifetimeWeights
+from dpb_agents.kernels import linear_records
+from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
+from dpb_agents.recommendation.one_pass_linear import planned
+from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget, Schedule, WeightedSum
 from dpb_gym.problems.base import Feedback
@@ -146,7 +146,7 @@ def test_the_filter_is_the_posterior_given_all_releases():
         z, phi = rng.normal(size=(6, m)), rng.normal(size=(6, n))
         batches.append((z, phi))
         releases.append(rng.normal(size=m) * 3)
-        one_pass_linear.filter_step(
+        linear_records.filter_step(
             mean,
             covariance,
             (z.T @ phi)[None],
@@ -166,7 +166,7 @@ def test_a_logistic_reward_is_bent_as_its_mean_and_variance_are(width):
     rng = np.random.default_rng(1)
     phi, mean, v = (rng.normal(size=(40, n)) for n in (3, 5, 2))
     bent, offset = np.empty((40, 2)), np.ones((40, 2))
-    one_pass_linear.bend(phi, mean, 4.0 / width, v, bent, offset)
+    linear_records.bend(phi, mean, 4.0 / width, v, bent, offset)
 
     def expected(u):
         return width * (expit(4.0 * u / width) - 0.5)
@@ -312,7 +312,7 @@ def direction(x, others=(), contrast=False, intercept=0.35):
     phi, z, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
     chosen, seen = np.zeros(1, np.int64), np.ones(1, bool)
     args = (features, chosen, seen, contrast, intercept, phi, z, moments)
-    assert one_pass_linear.directions(*args) == 0
+    assert linear_records.directions(*args) == 0
     return z[0]
 
 
@@ -324,7 +324,7 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     observed = rng.random(50) < 0.7
     action = rng.integers(0, 3, 50)
     args = (features, action, observed, True, 0.15, phi, out, moments)
-    assert one_pass_linear.directions(*args) == 0
+    assert linear_records.directions(*args) == 0
     np.testing.assert_allclose(np.linalg.norm(out[observed], axis=1), 1.0, rtol=1e-12)
     assert not out[~observed].any() and not phi[~observed].any()
     everyone = features.astype(float)
@@ -345,14 +345,14 @@ def test_directions_are_unit_vectors_whatever_the_features_scale():
     np.testing.assert_allclose(out[observed, :4], wanted[observed], rtol=1e-6, atol=1e-12)
     assert not direction([0.0, 0.0]).any()
     action[7] = 3
-    assert one_pass_linear.directions(*args) == 8
+    assert linear_records.directions(*args) == 8
 
 
 def joint_row(v, reward, curvature):
     n = len(v)
     rows = np.empty((1, n * (n + 1) // 2 + n))
     response = np.clip([reward], -0.5, 0.5)
-    one_pass_linear.joint_rows(v[None], response, joint_weights(curvature), rows)
+    linear_records.joint_rows(v[None], response, joint_weights(curvature), rows)
     return rows[0]
 
 

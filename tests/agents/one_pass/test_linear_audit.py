@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpb_gym import Budget
-from dpb_gym.evaluation.audit import audit
+from dpb_gym.audits import audit
 from dpb_gym.registry import make_agent
 
 SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 3}

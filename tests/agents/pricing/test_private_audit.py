@@ -15,7 +15,7 @@ import pytest
 
 from dpb_agents.pricing.private_pricing import PrivatePricing
 from dpb_gym import Budget
-from dpb_gym.evaluation.audit import audit
+from dpb_gym.audits import audit
 
 TELLING = {"explore": 0, "max_updates": 1, "share": 0.01, "growth": 1e9}
 WHERE = {"env_id": "DPB/Pricing-v0", "env_kwargs": {"dim": 2}, "horizon": 32}

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from dpb_gym import make_agent, make_problem
-from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
+from dpb_gym.suites.recipes import load_recipe
 
 FOLDER = Path(__file__).parents[3] / "agents" / "recipes"
 RECIPES = sorted(path.stem for path in FOLDER.glob("*-pricing.yaml"))

@@ -12,8 +12,8 @@ from scipy import integrate, stats
 
 from dpb_agents.recommendation.adaprivate import AdaPrivateAmp
 from dpb_gym import make_agent, make_problem
+from dpb_gym.audits import audit
 from dpb_gym.errors import BudgetError, ParameterError
-from dpb_gym.evaluation.audit import audit
 from dpb_gym.privacy import (
     Budget,
     Composition,

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import dpb_gym
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.recommendation.fliphat import Peeling
 from dpb_agents.recommendation.information_weighted import renewed
 from dpb_gym import make_agent, make_problem
@@ -73,7 +73,7 @@ def weighted(x, r, root, gamma, bound):
     x = x / max(1.0, np.linalg.norm(x))
     weight, scaled, response = np.empty(1), np.empty((1, d)), np.empty((1, d))
     args = x[None], np.array([r]), root[None], np.array([gamma]), np.array([bound])
-    zoo.linear.records(*args, weight, scaled, response)
+    agent_kernels.linear.records(*args, weight, scaled, response)
     return weight[0] * np.outer(scaled[0], scaled[0]), response[0]
 
 
@@ -171,7 +171,7 @@ def test_glm_records_have_a_quarter_of_the_gram_s_sensitivity():
     def record(x, theta):
         slope = np.empty(1)
         x = x / max(1.0, np.linalg.norm(x))
-        zoo.linear.slopes(x[None], theta[None], slope)
+        agent_kernels.linear.slopes(x[None], theta[None], slope)
         return slope[0] * np.outer(x, x)
 
     def apart(x, y, theta):

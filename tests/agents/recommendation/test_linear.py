@@ -150,7 +150,7 @@ def test_thompson_draws_have_the_posterior_s_mean_and_covariance():
     """Recovers the draws from the kernel's choices: P(choose +x) = Phi(mean / sd)."""
     from scipy.stats import norm
 
-    from dpb_agents import kernels as zoo
+    from dpb_agents import kernels as agent_kernels
 
     rng = np.random.default_rng(0)
     B, d = 40_000, 3
@@ -161,7 +161,7 @@ def test_thompson_draws_have_the_posterior_s_mean_and_covariance():
     action = np.empty(B, np.int64)
     for x in np.eye(d):
         features = np.broadcast_to(np.stack([x, -x]).astype(np.float32), (B, 2, d)).copy()
-        choose = zoo.linear.choose_sampled
+        choose = agent_kernels.linear.choose_sampled
         choose(features, upper, np.tile(b, (B, 1)), 0.7, rng.standard_normal((B, d)), action)
         mean, sd = x @ np.linalg.solve(A, b), 0.7 * math.sqrt(x @ np.linalg.solve(A, x))
         expected = norm.cdf(mean / sd)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpb_gym.evaluation.profiles import improvements, profiles
 from dpb_gym.report import Interval
-from dpb_gym.report.model import Origin
-from dpb_gym.report.numerals import number
+from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.report.number_format import number
 from dpb_gym.report.page import placed, render
+from dpb_gym.results.profiles import improvements, profiles
 
 pytestmark = pytest.mark.browser
 PAPER = "https://arxiv.org/abs/2410.22488"

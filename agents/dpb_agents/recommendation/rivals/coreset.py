@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer
 from dpb_agents.recommendation.linear import central
-from dpb_agents.recommendation.rivals.base import COMPOSITIONS, LinearRival, RewardSums
+from dpb_agents.recommendation.rivals.linear_rival import COMPOSITIONS, LinearRival, RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
+from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, ProblemInfo
-from dpb_gym.problems.offers import among_available
 
 
 @central("coreset-elimination")
@@ -80,24 +80,26 @@ class CoresetElimination(LinearRival):
         B, m, _ = context.features.shape
         if self._pool:
             assert context.arms is not None
-            zoo.linear.remember(context.features, context.arms, self._table, self._seen)
+            agent_kernels.linear.remember(context.features, context.arms, self._table, self._seen)
             active = np.take_along_axis(self._active, context.arms, axis=1)
         else:
             active = np.ones((B, m), bool)
             if self._estimated:
                 self._eliminate(context.features, active)
         action = np.empty(B, np.int64)
-        zoo.linear.choose_widest(context.features, active, self._estimate(), self._phase, action)
+        agent_kernels.linear.choose_widest(
+            context.features, active, self._estimate(), self._phase, action
+        )
         return action
 
     def _eliminate(self, features: Array, active: Array) -> None:
-        zoo.linear.eliminate(
+        agent_kernels.linear.eliminate(
             features, self._estimate(), self._inverse, self._spread, self._noise, active
         )
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        zoo.linear.grow(self._phase, self._chosen, self._spare)
+        agent_kernels.linear.grow(self._phase, self._chosen, self._spare)
         if self._rounds < self._phase_end:
             return
         self._inverse[:] = self._phase

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.linear import SUPPORTS, shifted_inverse
-from dpb_agents.recommendation.rivals.base import LinearRival
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
@@ -89,7 +89,7 @@ class JointLinUCB(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         inside = np.minimum(np.maximum(reward, self._low), self._high)
-        zoo.linear.with_reward(self._chosen, inside, self._records)
+        agent_kernels.linear.with_reward(self._chosen, inside, self._records)
         self.releaser.add(self._ones, self._records)
         if self._rounds % self._interval == 0:
             self._refresh(self._newest())

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.linear import central
-from dpb_agents.recommendation.rivals.base import (
+from dpb_agents.recommendation.rivals.linear_rival import (
     COMPOSITIONS,
     LinearRival,
     RewardSums,
@@ -65,7 +65,7 @@ class BatchedAggregation(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        zoo.linear.grow(self._inverse, self._chosen, self._spare)
+        agent_kernels.linear.grow(self._inverse, self._chosen, self._spare)
         if self._rounds % self._interval == 0:
             self._response += self.releaser.release(self._all)
         kernels.linalg.multiply(self._inverse, self._response, self._theta)
@@ -112,7 +112,7 @@ class DynamicSensitivity(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        zoo.linear.grow(self._inverse, self._chosen, self._spare)
+        agent_kernels.linear.grow(self._inverse, self._chosen, self._spare)
         if self._rounds % self._interval:
             return
         if self._rounds >= self._renew_norm:
@@ -165,8 +165,8 @@ class Episodic(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        zoo.linear.grow(self._everything, self._chosen, self._gain)
-        zoo.linear.grow(self._episode, self._chosen, self._spare)
+        agent_kernels.linear.grow(self._everything, self._chosen, self._gain)
+        agent_kernels.linear.grow(self._episode, self._chosen, self._spare)
         self._length += 1
         due = (self._length >= self._least) & (self._gain >= self._enough)
         if not due.any():

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import inside, positive, real
 from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, central
-from dpb_agents.recommendation.rivals.base import LinearRival, RewardSums
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival, RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
@@ -59,7 +59,7 @@ class RarelySwitching(LinearRival):
 
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
-        zoo.linear.grow(self._current, self._chosen, self._logdet)
+        agent_kernels.linear.grow(self._current, self._chosen, self._logdet)
         due = self._logdet - self._switched_at > self._rise
         if not due.any():
             return

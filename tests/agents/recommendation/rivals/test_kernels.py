@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 
 
 def clipped(x):
@@ -31,7 +31,7 @@ def test_choose(drawn):
     B = len(theta)
     width = rng.choice([0.0, 0.5, 3.0], B)
     action = np.empty(B, np.int64)
-    zoo.linear.choose(features, theta, inverse, width, action)
+    agent_kernels.linear.choose(features, theta, inverse, width, action)
     x = features.astype(np.float64)
     form = np.einsum("bki,bij,bkj->bk", x, inverse, x)
     score = np.einsum("bki,bi->bk", x, theta) + width[:, None] * np.sqrt(form)
@@ -44,7 +44,7 @@ def test_choose_widest(drawn):
     active = rng.random((B, m)) < 0.5
     active[0] = False
     action = np.empty(B, np.int64)
-    zoo.linear.choose_widest(features, active, theta, inverse, action)
+    agent_kernels.linear.choose_widest(features, active, theta, inverse, action)
     x = clipped(features)
     form = np.einsum("bki,bij,bkj->bk", x, inverse, x)
     mean = np.einsum("bki,bi->bk", x, theta)
@@ -58,7 +58,7 @@ def test_eliminate(drawn):
     B, m, _ = features.shape
     active = rng.random((B, m)) < 0.8
     before = active.copy()
-    zoo.linear.eliminate(features, theta, inverse, 0.2, 0.1, active)
+    agent_kernels.linear.eliminate(features, theta, inverse, 0.2, 0.1, active)
     x = clipped(features)
     image = np.einsum("bki,bij->bkj", x, inverse)
     width = 0.2 * np.sqrt((image * x).sum(-1)) + 0.1 * np.linalg.norm(image, axis=-1)
@@ -76,7 +76,7 @@ def test_remember(drawn):
     pool = 2 * m
     arms = np.stack([rng.permutation(pool)[:m] for _ in range(B)])
     table, seen = np.zeros((B, pool, d), np.float32), np.zeros((B, pool), bool)
-    zoo.linear.remember(features, arms, table, seen)
+    agent_kernels.linear.remember(features, arms, table, seen)
     assert (seen.sum(axis=1) == m).all()
     np.testing.assert_array_equal(np.take_along_axis(table, arms[:, :, None], axis=1), features)
     assert not table[~seen].any()
@@ -93,7 +93,7 @@ def test_release(drawn, through, keep):
     if not through:
         inverse, norm = np.tile(np.eye(d), (B, 1, 1)), np.ones(B)
     args = (sums, normals, at, due, 3.0, inverse, norm, keep, out)
-    zoo.linear.release(*args)
+    agent_kernels.linear.release(*args)
     picked = normals[np.arange(B), cursor]
     expected = start + 3.0 * picked
     if through:
@@ -110,7 +110,7 @@ def test_with_reward(drawn):
     B, d = x.shape
     x[0], reward = 0.0, rng.random(B)
     out = np.empty((B, d + 1))
-    zoo.linear.with_reward(x, reward, out)
+    agent_kernels.linear.with_reward(x, reward, out)
     v = np.concatenate([x, reward[:, None]], axis=1)
     v[0] = 0.0  # nothing was observed
     np.testing.assert_array_equal(out, v)
@@ -124,7 +124,7 @@ def test_shifted_inverse(drawn):
     noisy[:, :d, d] = noisy[:, d, :d]
     noisy[0, :d, :d] = -0.3 * np.eye(d)  # positive definite after the shift, but below half of it
     inverse, theta, logdet = np.full((B, d, d), 9.0), np.full((B, d), 9.0), np.empty(B)
-    zoo.linear.shifted_inverse(noisy, 0.5, inverse, theta, logdet)
+    agent_kernels.linear.shifted_inverse(noisy, 0.5, inverse, theta, logdet)
     assert np.isnan(logdet[0]) and (inverse[0] == 9.0).all() and (theta[0] == 9.0).all()
     for b in range(1, B):
         V = good[b] + 0.5 * np.eye(d)

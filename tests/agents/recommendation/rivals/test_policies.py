@@ -12,11 +12,11 @@ import yaml
 
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.evaluation.recipes import load_recipe
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams
+from dpb_gym.suites.recipes import load_recipe
 
 RIVALS = (
     "jdp-lin-ucb",

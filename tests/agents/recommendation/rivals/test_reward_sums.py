@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpb_agents.recommendation.rivals.base import RewardSums, operator_norm
+from dpb_agents.recommendation.rivals.linear_rival import RewardSums, operator_norm
 from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, Segment
 

@@ -1,0 +1,171 @@
+"""One-pass private least squares for recommendation with private contexts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.common.parameters import positive, real
+from dpb_agents.recommendation.one_pass_linear import OnePass
+from dpb_gym.errors import AgentError
+from dpb_gym.privacy import ContributionCap
+from dpb_gym.problems.base import Array, Context
+from dpb_gym.registry import register_agent
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Curator
+
+
+@register_agent(
+    "one-pass-linear-joint", supports=["recommendation"], protects=("joint", "user-round")
+)
+class OnePassLinearJoint(OnePass):
+    """One-pass private Newton on noisy sums of curvature and rewards: contexts are private too.
+
+    See `OnePass`.
+
+    Joint privacy of one user's round, or of all of them, replace-one, against whoever sees every
+    recommendation but her own.
+
+    One row holds both: the isometric half of v v', times w_H, and the reward, scaled to
+    [-1/2, 1/2], times v and w_u. Two rows differ by at most 1, and up to w_H^2 = w_u^2 / 8 the
+    curvature costs the response nothing (docs/agents/one-pass-linear.md). theta is the posterior
+    mean given the releases, combined into one, with the curvature shrunk by its known noise.
+
+    Args:
+        prior_mean: See `OnePass`; its length is learnt.
+        max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times what one does.
+        curvature: w_H^2 / w_u^2, > 0.
+        common: Prior variance of theta along the mean feature besides, as a share of
+            ``(norm w / 2)^2``, >= 0: what candidates have in common is often what people like.
+    """
+
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "norm": [1.0, 1.5],
+        "first": [0.03, 0.07],
+        "curvature": [0.125, 0.2],
+    }
+
+    contrast: ClassVar[bool] = True
+    norm: float = 1.5
+    intercept: float = 0.35
+    curvature: float = positive(0.2)
+    common: float = real(0.15, 0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.protects = ("joint", "user" if self.max_rounds_per_user else "user-round")
+
+    def _open(self, curator: Curator) -> None:
+        self._arms: Array | None = None
+        if self.problem.fixed_arms:
+            super()._open(curator)
+            return
+        B, n = self.theta.shape
+        d, b = n - 1, self.intercept
+        self._weights = joint_weights(self.curvature)
+        # rewards are <v, t>, t = scale [theta; level / b], in units of their range. |x| is at most
+        # 1 and slopes belong to x / |x|, so prior_mean is worth a factor between 0 and 1.
+        self._scale = np.append(np.ones(d), 1.0 / b) * math.sqrt(1.0 + b * b) / self._range
+        known = self._mean * self._scale
+        self._center = 0.5 * known
+        self._prior = self._believed * np.outer(self._scale, self._scale)
+        self._prior += np.outer(known, known) / 12.0
+        self._common = self.common * d * self._variance * float(self._scale[0]) ** 2
+        size = float(np.trace(self._prior[:d, :d]) + (self._center**2).sum())
+        # the noise of H is isometric, so a coordinate of it times t has this mean square
+        self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
+        unit_noise = math.sqrt(1.0 / float(self._weights[1]) ** 2 + self._bent)
+        self._unit_noise = unit_noise * math.sqrt(1.0 + b * b) * self._range
+        k = self.max_rounds_per_user
+        self._cap = None if k is None else ContributionCap(k, B)
+        self.releaser = curator.weighted_sum(
+            n * (n + 1) // 2 + n,
+            sensitivity=1.0,
+            # rows of any two records are at most 1 apart, so nothing is ever moved
+            clip=2.0 if curator.private else None,
+            participations=k or 1,
+            schedule=self._plan,
+            what="running sums of curvature and response",
+        )
+        self._history: list[Array] = []
+        self._combinations = None
+        if curator.private:
+            schedule, sigma = self.releaser.schedule, self.releaser.sigma
+            self._combinations = schedule.best_weights(sigma * unit_noise, 0.25 / d)
+        self._rows = np.empty((B, n * (n + 1) // 2 + n))
+        self._recorded = np.zeros(B)
+
+    def _learn(self, context: Context, reward: Array, observed: Array) -> None:
+        if self.problem.fixed_arms:
+            self._check_arms(context)
+            super()._learn(context, reward, observed)
+            return
+        if self._cap is not None:
+            observed = self._cap.admit(context.users, observed)
+            self._directions[~observed] = 0.0
+        response = np.clip(reward / self._range, -0.5, 0.5)
+        agent_kernels.linear_records.joint_rows(
+            self._directions, response, self._weights, self._rows
+        )
+        self.releaser.add(self._rows)
+        # how many rounds yield a record is public but in rejection replay
+        if self.problem.partial_feedback:
+            self._recorded += 1.0 / (self.problem.n_candidates or 1)
+        else:
+            self._recorded += observed
+
+    def _check_arms(self, context: Context) -> None:
+        """What a fixed arm's features are must not depend on who is offered it."""
+        assert context.arms is not None
+        order = context.arms.argsort(axis=1)[:, :, None]
+        arms = np.take_along_axis(context.features, order, axis=1)
+        if self._arms is None:
+            self._arms = arms
+        elif not np.array_equal(arms, self._arms):
+            raise AgentError(f"every round should offer the same arms, round {context.t} does not")
+
+    def _renew(self, batch: int) -> None:
+        if self.problem.fixed_arms:
+            super()._renew(batch)
+            return
+        n = self.theta.shape[1]
+        sums, std, uneven = self.releaser.value, 0.0, 1.0
+        if self._combinations is not None:
+            self._history.append(sums)
+            weights = self._combinations.weights[batch]
+            sums = np.zeros_like(sums)
+            for weight, release in zip(weights, self._history):
+                sums += weight * release
+            std = self.releaser.sigma * float(self._combinations.std[batch])
+            uneven = float(self._combinations.uneven[batch])
+        curvature, response = (float(w) for w in self._weights)
+        rounds = float(self.releaser.rounds)
+        t = np.empty((len(sums), n))
+        agent_kernels.linear_records.joint_posterior(
+            np.ascontiguousarray(sums[:, :-n]) / curvature,
+            np.ascontiguousarray(sums[:, -n:]) / response,
+            self._recorded,
+            std / curvature,
+            0.25 * uneven,
+            std**2 * self._bent,
+            # exact sums count as all but exact, which keeps the matrices invertible
+            max((std / response) ** 2, 1e-6 * rounds),
+            self._center,
+            self._prior,
+            self._common,
+            self.intercept,
+            t,
+        )
+        self.theta = t / self._scale
+
+
+def joint_weights(curvature: float) -> Array:
+    """(w_H, w_u) with w_H^2 = curvature w_u^2 and rows that differ by at most 1."""
+    most = 1.0
+    if curvature > 0.125:
+        most = 2.0 * curvature + 0.5 + 1.0 / (32.0 * curvature)
+    return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most)])

@@ -1,0 +1,237 @@
+"""`audit`: is an agent as private as it claims?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
+from dpb_gym.audits.audit_report import PASS, AuditReport
+from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
+from dpb_gym.audits.interference import interferes
+from dpb_gym.audits.paired_run import Observed, play, seeds_from
+from dpb_gym.audits.worlds import Pair, pairs_for
+from dpb_gym.envs.registration import environment, make_problem
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Problem
+from dpb_gym.registry import AgentSpec, agent_spec, check_supported, spec_of
+from dpb_gym.streams import check_seed
+from dpb_gym.suites.spec import AgentRun
+
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "assortment": (
+        "DPB/Assortment-v0",
+        {"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
+    ),
+    "pricing": ("DPB/Pricing-v0", {"dim": 2}),
+    "recommendation": (
+        "DPB/Recommendation-v0",
+        {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 2},
+    ),
+}
+FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
+SHORTEST, LONGEST = 32, 2048
+CONTROL = 1.0 / 3.0  # of the noise: what an audit with power must notice
+
+
+def audit(
+    agent: str | type[Agent] | type[SingleAgent] | Callable[[], Any],
+    budget: Budget | None = None,
+    runs: int = 2000,
+    *,
+    params: Mapping[str, Any] | None = None,
+    env_id: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    horizon: int | None = None,
+    pair: Pair | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> AuditReport:
+    """Runs an agent on two neighbouring worlds and bounds its privacy loss from below.
+
+    One customer (or all rounds of one user, if that is what is claimed) is exchanged; all
+    others, their contexts and their potential outcomes, are frozen. The attack is the exact
+    likelihood ratio of everything that the curator's releasers give out; where their law is not
+    known, a linear discriminant on the actions, or on the message of a local claim. Then two
+    controls: the same run with other raw feedback and the releases held fixed must act the same,
+    and the same audit with a third of the noise must fail, or it has no power; see
+    `docs/audit.md`.
+
+    Audit at a budget at which there is something to see (rho 0.5 to 2), not at the tiny one of
+    a deployment: noise is calibrated by the same code.
+
+    Args:
+        agent: Registered name, agent class, or function that makes an agent.
+        budget: What the agent may spend; None for a non-private agent, which has no claim.
+        runs: Runs in each world, at least 50; 2000 see a noise variance half as large as it
+            should be.
+        params: Parameters of the agent, over those that its class names in ``audit_params``: the
+            same code at a size at which a few hundred rounds exercise all of it.
+        env_id: Environment; by default a small one of the agent's kind.
+        env_kwargs: Its parameters, over the small ones.
+        horizon: Rounds; by default as few as the agent needs until every releaser has released.
+        pair: The two worlds; by default the built-in pair whose records differ most in what
+            the releasers were charged for.
+        seed: Seed of customers and agents.
+        confidence: Joint confidence of all bounds.
+
+    Returns:
+        The report; ``report.verdict`` is ``"PASS"``, ``"FAIL"``, ``"READS RAW DATA"``,
+        ``"NO POWER"`` or ``"NO CLAIM"``.
+
+    Raises:
+        UnknownNameError: If the agent or environment is not registered.
+        AgentError: If the agent cannot play the environment, or sees the truth by design.
+        ParameterError: If a parameter is out of range.
+        BudgetError: If the budget is invalid.
+
+    Example:
+        >>> from dpb_gym import Budget
+        >>> report = audit("adaprivate-ucb", Budget.zcdp(0.5), runs=200, params={"batch": 8})
+        >>> report.verdict
+        'PASS'
+    """
+    runs = validation.integer("runs", runs, MIN_RUNS)
+    confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
+    spec = spec_of(agent, kind)
+    telling, most = (_own(spec.maker, name) for name in ("audit_params", "audit_horizon"))
+    spec = spec.over({**(telling or {}), **spec.params, **(params or {})})
+    if spec.uses_oracle:
+        raise AgentError(f"agent {spec.name!r} sees the truth: there is nothing to audit")
+    run = AgentRun(spec=spec, budget=Budget.parse(budget))
+    fixed = kwargs.pop("horizon", most)
+    fixed = horizon if horizon is not None else fixed
+    if fixed is not None:
+        fixed = validation.integer("horizon", fixed, 2)
+
+    stage = _Stage(run, small, kwargs, check_seed(seed))
+    info = stage.problem(fixed or SHORTEST).info
+    if info.stock is not None:
+        raise ParameterError(
+            "what is sold out follows from responses, whatever an agent does with them: audit it "
+            "without stock"
+        )
+    check_supported(spec, info, run.budget is not None)
+    known = _pilot(stage, fixed, pair)
+    found = stage.report(*known, runs, confidence)
+    if found.verdict != PASS:
+        return found
+    raw = interferes(run, stage.problem(known[0]), seeds_from(stage.seed, 1))
+    if raw is not None:
+        where = f"reach an action, or a record of another round, in round {raw}"
+        details = {**found.details, "raw data": where}
+        return replace(found, interference=True, details=details)
+    return replace(found, control=stage.report(*known, runs, confidence, CONTROL).verdict)
+
+
+def _own(maker: Any, name: str) -> Any:
+    """An attribute of the class itself: a subclass may take other parameters."""
+    return vars(maker).get(name) if isinstance(maker, type) else None
+
+
+def _setting(
+    agent: Any, env_id: str | None, kwargs: dict[str, Any]
+) -> tuple[str, str, dict[str, Any]]:
+    if env_id is not None:
+        return environment(env_id).kind, env_id, kwargs
+    if not isinstance(agent, str):
+        raise ParameterError("give env_id with an agent that is not a registered name")
+    spec = agent_spec(agent)
+    kind = spec.supports[0]
+    small, defaults = small_setting(spec, kind)
+    return kind, small, {**defaults, **kwargs}
+
+
+def small_setting(spec: AgentSpec, kind: str) -> tuple[str, dict[str, Any]]:
+    """Id and parameters of a small environment of the kind that the agent can play."""
+    return FIXED_ARMS if spec.fixed_arms else SMALL[kind]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """An agent, the environment that it is audited on, and the seed of both."""
+
+    run: AgentRun
+    env_id: str
+    env_kwargs: Mapping[str, Any]
+    seed: int
+
+    def problem(self, rounds: int) -> Problem:
+        return make_problem(self.env_id, **{**self.env_kwargs, "horizon": rounds})
+
+    def play(self, rounds: int, pair: Pair, targets: list[int], **how: Any) -> Observed:
+        return play(self.run, self.problem(rounds), pair, targets, seed=self.seed, **how)
+
+    def report(
+        self,
+        rounds: int,
+        pair: Pair,
+        targets: list[int],
+        runs: int,
+        confidence: float,
+        factor: float = 1.0,
+    ) -> AuditReport:
+        """The audit of one play."""
+        observed = self.play(rounds, pair, targets, runs=runs, part=1, factor=factor)
+        run = self.run
+        last = f" to {targets[-1]}" if len(targets) > 1 else ""
+        said: dict[str, Any] = {
+            "subject": run.title if run.budget is None else f"{run.label} at {run.budget}",
+            "confidence": confidence,
+            "details": {
+                "worlds": pair.name,
+                "rounds": f"{rounds} of {self.env_id}, target in round {targets[0]}{last}",
+                "boundary": observed.boundary,
+            },
+        }
+        if observed.scores is not None and observed.guarantee is not None:
+            scores = observed.scores
+            return audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
+        first, second = (
+            {name: view[half] for name, view in observed.views.items()}
+            for half in (slice(runs), slice(runs, None))
+        )
+        return audit_outputs(first, second, observed.guarantee, **said)
+
+
+def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
+    """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
+    rounds, info, run = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info, stage.run
+    agent = run.spec.make()
+    unit = agent.protects[1] if run.budget is not None and agent.protects else "user-round"
+    partial = run.spec.partial_feedback and not isinstance(agent, BatchedSingle)
+    candidates = [pair] if pair is not None else pairs_for(info, unit, partial)
+
+    while True:
+        targets = _targets(stage.problem(rounds), unit, stage.seed)
+        quiet = stage.play(rounds, candidates[0], targets).quiet
+        if not quiet or fixed is not None or rounds >= LONGEST:
+            break
+        rounds *= 2
+    places = [targets] if len(targets) > 1 else [[t] for t in sorted({1, rounds // 8, rounds // 2})]
+    options = [(candidate, place) for candidate in candidates for place in places if place[0]]
+    if len(options) == 1:
+        return rounds, *options[0]
+    power = [stage.play(rounds, *option).power for option in options]
+    first = next(i for i, found in enumerate(power) if found >= 0.9 * max(power))
+    return rounds, *options[first]
+
+
+def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
+    """Rounds of the target: the first, or all those of the first round's user."""
+    if unit not in ("user", "user-rewards"):
+        return [1]
+    instance = problem.instance([seed])
+    users = []
+    for t in range(1, problem.horizon + 1):
+        found = instance.context().users
+        if found is None:
+            raise ParameterError("a claim about users needs an environment that identifies them")
+        users.append(int(found[0]))
+        if t < problem.horizon:
+            instance.advance()
+    return [t for t, user in enumerate(users, start=1) if user == users[0]]

@@ -1,0 +1,227 @@
+"""What an audit found, next to what was claimed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from html import escape
+from typing import Any
+
+from dpb_gym import validation
+from dpb_gym.audits.bounds import epsilon_bound
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+
+PASS, FAIL, NO_CLAIM, NO_POWER = "PASS", "FAIL", "NO CLAIM", "NO POWER"
+READS_RAW = "READS RAW DATA"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One lower bound against the same quantity of the claim.
+
+    Attributes:
+        quantity: ``"mu"``, ``"rho"``, ``"eps"``, or ``"kl"``: the divergence of order 1.
+        delta: For ``"eps"``: at which delta.
+        bound: Lower bound on the real privacy loss.
+        claim: What the guarantee says, `None` if it says nothing of this quantity.
+    """
+
+    quantity: str
+    bound: float
+    claim: float | None = None
+    delta: float | None = None
+
+    @property
+    def violated(self) -> bool:
+        """Whether the bound refutes the claim."""
+        return self.claim is not None and self.bound > self.claim * (1 + 1e-9)
+
+    def __str__(self) -> str:
+        name = self.quantity if self.delta is None else f"eps({self.delta:g})"
+        claim = "no claim" if self.claim is None else f"claimed {self.claim:.4g}"
+        mark = "  <- refuted" if self.violated else ""
+        return f"{name} >= {self.bound:.4g} ({claim}){mark}"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The result of one audit; JSON-able and readable.
+
+    All comparisons hold together at the stated confidence: with that probability none of them
+    is violated if the claim is true.
+
+    Attributes:
+        subject: What was audited.
+        claimed: Its guarantee, `None` or non-private if there is none.
+        runs: Runs in each of the two worlds.
+        evaluated: Those of them that count for the bounds (the others chose the test).
+        score: How a run was turned into a number.
+        false_positives: Evaluated runs of the first world that look like the second.
+        false_negatives: Evaluated runs of the second world that look like the first.
+        fpr_limit: Upper confidence limit of the false positive rate.
+        fnr_limit: Upper confidence limit of the false negative rate.
+        comparisons: Lower bounds next to the claim.
+        parametric_mu: Bound on mu that assumes normal scores, for Gaussian mechanisms only;
+            no part of the verdict.
+        ceiling: Largest mu that an audit with so many runs can show.
+        confidence: Joint confidence of all bounds.
+        control: Verdict of the same audit with all noise at one third of what it should be; None
+            if there was none. An audit that would not notice that says nothing.
+        interference: Whether an action, or what a releaser got of another round, changed when raw
+            feedback did and releases did not.
+        details: Anything else: the two worlds, how much of the sensitivity they attain.
+    """
+
+    subject: str
+    claimed: Guarantee | None
+    runs: int
+    evaluated: int
+    score: str
+    false_positives: int
+    false_negatives: int
+    fpr_limit: float
+    fnr_limit: float
+    comparisons: tuple[Comparison, ...]
+    parametric_mu: float | None = None
+    ceiling: float = math.inf
+    confidence: float = 0.95
+    control: str | None = None
+    interference: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def private(self) -> bool:
+        """Whether anything was claimed."""
+        return self.claimed is not None and self.claimed.private
+
+    @property
+    def violations(self) -> tuple[Comparison, ...]:
+        """The comparisons that refute the claim."""
+        return tuple(c for c in self.comparisons if c.violated)
+
+    @property
+    def verdict(self) -> str:
+        """``"PASS"``; ``"FAIL"``; ``"READS RAW DATA"``; ``"NO POWER"`` if the audit would not
+        notice a third of the noise; ``"NO CLAIM"`` for something non-private."""
+        if not self.private:
+            return NO_CLAIM
+        if self.interference:
+            return READS_RAW
+        if self.violations:
+            return FAIL
+        return PASS if self.control in (None, FAIL) else NO_POWER
+
+    @property
+    def passed(self) -> bool:
+        """Whether no bound refutes the claim."""
+        return self.verdict == PASS
+
+    @property
+    def mu(self) -> float:
+        """Lower bound on mu of Gaussian differential privacy."""
+        return self._bound("mu")
+
+    @property
+    def rho(self) -> float:
+        """Lower bound on rho of zCDP (for the orders that the claim speaks of)."""
+        return self._bound("rho")
+
+    def epsilon(self, delta: float = REPORT_DELTA) -> float:
+        """Lower bound on epsilon at `delta`; any delta in [0, 1)."""
+        validation.real("delta", delta, 0.0, 1.0, open_high=True)
+        return float(epsilon_bound(self.fpr_limit, self.fnr_limit, delta))
+
+    def _bound(self, quantity: str) -> float:
+        return next(c.bound for c in self.comparisons if c.quantity == quantity)
+
+    def leaderboard_row(self) -> dict[str, Any] | None:
+        """``claimed`` and ``lower_bound`` (epsilon at 1e-5) and ``verdict``; `None` without a
+        finite claim."""
+        claimed = math.inf if self.claimed is None else self.claimed.epsilon(REPORT_DELTA)
+        if not math.isfinite(claimed):
+            return None
+        return {"claimed": claimed, "lower_bound": self.epsilon(), "verdict": self.verdict}
+
+    def __str__(self) -> str:
+        claim = "non-private" if self.claimed is None else str(self.claimed)
+        lines = [
+            f"Audit of {self.subject}: {self.verdict}",
+            f"  claimed    {claim}",
+            f"  runs       2 x {self.runs}, {self.evaluated} of each evaluated",
+            f"  score      {self.score}",
+            f"  errors     {self.false_positives} false positives (rate <= {self.fpr_limit:.4g}), "
+            f"{self.false_negatives} false negatives (rate <= {self.fnr_limit:.4g})",
+        ]
+        lines += [
+            f"  bound      {c}"
+            for c in self.comparisons
+            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated
+        ]
+        if self.parametric_mu is not None:
+            lines.append(f"  normal     mu >= {self.parametric_mu:.4g} if the scores are normal")
+        lines.append(
+            f"  ceiling    mu = {self.ceiling:.3g}: more cannot be shown with so few runs; "
+            f"all bounds hold with confidence {self.confidence:g}"
+        )
+        if self.control is not None:
+            lines.append(f"  control    with a third of the noise: {self.control}")
+        lines += [f"  {name:<10} {value}" for name, value in self.details.items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, *rest = str(self).split("\n")
+        cell = "<td style='text-align:left'>{}</td>".format
+        rows = "".join(
+            f"<tr>{''.join(cell(escape(part)) for part in line.split(None, 1))}</tr>"
+            for line in rest
+        )
+        return f"<b>{escape(head)}</b><table>{rows}</table>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
+        return _plain(self) | {
+            "verdict": self.verdict,
+            "claimed": None if self.claimed is None else self.claimed.to_dict(),
+            "claimed_text": "non-private" if self.claimed is None else str(self.claimed),
+            "comparisons": [_plain(c) for c in self.comparisons],
+            "details": dict(self.details),
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The report as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AuditReport:
+        """Rebuilds a report from `to_dict`.
+
+        Raises:
+            ParameterError: If the data are not a report.
+        """
+        try:
+            kept = {f.name: data[f.name] for f in fields(cls)}
+            for name in ("parametric_mu", "ceiling"):
+                kept[name] = _maybe(kept[name])
+            if kept["claimed"] is not None:
+                kept["claimed"] = Guarantee.from_dict(kept["claimed"])
+            kept["comparisons"] = tuple(
+                Comparison(c["quantity"], float(c["bound"]), _maybe(c["claim"]), c["delta"])
+                for c in kept["comparisons"]
+            )
+            return cls(**kept)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ParameterError(f"not an audit report: {error!r}") from error
+
+
+def _plain(of: Any) -> dict[str, Any]:
+    """The fields of a dataclass, infinite numbers as text."""
+    values = {f.name: getattr(of, f.name) for f in fields(of)}
+    infinite = {k: "inf" for k, v in values.items() if isinstance(v, float) and math.isinf(v)}
+    return values | infinite
+
+
+def _maybe(value: Any) -> float | None:
+    return None if value is None else float(value)

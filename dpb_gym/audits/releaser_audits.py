@@ -1,0 +1,210 @@
+"""One audit per releaser and calibration, each on the records that attain its sensitivity.
+
+Of sums, one record differs between the two worlds, the first one; the records of all other rounds
+are frozen, and since they only shift what is released, they are zero. The score is the exact
+log-likelihood ratio of all releases, see `Tap`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpb_gym import validation
+from dpb_gym.audits.audit_report import AuditReport
+from dpb_gym.audits.distinguisher import audit_scores
+from dpb_gym.audits.likelihood_ratio import Tap
+from dpb_gym.audits.objective_audits import audit_objective, hostile_choices, hostile_demand
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.curator import Curator
+from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.objective_perturbation import objective_plan
+from dpb_gym.privacy.printed_calibrations import objective_cs, objective_csw
+from dpb_gym.privacy.releasers.base import PSDBall
+from dpb_gym.privacy.releasers.sums import BatchSum, Sum
+
+Audit = Callable[..., AuditReport]
+ROUNDS = 16
+CAPACITY = 4
+RECORDS = 200_001
+_E1, _E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+
+
+MakeSum = Callable[[Curator], Sum]
+
+
+def audit_sum(
+    make: MakeSum,
+    first: ArrayLike,
+    second: ArrayLike,
+    budget: Budget | str = "rho=0.5",
+    *,
+    protects: tuple[str, str] = ("joint", "user-round"),
+    direction: ArrayLike | None = None,
+    rounds: int = 1,
+    noise: str = "seeded",
+    claimed: Guarantee | None = None,
+    runs: int = 2000,
+    seed: int = 0,
+    **said: Any,
+) -> AuditReport:
+    """Audits a releaser of sums on a pair of records, with 2 x `runs` replicates of it.
+
+    Args:
+        make: Makes the releaser with a curator, all runs of one world at once.
+        first: Record of the first round in the first world: vector, matrix, or a number with
+            `direction`.
+        second: The same in the second world.
+        budget: Of the curator.
+        protects: The same.
+        direction: Public vector that the number multiplies (see `Segment`).
+        rounds: Rounds; the sum is released after each of them.
+        noise: ``"seeded"`` or ``"system"``.
+        claimed: What is claimed; by default what the releaser charged to its curator.
+        runs: Runs in each world.
+        seed: Seed of the noise.
+        **said: See `audit_scores`: `subject`, `confidence`.
+
+    Example:
+        >>> report = audit_sum(lambda c: c.batch_sum(2, clip=1.0), [1.0, 0.0], [-1.0, 0.0])
+        >>> report.verdict
+        'PASS'
+    """
+    runs, rounds = validation.integer("runs", runs, 1), validation.integer("rounds", rounds, 1)
+    zero, one = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if zero.shape != one.shape:
+        raise ParameterError(f"records have shapes {zero.shape} and {one.shape}")
+    axis = one - zero
+    if direction is not None:
+        axis = float(axis) * np.asarray(direction, dtype=np.float64)
+    length = float(np.sqrt((axis**2).sum()))
+    if not length > 0:
+        raise ParameterError("the two records are equal: nothing to tell apart")
+    if noise == "system":
+        source: NoiseSource | str = noise
+    else:
+        halves = (NoiseSource.from_seed([seed, world], runs).generators for world in (0, 1))
+        source = NoiseSource([*itertools.chain(*halves)])
+    curator = Curator(budget, protects, noise=source, replicates=2 * runs, horizon=rounds)
+    releaser = make(curator)
+    tap = Tap(releaser, np.repeat([1.0, -1.0], runs))
+    for t in range(rounds):
+        for tap.capturing, worlds in ((True, (one, zero)), (False, (zero, one))):
+            rows = np.repeat(np.stack(worlds), runs, axis=0)
+            if direction is None:
+                releaser.add(rows * (t == 0))
+            else:
+                along = np.asarray(direction, dtype=np.float64) * (t == 0)
+                releaser.add(rows, np.broadcast_to(along, (2 * runs, along.size)))
+        if isinstance(releaser, BatchSum):
+            releaser.release()
+    scores, _ = tap.law()
+    said = {"subject": "sum", **said}
+    said["details"] = {"sensitivity": f"{length:.6g} between the two records"}
+    claim = curator.guarantee if claimed is None else claimed
+    return audit_scores(scores[:runs], scores[runs:], claim, **said)
+
+
+def grams(capacity: int) -> tuple[Any, Any]:
+    """Gram matrices of `capacity` copies of e1 and of e2: the pair that attains
+    ``sqrt(2) capacity`` (erratum A1)."""
+    return capacity * np.outer(_E1, _E1), capacity * np.outer(_E2, _E2)
+
+
+def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
+    """Audits of everything that releases, by name.
+
+    Those of secure noise are there if OpenDP is; they cannot be repeated.
+
+    Args:
+        rho: zCDP to spend on each. Below about 0.1 two thousand runs show little.
+
+    Returns:
+        Functions of ``runs`` and ``seed`` (both keyword arguments) that audit.
+
+    Example:
+        >>> audits = mechanism_audits(0.5)
+        >>> audits["batch sums, vectors"](runs=500).verdict
+        'PASS'
+    """
+    budget = Budget.zcdp(rho)
+
+    def sums(make: MakeSum, first: Any, second: Any, **options: Any) -> Audit:
+        return partial(audit_sum, make, first, second, budget, **options)
+
+    running = partial(partial, Curator.running_sum)
+    rewards: dict[str, Any] = {"direction": _E1, "protects": ("central", "reward")}
+    audits: dict[str, Audit] = {
+        "batch sums, vectors": sums(lambda c: c.batch_sum(2, clip=1.0), _E1, -_E1),
+        "batch sums, rewards": sums(
+            lambda c: c.batch_sum(2, reward=(0.0, 1.0), cumulative=True), 0.0, 1.0,
+            rounds=4, **rewards,
+        ),
+        f"batch sums, Gram matrices of {CAPACITY} items": sums(
+            lambda c: c.batch_sum(symmetric=2, clip=PSDBall(CAPACITY)), *grams(CAPACITY)
+        ),
+        "shuffled sums, vectors": sums(
+            lambda c: c.shuffled_sum(2, clip=1.0, batch=1), _E1, -_E1, rounds=4
+        ),
+        "batch sums, Poisson-sampled rewards (q = 0.3)": partial(
+            audit_sum, lambda c: c.batch_sum(2, reward=(0.0, 1.0), sampling=0.3), 0.0, 1.0,
+            Budget.approx(4 * rho, 1e-5), **rewards,
+        ),
+    }  # fmt: skip
+    for name in ("blt", "sqrt-toeplitz", "binary-tree"):
+        audits[f"running sum, {name}, vectors"] = sums(
+            running(width=2, clip=1.0, mechanism=name), _E1, -_E1, rounds=ROUNDS
+        )
+        audits[f"running sum, {name}, Gram matrices of {CAPACITY} items"] = sums(
+            running(symmetric=2, clip=PSDBall(CAPACITY), mechanism=name),
+            *grams(CAPACITY), rounds=ROUNDS,
+        )  # fmt: skip
+    if importlib.util.find_spec("opendp") is not None:
+        audits["batch sums, vectors, system noise"] = sums(
+            lambda c: c.batch_sum(2, clip=1.0), _E1, -_E1, noise="system"
+        )
+        audits["running sum, binary-tree, vectors, system noise"] = sums(
+            running(width=2, clip=1.0), _E1, -_E1,
+            rounds=ROUNDS, noise="system",
+        )  # fmt: skip
+    audits |= _objectives(rho)
+    return {name: partial(audit, subject=name) for name, audit in audits.items()}
+
+
+def _objectives(rho: float) -> dict[str, Audit]:
+    choice: dict[str, Any] = {"dim": 2, "gradient_bound": 2.0, "curvature": 1.0}
+    demand: dict[str, Any] = {"dim": 2, "gradient_bound": 4.0, "curvature": 4.0}
+    plan = partial(objective_plan, rho, records=RECORDS)
+    nominal = {"epsilon": 4 * rho, "delta": 1e-5}
+    csw = objective_csw(
+        **nominal,
+        dim=2,
+        gradient_constant=4.0,
+        curvature_constant=4.0,
+        gradient_bound=4.0,
+        curvature=4.0,
+        records=RECORDS,
+    )
+    plans = {
+        "choices, verified": plan(**choice),
+        "choices, verified for (epsilon, delta)": plan(**choice, every_order=False),
+        "choices, zcdp": plan(**choice, method="zcdp"),
+        "choices, as in CS (true cost)": objective_cs(rho, dim=2, rank=1, records=RECORDS),
+        "demand, verified": plan(**demand),
+        "demand, as in CSW (true cost)": csw,
+    }
+    hostile = {"choices": hostile_choices(), "demand": hostile_demand()}
+    return {
+        f"objective perturbation, {name}": partial(
+            audit_objective, one, hostile[name.split(",")[0]]
+        )
+        for name, one in plans.items()
+    }

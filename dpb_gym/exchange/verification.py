@@ -1,0 +1,260 @@
+"""Checks stored results: digests, and cells computed again, bit for bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
+from dpb_gym.exchange.archive import check_cell
+from dpb_gym.registry import FACTORY, agent_specs
+from dpb_gym.results.cell_result import COMPUTED, RECOMPUTED, CellResult, Failure
+from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.results.row_result import by_row
+from dpb_gym.running.runner import run_block
+from dpb_gym.suites.code_digest import code_hash
+from dpb_gym.suites.provenance import describe_machine
+from dpb_gym.suites.spec import ALGORITHM_VERSION, Cell
+
+OTHER_CODE = " (the agent's code here is not the code that computed it)"
+ROUNDING = 1e-12
+"""Differences up to this share of a curve's largest number are last digits, not other results."""
+
+
+@dataclass
+class Verification:
+    """What `verify` found.
+
+    Attributes:
+        cells: Number of cells.
+        rows: Number of rows of the leaderboard.
+        confirmed: Rows all of whose cells were computed or computed again here.
+        damaged: Cells whose content is not what was written or imported, or whose task, seeds
+            or checkpoints are not those of the suite.
+        again: Cells that were computed again.
+        differing: Those whose numbers differ, and where.
+        rounding: Those that differ in last digits only, where another machine computed them; as
+            good as the same.
+        impossible: Cells that could not be computed again, and why.
+        unavailable: Cells that others can compute again: their agent or data are not
+            installed here.
+    """
+
+    cells: int = 0
+    rows: int = 0
+    confirmed: int = 0
+    damaged: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    rounding: list[str] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+    unavailable: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was checked is right and every row is confirmed."""
+        wrong = self.damaged or self.differing or self.impossible
+        return not wrong and self.confirmed == self.rows
+
+
+def verify(
+    path: str | os.PathLike[str],
+    sample: int = 3,
+    seed: int | None = None,
+    report: Callable[[str], object] | None = None,
+    agent: str | None = None,
+) -> Verification:
+    """Checks every digest and computes cells again.
+
+    Of every row that somebody else stated, cells are taken that nobody computed here yet; those
+    that turn out the same are recorded as recomputed here, so that a row is confirmed when all
+    of its cells are. Of the results computed here, a random sample is taken.
+
+    Args:
+        path: A result directory.
+        sample: Cells to compute again of every row that was stated, and of all the others
+            together; at least 0.
+        seed: Chooses the sample; a fresh one each time by default.
+        agent: Takes the sample from this agent's cells only, by label or name.
+        report: Called with a line about each cell before it is computed.
+
+    Raises:
+        ResultError: If there is no result directory, or it holds no results.
+    """
+    sample = validation.integer("sample", sample, 0)
+    store = ResultDirectory.open(path)
+    sound, problems = store.check()
+    found = Verification(damaged=[str(problem) for problem in problems])
+    kept = []
+    for result in sound:
+        try:
+            check_cell(result.cell, store.suite, str(store.path))
+            kept.append(result)
+        except ResultError as error:
+            found.damaged.append(str(error))
+    found.cells = len(sound) + len(problems)
+    if not found.cells:
+        raise ResultError(f"{store.path} holds no results yet")
+    named = [(result, (result.cell.agent.label, result.cell.agent.name)) for result in kept]
+    if agent is not None and not any(agent in names for _, names in named):
+        known = {name for _, names in named for name in names}
+        raise unknown_name("agent in these results", agent, known)
+    right: list[str] = []
+    elsewhere = _elsewhere(store)
+    for group in _groups([r for r, names in named if agent in (None, *names)], seed):
+        lacking: set[tuple[str, str]] = set()
+        taken = 0
+        for result in group:
+            what = result.cell.agent.name, result.cell.task.name
+            if taken == sample:
+                break
+            if what in lacking:
+                continue
+            same = _again(result, found, report, elsewhere)
+            if same is None:
+                lacking.add(what)
+                continue
+            taken += 1
+            right += [result.cell.key] if same else []
+    trusted = {r.cell.key for r in kept if r.provenance in (COMPUTED, RECOMPUTED)}
+    trusted |= set(right)
+    rows = by_row(kept).values()
+    found.rows = len(rows)
+    found.confirmed = sum(all(r.cell.key in trusted for r in row) for row in rows)
+    news = [key for key in right if store.entries[key].provenance not in (COMPUTED, RECOMPUTED)]
+    if news:
+        with ResultDirectory.writing(path, store.suite) as writable:
+            writable.confirm(news)
+    return found
+
+
+def _groups(results: Sequence[CellResult], seed: int | None) -> list[list[CellResult]]:
+    """The unconfirmed cells of each stated row, and all others together, in random order."""
+    groups: dict[tuple[str, ...], list[CellResult]] = {}
+    for result in results:
+        stated = result.provenance not in (COMPUTED, RECOMPUTED)
+        groups.setdefault(result.cell.row if stated else (), []).append(result)
+    rng = np.random.default_rng(seed)
+    return [[group[i] for i in rng.permutation(len(group))] for group in groups.values()]
+
+
+def _elsewhere(store: ResultDirectory) -> str:
+    """The processors and libraries that computed the results, empty if these are among them."""
+    told = (run.get("imported", run).get("machine") for run in store.manifest["runs"])
+    machines = [machine for machine in told if isinstance(machine, dict)]
+    here = describe_machine()
+    return "" if here in machines else "; ".join(dict.fromkeys(map(_named, machines)))
+
+
+def _named(machine: Mapping[str, Any]) -> str:
+    return ", ".join(str(machine.get(key, "unknown")) for key in ("cpu", "blas", "libc"))
+
+
+def _again(
+    result: CellResult,
+    found: Verification,
+    report: Callable[[str], object] | None,
+    elsewhere: str,
+) -> bool | None:
+    """Computes a cell again and notes what came of it.
+
+    Returns:
+        Whether it is the same, but for rounding on another machine; None if what it takes is not
+        installed here.
+    """
+    cell = result.cell
+    try:
+        missing = unavailable(cell)
+        if missing:
+            found.unavailable.append(f"{cell}: {missing}")
+            return None
+        if report is not None:
+            report(f"computing {cell} again")
+        again = recompute(cell)
+    except MissingExtraError as error:
+        found.unavailable.append(f"{cell}: {error}")
+        return None
+    except DPBError as error:
+        found.impossible.append(f"{cell}: {error}")
+        return False
+    found.again.append(str(cell))
+    difference = compare(result, again)
+    size = _distance(result, again)
+    if difference and elsewhere and size <= ROUNDING and result.guarantee == again.guarantee:
+        found.rounding.append(
+            f"{cell}: rounding ({size:.0e}), another CPU: stored {elsewhere}; here "
+            f"{_named(describe_machine())}"
+        )
+        return True
+    if difference:
+        other = "" if code_hash(again.cell.agent.spec.maker) == cell.agent.source else OTHER_CODE
+        found.differing.append(f"{cell}: {difference}{other}")
+    return not difference
+
+
+def unavailable(cell: Cell) -> str:
+    """What is missing on this machine to compute a cell again, empty if nothing is."""
+    run = cell.agent
+    if not run.entry_point.startswith(FACTORY) and run.name not in agent_specs():
+        return f"agent {run.name!r} ({run.entry_point}) is not installed here"
+    source = cell.task.parameters.get("data")
+    if cell.data is None or source is None:
+        return ""
+    if isinstance(source, dict):
+        if "digest" in source:
+            return f"its data ({source.get('name')}) were given in memory and are not stored"
+        source = source.get("source", "")
+    return cell.task.model_copy(update={"requires": source}).missing_data()
+
+
+def recompute(cell: Cell) -> CellResult:
+    """Computes a stored cell again, alone, with the code that is here.
+
+    Raises:
+        ResultError: If its algorithm version or data are not today's.
+        AgentError: If the agent fails or was made by a function.
+        MissingExtraError: If the agent needs a package that is not installed.
+        UnknownNameError: If agent or environment are not known here.
+    """
+    if cell.algorithm != ALGORITHM_VERSION:
+        raise ResultError(
+            f"was computed by algorithm version {cell.algorithm}; this is {ALGORITHM_VERSION}"
+        )
+    if cell.task.data_digest() != cell.data:
+        raise ResultError("the data are not those that it was computed from")
+    again = cell.model_copy(update={"agent": cell.agent.here()})
+    (outcome,) = run_block(cell.task.problem(), [again])
+    if isinstance(outcome, Failure):
+        if MissingExtraError.__name__ in outcome.details.strip().split("\n")[-1]:
+            raise MissingExtraError(outcome.message)
+        raise AgentError(outcome.message)
+    return outcome
+
+
+def _distance(stored: CellResult, again: CellResult) -> float:
+    """Largest difference of two results, in units of the largest number of its kind."""
+    pairs = ((getattr(stored, name), getattr(again, name)) for name in ("regret", "reward"))
+    return max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-300)) for a, b in pairs)
+
+
+def compare(stored: CellResult, again: CellResult) -> str:
+    """Says where two results of one cell differ; empty if nowhere."""
+    for name in ("regret", "reward"):
+        a, b = getattr(stored, name), getattr(again, name)
+        # Bits, not numbers: -0.0 and 0.0 differ here.
+        unequal = a.view(np.int64) != np.ascontiguousarray(b).view(np.int64)
+        if unequal.any():
+            row, column = np.argwhere(unequal)[0]
+            return (
+                f"{name} of replicate {stored.cell.replicates[row]} at round "
+                f"{stored.cell.checkpoints[column]} is {float(b[row, column])!r}, stored "
+                f"{float(a[row, column])!r}"
+            )
+    if stored.guarantee != again.guarantee:
+        return f"the guarantee is {again.guarantee}, stored {stored.guarantee}"
+    return ""

@@ -1,0 +1,269 @@
+"""What a larger run will cost: from the timings and files of a smaller one, or from a plan and a
+few seconds of playing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import tracemalloc
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import ResultError
+from dpb_gym.results.cell_result import CellResult, Timing
+from dpb_gym.results.parquet import table_bytes
+from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.running.plan import Job, TaskPlan, blocks, make_jobs
+from dpb_gym.running.runner import run_block
+from dpb_gym.suites.suite import Suite
+
+MOST_PLAYS, FURTHER = 6, 1.4
+"""A forecast plays a block until a play gets less than so many times as far as the one before."""
+
+
+@dataclass(frozen=True)
+class AgentCost:
+    """What one agent costs on one task, all its budgets together.
+
+    Attributes:
+        task: Name of the task.
+        agent: Label of the agent.
+        rounds: Agent rounds that were timed (replicates times rounds).
+        own_seconds: Time of one core in the agent and in the responses to it.
+        shared_seconds: Its equal share of the contexts, which all agents of a task share.
+        cells: Its cells.
+        bytes: Their share of the tables' size.
+    """
+
+    task: str
+    agent: str
+    rounds: int
+    own_seconds: float
+    shared_seconds: float
+    cells: int
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Time of one core, shared time included."""
+        return self.own_seconds + self.shared_seconds
+
+    @property
+    def rounds_per_second(self) -> float:
+        """Agent rounds per second and core."""
+        return self.rounds / self.seconds
+
+    @property
+    def bytes_per_cell(self) -> float:
+        """Mean size of a cell."""
+        return self.bytes / self.cells
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of a result directory.
+
+    Attributes:
+        agents: One entry per task and agent, in the order of the table.
+    """
+
+    agents: tuple[AgentCost, ...]
+
+    @property
+    def rounds(self) -> int:
+        """Agent rounds, of all agents."""
+        return sum(cost.rounds for cost in self.agents)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one core, of all agents."""
+        return sum(cost.seconds for cost in self.agents)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all cells."""
+        return sum(cost.bytes for cost in self.agents)
+
+    def at(self, rounds: float, cores: int = 1) -> tuple[float, float]:
+        """Seconds on `cores` cores, and bytes of tables, of the same mix with so many agent rounds.
+
+        Cost per round does not grow with the round and blocks are independent, so both are
+        proportional to the number of cells; what a run costs once (start of the workers,
+        compilation) is not in it.
+
+        Raises:
+            ParameterError: If an argument is not positive.
+        """
+        rounds = validation.real("rounds", rounds, 0.0, open_low=True)
+        cores = validation.integer("cores", cores, 1)
+        scale = rounds / self.rounds
+        return self.seconds * scale / cores, self.bytes * scale
+
+
+def costs(path: str | os.PathLike[str]) -> Costs:
+    """Reads the costs of a result directory.
+
+    Args:
+        path: A result directory with timings.
+
+    Raises:
+        ResultError: If there is none, or nothing in it was timed.
+    """
+    store = ResultDirectory.open(path)
+    results = store.results()
+    share = len(table_bytes(results)) / max(1, len(results))
+    timings: dict[tuple[str, str], list[Timing]] = {}
+    for result in results:
+        if result.timing is not None:
+            timings.setdefault(result.cell.row[:2], []).append(result.timing)
+    found = tuple(
+        AgentCost(
+            task,
+            agent,
+            sum(timing.rounds for timing in some),
+            sum(timing.agent_seconds + timing.response_seconds for timing in some),
+            sum(timing.environment_seconds / timing.companions for timing in some),
+            len(some),
+            round(len(some) * share),
+        )
+        for (task, agent), some in timings.items()
+    )
+    if not found:
+        raise ResultError(f"{store.path} holds no timings: nothing to extrapolate from")
+    return Costs(found)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a task of a plan will take.
+
+    Attributes:
+        task: Name of the task.
+        jobs: Blocks of replicates; each is one job.
+        cells: Agents and budgets times blocks.
+        rounds: Agent rounds.
+        seconds: Time of one core, of all jobs.
+        bytes: Of its part of the table.
+        memory: Most bytes of a worker.
+    """
+
+    task: str
+    jobs: int
+    cells: int
+    rounds: int
+    seconds: float
+    bytes: int
+    memory: int
+
+
+class _Enough(Exception):
+    pass
+
+
+def forecast(
+    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, seconds: float = 1.0
+) -> list[Forecast]:
+    """Says what a plan will take, without making its jobs.
+
+    The first block of each task is played at its full horizon, but only for a while, and again as
+    long as that gets it much further: what is measured are rounds for which everything was
+    compiled before. It is played once more with every allocation counted. The rounds that were
+    not played are taken to cost what those of the second half of the sample did. What a process
+    costs once, imports and compilation, is not in it.
+
+    Args:
+        suite: The suite.
+        plans: Who runs on which task.
+        replicates: Instead of the suite's and of the tasks' own.
+        seconds: Processor time of each play after its set-up, > 0.
+
+    Raises:
+        ParameterError: If a parameter is invalid.
+        DataError: If data are missing or damaged.
+    """
+    seconds = validation.real("seconds", seconds, 0.0, open_low=True)
+    found = []
+    for plan in plans:
+        if not plan.runs:
+            continue
+        sizes = [len(block) for block in blocks(suite, plan.task, replicates)]
+        (job,) = make_jobs(suite, [plan], sizes[0])
+        seen = points = _play(job, seconds)
+        for _ in range(MOST_PLAYS - 1):
+            before, seen = seen[-1].round, _play(job, seconds)
+            points = [point for point in seen if point.round <= before] or seen[:1]
+            if seen[-1].round <= FURTHER * before:
+                break
+        tracemalloc.start()
+        counted = _play(job, seconds)
+        tracemalloc.stop()
+        share = sum(sizes) / sizes[0]
+        found.append(
+            Forecast(
+                plan.task.name,
+                len(sizes),
+                len(sizes) * len(job.cells),
+                sum(sizes) * len(job.cells) * plan.task.horizon,
+                (points[-1].seconds + _rest(job, points, "seconds")) * share,
+                round(_table_size(job) * share),
+                _most_memory() + max(0, round(_rest(job, counted, "bytes"))),
+            )
+        )
+    return found
+
+
+class _Point(NamedTuple):
+    """Rounds played, processor time since the play began, bytes in use."""
+
+    round: int
+    seconds: float
+    bytes: int
+
+
+def _play(job: Job, seconds: float) -> list[_Point]:
+    """Plays a job until its set-up is `seconds` ago."""
+    points: list[_Point] = []
+    each = len(job.cells) * len(job.cells[0].replicates)
+
+    def note(done: int) -> None:
+        clock, used = time.process_time() - start, tracemalloc.get_traced_memory()[0]
+        points.append(_Point(done // each, clock, used))
+        if clock - points[0].seconds > seconds and len(points) > 2:
+            raise _Enough
+
+    problem = job.task.problem() if job.problem is None else job.problem
+    start = time.process_time()
+    with suppress(_Enough):
+        run_block(problem, job.cells, note)
+    return points
+
+
+def _rest(job: Job, points: Sequence[_Point], what: str) -> float:
+    """What the rounds after the last point take if they are like those of the second half."""
+    middle, last = points[len(points) // 2], points[-1]
+    grown = getattr(last, what) - getattr(middle, what)
+    return float(grown / max(1, last.round - middle.round) * (job.task.horizon - last.round))
+
+
+def _table_size(job: Job) -> int:
+    """Bytes of the job's part of a table; random curves compress as real ones do."""
+    rng = np.random.default_rng(0)
+    shape = len(job.cells[0].replicates), len(job.cells[0].checkpoints)
+    results = [CellResult(cell, *rng.random((2, *shape)).cumsum(axis=2)) for cell in job.cells]
+    return len(table_bytes(results))
+
+
+def _most_memory() -> int:
+    """Most bytes that this process had at once; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1 << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,302 @@
+"""What would privacy cost: from an environment or a log to a sentence, a picture and a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym import report, validation
+from dpb_gym.envs.log_environments import from_log
+from dpb_gym.envs.registration import environment
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.files import target, write_whole
+from dpb_gym.privacy import Budget
+from dpb_gym.report.comparison_groups import group_of
+from dpb_gym.report.leaderboard_data import Interval, Row
+from dpb_gym.report.notebook import grid
+from dpb_gym.results import metrics
+from dpb_gym.results.leaderboard import data_notes
+from dpb_gym.results.result import Result
+from dpb_gym.results.row_result import RowResult
+from dpb_gym.running.api import evaluate
+from dpb_gym.suites.suite import resolve_checkpoints
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RECOMMENDED = {
+    "pricing": ("one-pass-pricing", "private-pricing"),
+    "assortment": ("one-pass-mnl", "dpmnl"),
+    "recommendation": ("one-pass-linear", "adaprivate-ucb"),
+}
+"""Per problem: the agent to use, whose own non-private twin is the yardstick, and a paper's."""
+BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
+RANDOM = "random"
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
+    "img{max-width:100%}table{border-collapse:collapse}td,th{padding:.2rem 1rem .2rem 0}"
+)
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """What an agent earns less than the yardstick in a part of the horizon.
+
+    Attributes:
+        agent: Label.
+        budget: Budget as text, ``"none"`` for random choices.
+        first: First round of the part, from 1.
+        last: Last round.
+        percent: Of what the yardstick earns there: expected earnings on the same customers, mean
+            over replicates with its 95% interval.
+    """
+
+    agent: str
+    budget: str
+    first: int
+    last: int
+    percent: Interval
+
+    def __str__(self) -> str:
+        p = self.percent
+        places = 1 if max(abs(p.low), abs(p.high)) >= 1.0 else 2
+        return f"{p.mean:.{places}f}% [{p.low:.{places}f}, {p.high:.{places}f}]"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivacyCost:
+    """What `cost_of_privacy` found.
+
+    Attributes:
+        result: All runs, with curves, tables and guarantees.
+        agent: Label of the recommended agent; without a budget it is the yardstick.
+        losses: Agents by budgets by two parts of the horizon.
+        notes: What the figures do not say: what is protected and what is not, repeated customers,
+            remarks on the fit and on the simulation.
+    """
+
+    result: Result
+    agent: str
+    losses: tuple[Shortfall, ...]
+    notes: tuple[str, ...]
+
+    def sentence(self, budget: Budget | str | None = None, agent: str | None = None) -> str:
+        """What privacy costs, in words.
+
+        Args:
+            budget: One of the budgets; the first by default.
+            agent: Label; the recommended agent by default.
+
+        Raises:
+            ParameterError: If that was not run.
+        """
+        rows = [x for x in self.losses if x.agent == (agent or self.agent)]
+        if budget is not None:
+            text = Budget.text(Budget.parse(budget))
+            rows = [x for x in rows if x.budget == text]
+        if not rows:
+            known = ", ".join(dict.fromkeys(f"{x.agent} at {x.budget}" for x in self.losses))
+            asked = f"{agent or self.agent} at {budget or 'any budget'}"
+            raise ParameterError(f"no {asked}; there are {known}")
+        early, late = rows[:2]
+        how = f"at {early.budget}" if early.budget != "none" else "without privacy"
+        how = "at random" if early.agent == RANDOM else how
+        return (
+            f"{how} you lose {early} of {self._earned} in the first {early.last:,} customers, "
+            f"{late} in the next {late.last - late.first + 1:,}"
+        )
+
+    @property
+    def _earned(self) -> str:
+        (kind,) = self.result.kinds.values()
+        return "the reward" if kind == "recommendation" else "revenue"
+
+    @property
+    def sentences(self) -> list[str]:
+        """One per budget of the recommended agent, and one for random choices."""
+        budgets = dict.fromkeys(x.budget for x in self.losses if x.agent == self.agent)
+        return [*map(self.sentence, budgets), self.sentence(agent=RANDOM)]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dict per agent, budget and part, ready for a data frame."""
+        return [
+            {**vars(loss), "percent": loss.percent.mean, "low": loss.percent.low,
+             "high": loss.percent.high}
+            for loss in self.losses
+        ]  # fmt: skip
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws what is earned against the budget, in percent of the non-private twin.
+
+        Args:
+            path: File to write, as for `dpb_gym.report.plot`.
+        """
+        parts: dict[str, dict[tuple[str, str], Interval]] = {}
+        for x in self.losses:
+            rounds = f"customers {x.first:,} to {x.last:,}"
+            kept = Interval(100 - x.percent.mean, 100 - x.percent.high, 100 - x.percent.low)
+            parts.setdefault(rounds, {})[x.agent, x.budget] = kept
+        (task,) = self.result.to_leaderboard().tasks
+        yard = [row for row in task.rows if row.private or row.agent == self.agent]
+        task = replace(task, rows=tuple(yard))
+        said = f"{self._earned} without privacy = 100%"
+        return report.plot_kept(task, parts, said, path)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a page of its own: sentences, picture, table, notes."""
+        drawn = io.BytesIO()
+        self.plot().savefig(drawn, format="png", dpi=150)
+        picture = base64.b64encode(drawn.getvalue()).decode()
+        (task,) = self.result.suite.tasks
+        content = (
+            "<!doctype html><html lang='en'><meta charset='utf-8'><title>What privacy costs</title>"
+            f"<meta http-equiv='Content-Security-Policy' content=\"{_POLICY}\">"
+            f"<style>{_STYLE}</style><h1>What privacy costs</h1>"
+            f"<p>{escape(task.description)}: {escape(task.env)}, {task.horizon:,} customers, "
+            f"{self.result.suite.replicates} replicates</p>"
+            f"<img alt='earnings against the budget' src='data:image/png;base64,{picture}'>"
+            f"{self._repr_html_()}</html>"
+        )
+        place = target(path)
+        write_whole(place, content.encode())
+        return place
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.sentences)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        heads = ["agent", "budget", "customers", f"loss of {self._earned} [95%]"]
+        rows = [[x.agent, x.budget, f"{x.first:,} to {x.last:,}", str(x)] for x in self.losses]
+        return f"<ul>{lines}</ul>{grid(heads, rows)}<h3>What to know</h3><ul>{notes}</ul>"
+
+    def __str__(self) -> str:
+        return "\n".join([*self.sentences, *(f"note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        return f"PrivacyCost({self.sentence()!r})"
+
+
+def cost_of_privacy(
+    source: Any,
+    budgets: Sequence[Budget | str | None] | Budget | str = BUDGETS,
+    problem: str | None = None,
+    *,
+    agents: Sequence[str] | None = None,
+    horizon: int | None = None,
+    first: int | None = None,
+    replicates: int = 20,
+    seed: int = 0,
+    workers: int | None = 1,
+    progress: bool | Callable[[int, int], Any] | None = None,
+    **log: Any,
+) -> PrivacyCost:
+    """What privacy costs on an environment or on a log, by running agents with and without it.
+
+    The yardstick is the recommended agent without a budget: the same code with exact releases.
+    Losses are differences of expected earnings on the same customers (`dpb_gym.evaluate`).
+
+    Args:
+        source: An environment id; or a log, as `dpb_gym.from_log` takes it.
+        budgets: Budgets as `Budget` or text.
+        problem: Of a log: ``"pricing"``, ``"assortment"`` or ``"recommendation"``.
+        agents: Registered names, the recommended one first: it must run without a budget too.
+            `RECOMMENDED` by default.
+        horizon: Customers; the environment's default if None.
+        first: Customers of the first part; a tenth by default.
+        replicates: Independent replicates, at least 2.
+        seed: Replicate i has seed ``seed + i``.
+        workers: See `dpb_gym.evaluate`.
+        progress: See `dpb_gym.evaluate`.
+        **log: Further arguments of `dpb_gym.from_log`, or parameters of the environment.
+
+    Raises:
+        DataError: If the log cannot tell.
+        ParameterError: If an argument is invalid.
+        AgentError: If the recommended agent fails or has no non-private twin.
+
+    Example:
+        >>> import dpb_gym
+        >>> found = dpb_gym.cost_of_privacy("DPB/Pricing-v0", ["rho=1"], horizon=400, replicates=3)
+        >>> found.sentence("rho=1").split(" of ")[1]
+        'revenue in the first 40 customers, -0.3% [-4.1, 2.6] in the next 360'
+    """
+    replicates = validation.integer("replicates", replicates, 2)
+    budgets = [budgets] if isinstance(budgets, (str, Budget)) else budgets
+    if problem is not None:
+        source, log = from_log(source, problem, **log), {}
+    elif not isinstance(source, str) or Path(source).suffix:
+        raise ParameterError("name the problem of the log: problem='pricing', columns by name")
+    found = environment(source)
+    if agents is None and found.kind not in RECOMMENDED:
+        raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
+    ours, *others = agents or RECOMMENDED[found.kind]
+    T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
+    split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
+    result = evaluate(
+        source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,
+        (*resolve_checkpoints("log", T), split), log, [*(b for b in budgets if b), "none"], workers,
+        progress,
+    )  # fmt: skip
+    base = [s for s in result.rows if (s.agent, s.budget) == (ours, "none")]
+    if not base:
+        failed = [str(f) for f in result.failures if f.cell.agent.label == ours]
+        raise AgentError(f"{ours} does not run without a budget: {'; '.join(failed) or 'required'}")
+    losses = [
+        Shortfall(s.agent, s.budget, start + 1, end, _lost(s, base[0], start, end))
+        for s in sorted(result.rows, key=lambda s: s.agent == RANDOM)
+        if s is not base[0]
+        for start, end in ((0, split), (split, T))
+    ]
+    return PrivacyCost(result, ours, tuple(losses), tuple(_notes(result)))
+
+
+def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
+    """Percent of the yardstick's earnings that are lost in the rounds start + 1 to end."""
+
+    def within(curve: Any) -> Any:
+        at = [0.0 if t == 0 else curve[:, series.rounds.tolist().index(t)] for t in (start, end)]
+        return at[1] - at[0]
+
+    earned = float(within(base.reward).mean())
+    if earned <= 0.0:
+        raise ParameterError(
+            f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is nothing to lose; "
+            "more replicates, or another `first`, may tell"
+        )
+    return metrics.interval(100.0 * (within(series.regret) - within(base.regret)) / earned)
+
+
+def _notes(result: Result) -> list[str]:
+    (task,), (board,) = result.suite.tasks, result.to_leaderboard().tasks
+    notes, groups = [], dict[str, list[str]]()
+    for row in board.rows:
+        assert isinstance(row, Row)
+        if row.private:
+            groups.setdefault(group_of(row).explanation, []).append(row.agent)
+    for explanation, labels in groups.items():
+        notes.append(f"{', '.join(dict.fromkeys(labels))}: {explanation}")
+    problem = task.problem()
+    uses = problem.info.person_uses or problem.info.max_interactions or 1
+    if uses > 1:
+        notes.append(
+            f"one person comes in up to {uses:,} rounds; where the guarantee is for one round, a "
+            f"person is protected as a group of {uses:,}, at about {uses:,} times the epsilon"
+        )
+    notes += data_notes(task)
+    if fitted := problem.summary():
+        notes += fitted.get("notes", [])
+        notes.append("the log was read without noise: nobody in it is protected")
+    notes.append(
+        "an interval that holds 0 is a difference that these replicates cannot tell from none"
+    )
+    notes.append(
+        "simulated customers and noise: whoever knows the seed can take the noise away. For real "
+        "customers use dpb_gym.serve"
+    )
+    return [*notes, *(f"failed: {failure}" for failure in result.failures)]

@@ -1,0 +1,419 @@
+"""Tuning: the same effort for every agent, on seeds that no evaluation uses.
+
+Every point of an agent's grid runs on the same tuning customers through the ordinary
+harness, so that tuning is paired, resumable and bit for bit repeatable. The agent's
+defaults are always among the points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import AgentSpec, agent_spec
+from dpb_gym.results.row_result import RowResult, collect
+from dpb_gym.running.api import LARGEST_BLOCK, plan_task
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import TaskPlan
+from dpb_gym.suites.recipes import load_recipe as load_recipe
+from dpb_gym.suites.recipes import write_recipe as write_recipe
+from dpb_gym.suites.schema import canonical, plain
+from dpb_gym.suites.suite import SEED_SPAN
+
+TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
+"""Seeds for tuning: `Suite.tuning_seed` and what follows. Evaluation has those before."""
+
+POINTS = 32
+"""Points per agent and budget, unless more or fewer are asked for."""
+
+REPLICATES = 20
+SHUFFLE_SEED = 20_240_229
+
+Grid = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One set of parameters, measured at one budget.
+
+    Attributes:
+        params: What differs from the agent's defaults; empty for the defaults.
+        regret: Mean regret at the horizon over the tuning replicates.
+        error: Its standard error; NaN for one replicate.
+    """
+
+    params: Mapping[str, Any]
+    regret: float
+    error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        error = None if math.isnan(self.error) else self.error
+        return {"parameters": dict(self.params), "regret": self.regret, "standard_error": error}
+
+    @property
+    def rounded(self) -> list[float]:
+        """Regret and its error as a recipe says them."""
+        return [float(f"{x:.4g}") for x in (self.regret, self.error) if not math.isnan(x)]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was found for an agent at one budget.
+
+    Attributes:
+        budget: Budget as text, ``"none"`` without one.
+        points: All points that ran, best first.
+    """
+
+    budget: str
+    points: tuple[Point, ...]
+
+    @property
+    def best(self) -> Point:
+        """The point of least mean regret."""
+        return self.points[0]
+
+    @property
+    def default(self) -> Point | None:
+        """The agent's defaults, None if they failed."""
+        return next((point for point in self.points if not point.params), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        default = None if self.default is None else self.default.to_dict()
+        points = [point.to_dict() for point in self.points]
+        return {"budget": self.budget, "best": points[0], "default": default, "points": points}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One set of parameters for all budgets, and how it was found.
+
+    Attributes:
+        agent: Registered name.
+        parameters: The set whose regret, relative to the best at each budget, is smallest
+            on average over the budgets; defaults included.
+        choices: The best at each budget.
+        grid: The grid.
+        points: Points per budget, the defaults among them.
+        path: The YAML file.
+    """
+
+    agent: str
+    parameters: Mapping[str, Any]
+    choices: tuple[Selection, ...]
+    grid: Mapping[str, tuple[Any, ...]]
+    points: int
+    path: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "agent": self.agent,
+            "parameters": dict(self.parameters),
+            "grid": {key: list(values) for key, values in self.grid.items()},
+            "points": self.points,
+            "recipe": str(self.path),
+            "budgets": [choice.to_dict() for choice in self.choices],
+        }
+
+    def to_yaml(self, tuned_on: Mapping[str, Any]) -> dict[str, Any]:
+        """What the recipe's file says; `tuned_on` is the environment with options and seeds."""
+        own, found = self.to_dict(), []
+        for choice in self.choices:
+            row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
+            row |= {"regret": choice.best.rounded}
+            row |= {} if choice.default is None else {"default_regret": choice.default.rounded}
+            found.append(row)
+        search = {"budgets": [c.budget for c in self.choices], "points": self.points}
+        return {
+            "agent": self.agent,
+            "parameters": own["parameters"],
+            "tuned_on": {**tuned_on, **search, "grid": own["grid"]},
+            "best_per_budget": found,
+        }
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A finished tuning.
+
+    Attributes:
+        env_id: Environment.
+        options: Its parameters, the horizon among them.
+        seeds: First and last tuning seed.
+        recipes: One per agent.
+        failures: Messages of points that failed; they cannot be chosen.
+        folder: Where the results lie.
+        rounds: Agent rounds computed now.
+        seconds: Wall time.
+    """
+
+    env_id: str
+    options: Mapping[str, Any]
+    seeds: tuple[int, int]
+    recipes: tuple[Recipe, ...]
+    failures: tuple[str, ...]
+    folder: Path
+    rounds: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "environment": self.env_id,
+            "options": dict(self.options),
+            "seeds": list(self.seeds),
+            "results": str(self.folder),
+            "failures": list(self.failures),
+            "agents": [recipe.to_dict() for recipe in self.recipes],
+        }
+
+
+def tune(
+    env_id: str,
+    agents: Sequence[str],
+    budgets: Sequence[Budget | str | None] = (),
+    *,
+    horizon: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    grids: Mapping[str, Grid] | None = None,
+    params: Mapping[str, Mapping[str, Any]] | None = None,
+    points: int | None = POINTS,
+    replicates: int = REPLICATES,
+    seed: int = TUNING_SEEDS.start,
+    out: str | os.PathLike[str] | None = None,
+    recipes: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], Any] | None = None,
+) -> Tuning:
+    """Tunes agents on one environment, each with the same effort, and writes recipes.
+
+    Same effort: the same tuning customers, the same number of replicates and rounds, and at
+    most the same number of points. What is in the folder already is not computed again.
+
+    Args:
+        env_id: Environment id.
+        agents: Registered names.
+        budgets: Budgets, or their texts, of the agents that take one; the best is sought at
+            each.
+        horizon: T; the environment's default if not given.
+        env_kwargs: Parameters of the environment.
+        grids: Per agent a grid that replaces its class's own `tuning_grid`.
+        params: Per agent parameters that are fixed while the others vary.
+        points: Most points per agent and budget; None for all. If a grid has more, the
+            defaults and a random choice of the others run, the same every time.
+        replicates: Tuning replicates; replicate i has seed ``seed + i``.
+        seed: First tuning seed, within 1,000,000..1,999,999.
+        out: Folder of the results; one below ``results/`` by default.
+        recipes: Folder of the recipes; ``recipes`` below `out` by default.
+        workers: Processes; the number of usable cores by default.
+        progress: True for progress bars, False for silence, or a function of (rounds done,
+            rounds in all); by default bars on a terminal.
+
+    Raises:
+        UnknownNameError: If the environment or an agent is not registered.
+        ParameterError: If an agent has nothing to tune, a parameter is unknown or out of
+            range, or the seeds are not tuning seeds.
+        AgentError: If an agent does not support the environment, needs a budget and is given
+            none, or all its points fail.
+    """
+    names = list(dict.fromkeys([agents] if isinstance(agents, str) else agents))
+    if not names:
+        raise ParameterError("name at least one agent to tune (dpb list agents)")
+    replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
+    check_seeds(seed, replicates)
+    cap = None if points is None else validation.integer("points", points, 1)
+    specs = {name: agent_spec(name) for name in names}
+    for what, given in (("grid", grids), ("parameters", params)):
+        for name in given or {}:
+            if name not in specs:
+                raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
+    asked = [Budget.parse(budget) for budget in budgets]
+    searches = []
+    for name, spec in specs.items():
+        grid, fixed = read_grid(spec, (grids or {}).get(name)), dict((params or {}).get(name, {}))
+        searches.append(_Search(spec, grid, fixed, choose_points(spec, grid, fixed, cap)))
+    tried = {label: agent for search in searches for label, agent in search.agents().items()}
+    block = min(LARGEST_BLOCK, replicates)
+    suite, plan = plan_task(
+        env_id, tried, horizon, replicates, seed, 1, env_kwargs, asked, block=block
+    )
+    task = plan.task
+    folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
+    report = run_plan(suite, [plan], folder, workers=workers, show=progress)
+    series = {(s.agent, s.budget): s for s in collect(report.results())}
+    home = folder / "recipes" if recipes is None else Path(recipes)
+    options = {"horizon": task.horizon, **task.identity["env_kwargs"]}
+    seeds = (seed, seed + replicates - 1)
+    found = tuple(search.recipe(plan, series, replicates, home) for search in searches)
+    for recipe in found:
+        tuned_on = {"environment": task.env, "options": options, "seeds": list(seeds)}
+        comment = f"What dpb tune found for {recipe.agent}; what was measured stands below."
+        write_recipe(recipe.path, recipe.to_yaml(tuned_on), comment)
+    failures = tuple(failure.message for failure in report.failures)
+    return Tuning(task.env, options, seeds, found, failures, folder, report.rounds, report.seconds)
+
+
+def check_seeds(first: int, replicates: int) -> None:
+    """Refuses seeds that evaluation or normalisation use.
+
+    Raises:
+        ParameterError: If a seed is outside `TUNING_SEEDS`.
+    """
+    low, high = TUNING_SEEDS.start, TUNING_SEEDS.stop - 1
+    first = validation.integer("seed", first, 0)
+    if first < low or first + replicates - 1 > high:
+        raise ParameterError(
+            f"tuning takes seeds {low}..{high} only, so that no agent is tuned on the customers "
+            f"that it is evaluated on; got {first}..{first + replicates - 1}"
+        )
+
+
+def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any, ...]]:
+    """The grid of an agent: the one given, or its class's `tuning_grid`.
+
+    A class that is registered under several names may map each of them to a grid of its own.
+
+    Raises:
+        ParameterError: If there is nothing to tune, or a grid is not lists of values.
+    """
+    grid: Any = given
+    if grid is None:
+        own: Any = getattr(spec.maker, "tuning_grid", {})
+        per_name = bool(own) and all(isinstance(value, Mapping) for value in own.values())
+        grid = own.get(spec.name, {}) if per_name else own
+    own_values = spec.defaults
+    if not grid:
+        known = ", ".join(own_values) or "none"
+        raise ParameterError(
+            f"agent {spec.name!r} has nothing to tune: its class has no tuning_grid. "
+            f"Give a grid (--grid '{spec.name}.KEY=[VALUE, ...]'); its parameters are {known}"
+        )
+    read: dict[str, tuple[Any, ...]] = {}
+    for key, values in grid.items():
+        if isinstance(values, (str, bytes)) or not isinstance(values, Sequence) or not values:
+            raise ParameterError(
+                f"the grid of {spec.name!r} wants a list of values for {key!r}, got {values!r}"
+            )
+        start = own_values.get(key)
+        read[str(key)] = tuple(
+            # YAML's 1 is the same point as a default of 1.0.
+            float(v) if isinstance(start, float) and type(v) is int else v
+            for v in plain(list(values), f"grid of {spec.name!r}, {key}")
+        )
+    return read
+
+
+def choose_points(
+    spec: AgentSpec,
+    grid: Mapping[str, Sequence[Any]],
+    fixed: Mapping[str, Any],
+    cap: int | None,
+) -> list[dict[str, Any]]:
+    """The points to run, the defaults (``{}``) first.
+
+    Args:
+        spec: The agent.
+        grid: Values per parameter.
+        fixed: Parameters that do not vary.
+        cap: Most points; a random choice runs if the grid has more. None for all.
+
+    Raises:
+        ParameterError: If a parameter is both fixed and varied.
+    """
+    both = sorted(set(grid) & set(fixed))
+    if both:
+        raise ParameterError(f"{spec.name}: {', '.join(both)} cannot be fixed and varied")
+    start = {**spec.defaults, **fixed}
+    seen = {canonical(plain(start, spec.name))}
+    points: list[dict[str, Any]] = []
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values))
+        key = canonical(plain({**start, **point}, spec.name))
+        if key not in seen:
+            seen.add(key)
+            points.append({k: v for k, v in point.items() if k not in start or start[k] != v})
+    if cap is not None and len(points) > cap - 1:
+        order = np.random.default_rng(SHUFFLE_SEED).permutation(len(points))
+        points = [points[i] for i in sorted(order[: cap - 1])]
+    return [{}, *points]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is tried for one agent."""
+
+    spec: AgentSpec
+    grid: dict[str, tuple[Any, ...]]
+    fixed: dict[str, Any]
+    points: list[dict[str, Any]]
+
+    def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """All parameters are written out, so that a changed default is another cell."""
+        return {**self.spec.defaults, **self.fixed, **point}
+
+    def label(self, point: Mapping[str, Any]) -> str:
+        said = ", ".join(f"{k}={v}" for k, v in {**self.fixed, **point}.items()) or "defaults"
+        return f"{self.spec.name} [{said}]"
+
+    def agents(self) -> dict[str, AgentSpec]:
+        return {self.label(point): self.spec.over(self.full(point)) for point in self.points}
+
+    def recipe(
+        self,
+        plan: TaskPlan,
+        series: Mapping[tuple[str, str], RowResult],
+        replicates: int,
+        home: Path,
+    ) -> Recipe:
+        name = self.spec.name
+        budgets = dict.fromkeys(run.budget for run in plan.runs if run.name == name)
+        choices = tuple(self._choose(Budget.text(b), series, replicates) for b in budgets)
+        best = plain(self.full(_overall(name, choices)), "parameters")
+        return Recipe(name, best, choices, self.grid, len(self.points), home / f"{name}.yaml")
+
+    def _choose(
+        self, budget: str, series: Mapping[tuple[str, str], RowResult], replicates: int
+    ) -> Selection:
+        measured = []
+        for params in self.points:
+            found = series.get((self.label(params), budget))
+            if found is not None and len(found.replicates) == replicates:
+                regret = found.regret[:, -1]
+                spread = float(regret.std(ddof=1)) if replicates > 1 else math.nan
+                error = spread / math.sqrt(replicates)
+                measured.append(Point(params, float(regret.mean()), error))
+        if not measured:
+            raise AgentError(
+                f"every point of {self.spec.name!r} at {budget} failed: nothing to choose from"
+            )
+        measured.sort(key=lambda point: point.regret)  # stable: first in the grid wins
+        return Selection(budget, tuple(measured))
+
+
+def _overall(name: str, choices: Sequence[Selection]) -> Mapping[str, Any]:
+    """The point that is best on average over the budgets, each relative to its own best."""
+    totals: dict[str, list[float]] = {}
+    params: dict[str, Mapping[str, Any]] = {}
+    for choice in choices:
+        least = max(choice.best.regret, 1e-12)
+        for point in choice.points:
+            key = canonical(dict(point.params))
+            params[key] = point.params
+            totals.setdefault(key, []).append(point.regret / least)
+    everywhere = {k: sum(v) / len(v) for k, v in totals.items() if len(v) == len(choices)}
+    if not everywhere:
+        raise AgentError(f"no point of {name!r} runs at every budget")
+    return params[min(everywhere, key=everywhere.__getitem__)]

@@ -1,0 +1,307 @@
+"""The one view of a leaderboard: which rows are compared, in which order, and how they read.
+
+Tables in the terminal, pages, figures, records and files are all drawn from a `Board`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.comparison_groups import (
+    Group,
+    budget_order,
+    contests,
+    group_of,
+    scale_of,
+    short,
+)
+from dpb_gym.report.leaderboard_data import (
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
+from dpb_gym.report.number_format import decimals, number
+from dpb_gym.report.palette import shade
+
+MARKS = {
+    "clear": ("●", "clear lead"),
+    "close": ("○", "close"),
+    "alone": ("–", "alone"),
+    "unsaid": ("?", "too few replicates to say"),
+}
+"""How the first of a contest stands to the second: a sign and words."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as it is shown.
+
+    Attributes:
+        row: The row.
+        number: Number of its agent on the whole board, None for references.
+        strength: In (0, 1]: the weaker the budget of an agent, the fainter its curve.
+        rivals: If it is the first at its notion, unit and budget, how many take part; else 0.
+        complete: Whether it has results wherever its rivals have.
+    """
+
+    row: Row | TrackRow
+    number: int | None
+    strength: float
+    rivals: int
+    complete: bool
+
+    @property
+    def best(self) -> bool:
+        """Whether it won against at least one other."""
+        return self.rivals > 1
+
+    @property
+    def mark(self) -> str:
+        """Of the first of a contest, one of `MARKS`: whether its lead's interval is above 0."""
+        if not self.best:
+            return "alone"
+        lead = self.row.lead
+        return "unsaid" if lead is None else "clear" if lead.low > 0 else "close"
+
+    @property
+    def group(self) -> Group:
+        """What the row is compared in."""
+        return group_of(self.row)
+
+    @property
+    def colour(self) -> tuple[str, str]:
+        """Shades for the light and the dark theme."""
+        return shade(self.number)
+
+    @property
+    def label(self) -> str:
+        """Its label, and its budget unless the label says it already."""
+        row = self.row
+        said = row.budget is None or str(row.budget) in row.agent or short(row.budget) in row.agent
+        return row.agent if said else f"{row.agent} {row.budget}"
+
+    @property
+    def stroke(self) -> str:
+        """Line style: solid with a guarantee, dashed without, dotted for the oracle."""
+        if self.row.private:
+            return "solid"
+        return "dotted" if self.row.name == "oracle" else "dashed"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A task or a track as it is shown.
+
+    Attributes:
+        source: The task or track.
+        lines: One per row, in the given order.
+    """
+
+    source: TaskResult | TrackResult
+    lines: tuple[Line, ...]
+
+    @property
+    def task(self) -> TaskResult:
+        """The source of a task's table."""
+        assert isinstance(self.source, TaskResult)
+        return self.source
+
+    @property
+    def name(self) -> str:
+        """Name of the task or track."""
+        return self.source.track if isinstance(self.source, TrackResult) else self.source.task
+
+    @property
+    def title(self) -> str:
+        """Heading for readers."""
+        return self.source.title if isinstance(self.source, TrackResult) else self.source.task
+
+    @cached_property
+    def sections(self) -> list[tuple[Group, list[Line]]]:
+        """Lines by guarantee, best first within each; non-private last.
+
+        Rows of one agent at one budget stand together: defaults and tuned.
+        """
+
+        def place(line: Line) -> tuple[bool, float, str]:
+            return (not line.complete, line.row.loss.mean, line.row.key)
+
+        families: dict[Group, dict[Any, list[Line]]] = {}
+        for line in sorted(self.lines, key=place):
+            family = (line.complete, line.row.name, line.row.budget)
+            families.setdefault(line.group, {}).setdefault(family, []).append(line)
+        return [
+            (group, [line for family in families[group].values() for line in family])
+            for group in sorted(families, key=lambda group: group.rank)
+        ]
+
+    @cached_property
+    def ordered(self) -> list[Line]:
+        """All lines in the order of the sections."""
+        return [line for _, lines in self.sections for line in lines]
+
+    @cached_property
+    def places(self) -> dict[str, int | None]:
+        """Decimals of the columns."""
+        rows = self.task.rows
+        return {
+            "regret": decimals(row.regret.mean for row in rows),
+            "reward": decimals(row.reward.mean for row in rows),
+            "excess": decimals(row.excess.mean for row in rows if row.excess is not None),
+            "score": 3,
+        }
+
+    @cached_property
+    def winners(self) -> dict[tuple[Group, Budget | None], Line]:
+        """The best complete line of each notion, unit and budget."""
+        return {(line.group, line.row.budget): line for line in self.ordered if line.rivals}
+
+    @property
+    def scales(self) -> set[str]:
+        """The scales of the budgets of its winners."""
+        return {scale_of(budget) for _, budget in self.winners if budget is not None}
+
+    @property
+    def rival(self) -> Line | None:
+        """The best non-private line, which is what privacy is measured against."""
+        return self.winners.get((Group(None, None), None))
+
+    def cells(self, line: Line) -> dict[str, str]:
+        """The text of each column of a task's line."""
+        row = line.row
+        assert isinstance(row, Row)
+        result = {
+            "agent": row.agent,
+            "budget": Budget.text(row.budget),
+            "guarantee": row.guarantee,
+            "speed": number(row.rounds_per_second),
+        }
+        for name, places in self.places.items():
+            value: Interval | None = getattr(row, name)
+            result[name] = number(None if value is None else value.mean, places)
+            if value is not None:
+                result[f"{name}_ends"] = (
+                    f"[{number(value.low, places)}, {number(value.high, places)}]"
+                )
+        return result
+
+    def ratio(self, line: Line) -> float | None:
+        """Its regret in units of that of the best non-private agent, None without one."""
+        base = 0.0 if self.rival is None else self.rival.row.loss.mean
+        return line.row.loss.mean / base if base > 0 else None
+
+
+class MatrixRow(NamedTuple):
+    """The winners of one task or track at one guarantee, one per budget."""
+
+    table: Table
+    group: Group
+    wins: tuple[Line | None, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Winners by task and budget, on one scale of budgets.
+
+    Attributes:
+        scale: See `scale_of`; empty if no row has a budget.
+        budgets: The columns, increasing.
+        rows: Each track before its tasks.
+    """
+
+    scale: str
+    budgets: tuple[Budget, ...]
+    rows: tuple[MatrixRow, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A whole leaderboard as it is shown.
+
+    Attributes:
+        title: Heading, empty for a lone task.
+        tasks: One table per task.
+        tracks: One table per track.
+        notes: What is said below the numbers, each remark once.
+    """
+
+    title: str
+    tasks: tuple[Table, ...]
+    tracks: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def parts(self) -> list[Table]:
+        """Each track before its tasks, then the tasks without one."""
+        members: dict[str, list[Table]] = {track.name: [track] for track in self.tracks}
+        for task in self.tasks:
+            members.setdefault(task.source.track, []).append(task)
+        return [table for tables in members.values() for table in tables]
+
+    @cached_property
+    def matrices(self) -> list[Matrix]:
+        """The winners, one matrix per scale of budgets."""
+        scales = list(dict.fromkeys(s for table in self.parts for s in sorted(table.scales)))
+        return [_matrix(scale, self.parts) for scale in scales or [""]]
+
+
+def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:
+    held = [table for table in tables if scale in table.scales or not scale]
+    budgets = {b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale}
+    columns = tuple(sorted(budgets, key=budget_order))
+    rows = (
+        MatrixRow(table, group, tuple(table.winners.get((group, budget)) for budget in columns))
+        for table in held
+        for group in dict.fromkeys(group for group, _ in table.winners)
+        if group.notion is not None or not scale
+    )
+    return Matrix(scale, columns, tuple(row for row in rows if any(row.wins) or not scale))
+
+
+def board(data: LeaderboardData | TaskResult) -> Board:
+    """Builds the view of a leaderboard or of one task.
+
+    Raises:
+        ParameterError: `data` is of another type.
+    """
+    if isinstance(data, LeaderboardData):
+        title, notes, tasks, tracks = data.title, data.notes, data.tasks, data.tracks
+    elif isinstance(data, TaskResult):
+        title, notes, tasks, tracks = "", (), (data,), ()
+    else:
+        raise ParameterError(
+            f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
+        )
+    agents = dict.fromkeys(row.agent for t in tasks for row in t.rows if not row.reference)
+    numbers = {agent: place for place, agent in enumerate(agents)}
+    shown = tuple(_table(task, numbers) for task in tasks)
+    grouped = tuple(_table(track, numbers) for track in tracks)
+    return Board(title, shown, grouped, tuple(dict.fromkeys(notes)))
+
+
+def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Table:
+    rows: Sequence[Row | TrackRow] = source.rows
+    needed = set(source.tasks) if isinstance(source, TrackResult) else set()
+    families: dict[str, list[Budget | None]] = {}
+    for row in sorted(rows, key=lambda row: budget_order(row.budget)):
+        families.setdefault(row.agent, []).append(row.budget)
+    complete = {row.key for row in rows if needed <= set(getattr(row, "tasks", ()))}
+    ranked = contests([row for row in rows if row.key in complete])
+    rivals = {found[0].key: len(found) for found in ranked.values()}
+
+    def line(row: Row | TrackRow) -> Line:
+        family = families[row.agent]
+        below = len(family) - 1 - family.index(row.budget)
+        strength = 1.0 - 0.6 * below / max(2, len(family) - 1)
+        behind = rivals.get(row.key, 0)
+        return Line(row, numbers.get(row.agent), strength, behind, row.key in complete)
+
+    return Table(source, tuple(map(line, rows)))

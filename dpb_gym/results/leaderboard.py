@@ -1,0 +1,269 @@
+"""From cells to rows: what the tables, plots and the page are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import DPBError
+from dpb_gym.problems.limited_stock import EXACT, benchmark
+from dpb_gym.registry import agent_specs
+from dpb_gym.report.comparison_groups import contests, second, verdict_class
+from dpb_gym.report.leaderboard_data import (
+    Interval,
+    LeaderboardData,
+    Normalisation,
+    Origin,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
+from dpb_gym.results import metrics
+from dpb_gym.results.cell_result import CellResult
+from dpb_gym.results.row_audits import AUDIT_NOTE, audit_key, leaderboard_audit
+from dpb_gym.results.row_result import RowResult, by_row, describe_guarantee, join
+from dpb_gym.suites.code_digest import origin
+from dpb_gym.suites.recipes import effort
+from dpb_gym.suites.spec import Task
+from dpb_gym.suites.suite import Suite
+
+SET_ASIDE = "Set aside: "
+
+
+def leaderboard(
+    suite: Suite,
+    results: Iterable[CellResult],
+    audits: Mapping[str, Mapping[str, Any]],
+    notes: Sequence[str],
+    **facts: Any,
+) -> LeaderboardData:
+    """Builds the leaderboard of a suite's results; `facts` are other fields of `LeaderboardData`.
+
+    Time and memory are linear in the rows, which are joined one after the other. A row that cannot
+    be shown is left out and named in the notes.
+    """
+    rows = dict[str, list[Row]]()
+    remarks = [*notes, *([AUDIT_NOTE] if any(map(leaderboard_audit, audits.values())) else [])]
+    places = {task.name: task for task in suite.tasks}
+    for key, cells in by_row(results).items():
+        try:
+            row = _row(places[key[0]], join(cells), audits)
+            rows.setdefault(key[0], []).append(row)
+        except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
+            remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
+    tasks = [_task(task, rows[task.name]) for task in suite.tasks if task.name in rows]
+    for task in suite.tasks:
+        remarks += data_notes(task) if task.name in rows else []
+    for found in tasks:
+        remarks += [
+            f"Incomplete: {row.key} on {found.task} has {row.replicates} of {found.replicates} "
+            "replicates."
+            for row in found.rows
+            if row.replicates < found.replicates
+        ]
+    return LeaderboardData(
+        title=suite.title or suite.name,
+        suite=suite.name,
+        tasks=tuple(tasks),
+        notes=tuple(remarks),
+        tracks=tuple(_tracks(suite, tasks)),
+        origins=tuple(_origins(tasks)),
+        **facts,
+    )
+
+
+def _origins(tasks: Sequence[TaskResult]) -> Iterator[Origin]:
+    """Of the agents that are installed here; a module that others cannot import has none."""
+    known = agent_specs()
+    for name in dict.fromkeys(row.name for task in tasks for row in task.rows):
+        if name in known:
+            yield origin(known[name])
+
+
+def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
+    return TaskResult(
+        task=task.name,
+        env_id=task.env,
+        problem=task.kind,
+        description=task.description,
+        horizon=task.horizon,
+        replicates=max(row.replicates for row in rows),
+        normalisation=task.normalisation,
+        rows=_ranked(rows),
+        track=task.track or "",
+    )
+
+
+def _row(task: Task, series: RowResult, audits: Mapping[str, Mapping[str, Any]]) -> Row:
+    text, notion, unit = describe_guarantee(series.guarantee)
+    audit = None
+    if series.guarantee is not None:
+        audit = leaderboard_audit(audits.get(audit_key(series.cell.agent, task.kind)))
+    final = series.regret[:, -1]
+    regret = metrics.interval(final, floor=0.0)
+    curve = metrics.limits(series.regret, floor=0.0)
+    spec = agent_specs().get(series.cell.agent.name)
+    return Row(
+        agent=series.agent,
+        name=series.cell.agent.name,
+        budget=series.cell.agent.budget,
+        oracle=spec is not None and spec.uses_oracle,
+        notion=notion,
+        unit=unit,
+        guarantee=text,
+        regret=regret,
+        iqm_regret=metrics.interval(final, metrics.MIDDLE, floor=0.0),
+        score=_score(regret, task.normalisation),
+        reward=metrics.interval(series.reward[:, -1]),
+        rounds_per_second=series.rounds_per_second,
+        curve=zip(series.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
+        params=series.cell.agent.params,
+        audit=audit,  # type: ignore[arg-type]
+        finals=series.final_regret,
+        replicates=len(series.replicates),
+        trust=series.trust,
+        accounting=(series.guarantee or {}).get("basis", "computed"),
+        tuning=effort(series.cell.agent.name, series.cell.agent.params, task.track or ""),
+        source=series.cell.agent.code,
+    )
+
+
+def _score(regret: Interval, constants: Normalisation | None) -> Interval | None:
+    """The score is linear in the regret, so its interval is that of the regret."""
+    if constants is None:
+        return None
+    ends = (regret.mean, regret.high, regret.low)
+    return Interval(*metrics.normalised_score(ends, constants).tolist())
+
+
+def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The same rows, with what each knows of its rivals at equal notion, unit and budget."""
+    twins = {(row.agent, row.name): row for row in rows if row.budget is None}
+    found = {}
+    for row in rows:
+        twin = twins.get((row.agent, row.name))
+        if twin is not None and row.budget is not None and row.params == twin.params:
+            row = replace(row, excess=_lead([metrics.differences(row.finals, twin.finals)]))
+        found[row.key] = row
+    for rivals in contests(found.values()).values():
+        best, other = rivals[0], second(rivals)
+        if other is not None:
+            lead = _lead([metrics.differences(other.finals, best.finals)])
+            found[best.key] = replace(best, lead=lead)
+    return tuple(found.values())
+
+
+def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
+    """The mean difference over some tasks, None where too few customers were the same."""
+    if not differences or min(map(len, differences)) < metrics.MIN_REPLICATES:
+        return None
+    return metrics.mean_of_tasks(differences)
+
+
+def _tracks(suite: Suite, tasks: Sequence[TaskResult]) -> Iterator[TrackResult]:
+    """One result per track with rows, in the order of the suite."""
+    for name, track in suite.tracks.items():
+        members = [task for task in tasks if task.track == name]
+        if members:
+            yield TrackResult(
+                track=name,
+                title=track.title,
+                description=track.description.strip(),
+                tasks=tuple(task.task for task in members),
+                rows=_track_rows({t.task: t for t in members if t.normalisation is not None}),
+            )
+
+
+def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
+    """Mean scores over the tasks, each weighing the same.
+
+    Rows that miss a task say on which they
+    have results and are no match for complete ones.
+    """
+    members: dict[str, dict[str, Row]] = {}
+    for task in tasks.values():
+        for row in task.rows:
+            members.setdefault(row.key, {})[task.task] = row
+    scores = {
+        key: {task: _scores(tasks[task], row) for task, row in mine.items()}
+        for key, mine in members.items()
+    }
+    found = {}
+    for key, parts in members.items():
+        row = next(iter(parts.values()))
+        found[key] = TrackRow(
+            agent=row.agent,
+            name=row.name,
+            budget=row.budget,
+            oracle=row.oracle,
+            notion=row.notion,
+            unit=row.unit,
+            score=metrics.mean_of_tasks([list(s.values()) for s in scores[key].values()]),
+            tasks=tuple(parts),
+            verdict=_verdict(list(parts.values())),
+            trust=next((r.trust for r in parts.values() if r.stated), row.trust),
+        )
+    complete = (row for row in found.values() if len(row.tasks) == len(tasks))
+    for rivals in contests(complete).values():
+        other = second(rivals)
+        if other is None:
+            continue
+        for place, mine in enumerate(rivals):
+            best = (rivals[0] if place else other).key
+            pairs = [(members[mine.key][task], members[best][task]) for task in tasks]
+            chances = [metrics.probability_of_improvement(a.finals, b.finals) for a, b in pairs]
+            ahead = [
+                metrics.differences(scores[mine.key][task], scores[best][task])
+                for task in (tasks if place == 0 else ())
+            ]
+            found[mine.key] = replace(mine, ahead=float(np.mean(chances)), lead=_lead(ahead))
+    return tuple(found.values())
+
+
+def _scores(task: TaskResult, row: Row) -> dict[int, float]:
+    """Score by replicate."""
+    assert task.normalisation is not None
+    found = metrics.normalised_score(list(row.finals.values()), task.normalisation)
+    return dict(zip(row.finals, found.tolist()))
+
+
+def _verdict(rows: Sequence[Row]) -> str:
+    """The worst verdict of some rows, empty if none was audited."""
+    verdicts = [row.audit.verdict for row in rows if row.audit is not None]
+    worst = ("fail", "open", "pass")
+    return min(verdicts, key=lambda verdict: worst.index(verdict_class(verdict)), default="")
+
+
+def data_notes(task: Task) -> list[str]:
+    """What a task's rows do not say: who made its item features, what sales tell, what the
+    regret of a season is against.
+
+    Computed from the task's parameters alone, so that stored results need no data.
+    """
+    parameters = task.parameters
+    if parameters.get("stock") is not None:
+        stock = np.ravel(parameters["stock"]).tolist()
+        stock *= parameters.get("n_items", 1) if len(stock) == 1 else 1
+        exact = benchmark(stock, task.horizon) == EXACT
+        against = "the dynamic programme's optimum" if exact else "the fluid bound"
+        return [
+            f"{task.name}: regret is against {against} of the season; what is sold out is on "
+            "display and follows from responses, beside what agents guarantee."
+        ]
+    if "feature_epsilon" not in parameters:
+        return []
+    epsilon, delta = parameters["feature_epsilon"], parameters["feature_delta"]
+    if epsilon is None:
+        return [
+            f"{task.name}: the item features are computed from training users, whom nothing "
+            "protects; the agents' guarantees are for the users who arrive."
+        ]
+    return [
+        f"{task.name}: the item features (DP-SVD) protect each training user with central DP "
+        f"eps={epsilon:g} at delta={delta:g} (replace-one), apart from the agents' guarantees for "
+        "the users who arrive."
+    ]

@@ -1,0 +1,147 @@
+"""Aggregates over replicates: means, interquartile means, differences, 95% intervals.
+
+Intervals are Student's t: of a mean, of a trimmed mean (Tukey & McLaughlin 1963) and of the mean of
+several tasks' means (Satterthwaite 1946). They cover what they promise from few replicates on.
+Replicates share their customers across agents; differences and probabilities of improvement are
+therefore paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.report.leaderboard_data import Interval, Normalisation
+
+CONFIDENCE = 0.95
+MIDDLE = 0.25
+"""What an interquartile mean cuts from each end."""
+MIN_REPLICATES = 8
+"""With fewer, nothing is decided: a spread that was hardly seen is no evidence."""
+LARGEST = 1e15
+"""Nobody earns or loses more; sums of squares of what is below stay finite."""
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def _spread(sample: Floats, cut: float) -> tuple[Floats, Floats, int]:
+    """(Trimmed) means of columns ``(n, C)``, their squared standard errors, degrees of freedom."""
+    n, out = len(sample), int(cut * len(sample))
+    freedom = n - 2 * out - 1
+    ranked = np.sort(sample, axis=0) if out else sample
+    centre = ranked[out : n - out].mean(axis=0)
+    if freedom < 1:
+        return centre, np.zeros_like(centre), 0
+    winsorised = np.clip(ranked, ranked[out], ranked[n - out - 1]) if out else ranked
+    squares = winsorised.var(axis=0, ddof=1) * (n - 1)
+    return centre, squares / ((freedom + 1) * freedom), freedom
+
+
+def _half(variance: Floats | float, freedom: float) -> Floats:
+    from scipy.special import stdtrit
+
+    return np.asarray(stdtrit(freedom, 0.5 + 0.5 * CONFIDENCE) * np.sqrt(variance))
+
+
+def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Floats:
+    """Means of columns with the ends of their 95% intervals.
+
+    Args:
+        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. Where the mean is
+            that of a single replicate, intervals have no width.
+        cut: In [0, 1/2): the share of replicates left out at each end; `MIDDLE` gives the
+            interquartile mean.
+        floor: What no value can be below, nor an interval's end.
+
+    Returns:
+        Means, lower and upper ends: ``(3, C)``.
+
+    Raises:
+        ParameterError: If there is no replicate or a value is not finite, or beyond `LARGEST`.
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 2 or len(sample) == 0 or not (np.abs(sample) <= LARGEST).all():
+        raise ParameterError(
+            f"values must be numbers within +-{LARGEST:g}, replicates by columns, not empty"
+        )
+    centre, variance, freedom = _spread(sample, cut)
+    half = _half(variance, freedom) if freedom else np.zeros_like(centre)
+    return np.stack([centre, np.minimum(centre, np.maximum(centre - half, floor)), centre + half])
+
+
+def interval(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Interval:
+    """The (trimmed) mean of one number per replicate ``(n,)``; see `limits`."""
+    return Interval(*limits(np.asarray(values)[..., None], cut, floor=floor)[:, 0].tolist())
+
+
+def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
+    """The mean of several tasks' means, each task weighing the same, with its 95% interval.
+
+    Args:
+        tasks: One array of numbers per task, of any lengths; a single number adds no width.
+
+    Raises:
+        ParameterError: If there is no task, or one has no finite number.
+    """
+    if len(tasks) == 0:
+        raise ParameterError("a mean of tasks needs at least one")
+    for values in tasks:
+        interval(values)
+    parts = [_spread(np.asarray(values, np.float64)[:, None], 0.0) for values in tasks]
+    centre = float(np.mean([centre for centre, _, _ in parts]))
+    variances = np.array([float(v[0]) for _, v, _ in parts]) / len(parts) ** 2
+    total = variances.sum()
+    if total == 0.0:
+        return Interval(centre, centre, centre)
+    shares = variances / total
+    freedom = 1.0 / sum(share**2 / f for share, (_, _, f) in zip(shares, parts) if f)
+    half = float(_half(total, freedom))
+    return Interval(centre, centre - half, centre + half)
+
+
+def differences(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
+    """First minus second on the replicates that both have, in their order."""
+    return [first[i] - second[i] for i in sorted(set(first) & set(second))]
+
+
+def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, float]) -> float:
+    """Probability that the first agent's regret is below the second's; ties count half.
+
+    Over the shared replicates if there are any (paired), else over all pairs (the
+    Mann-Whitney statistic).
+
+    Args:
+        first: Regret by replicate.
+        second: The same of the other agent.
+
+    Raises:
+        ParameterError: If one has no replicate.
+    """
+    if not first or not second:
+        raise ParameterError("a probability of improvement needs a replicate of each agent")
+    shared = sorted(set(first) & set(second))
+    if shared:
+        a = np.array([first[i] for i in shared])
+        b = np.array([second[i] for i in shared])
+    else:
+        a, b = np.meshgrid(list(first.values()), list(second.values()))
+    return float(np.mean((a < b) + 0.5 * (a == b)))
+
+
+def normalised_score(regret: ArrayLike, constants: Normalisation) -> Floats:
+    """Scores on the scale where the random policy is 0 and the oracle is 1.
+
+    The score is 1 - regret / (oracle - random). Its mean estimates the same number as that of
+    (reward - random) / (oracle - random), without the noise of the responses and without that
+    of replicates in which everybody earns much or little.
+
+    Args:
+        regret: Cumulative pseudo-regret at the horizon.
+        constants: Their frozen mean cumulative rewards.
+    """
+    span = constants.oracle - constants.random
+    return np.asarray(1.0 - np.asarray(regret, dtype=np.float64) / span)

@@ -1,0 +1,367 @@
+"""Results as Parquet: one row per cell and replicate, with its curves and finals.
+
+Nothing in a table depends on the time or the machine: computing its cells again gives the same
+bytes. The digest of each cell stands in the manifest, or in the file of a single cell itself, so
+that damage shows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import ResultError
+from dpb_gym.results.cell_result import CellResult, Timing
+from dpb_gym.results.storage import DamagedResult
+from dpb_gym.suites.schema import canonical
+from dpb_gym.suites.spec import Cell
+from dpb_gym.validation import array, slug
+
+TEXTS = ("cell", "task", "agent", "budget")
+COLUMNS = (
+    *TEXTS,
+    "replicate",
+    "seed",
+    "final_regret",
+    "final_reward",
+    "rounds",
+    "regret",
+    "reward",
+)
+ABOUT = "dpb"
+MOST_BYTES, SPARE_ROWS = 1 << 28, 100_000
+"""A larger file is no table of results; a few bytes may claim any number of rows."""
+
+
+# Of Parquet's footer, see `claimed`.
+DEEPEST = 16
+INTEGERS, DOUBLE, BINARY, LISTS, STRUCT, BYTES = (4, 5, 6), 7, 8, (9, 10), 12, (1, 2, 3)
+
+
+def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
+    """Results without numbers as JSON values, those of one row of the leaderboard together."""
+    rows: dict[str, dict[str, Any]] = {}
+    for result in results:
+        row = {"cell": result.cell.identity, "guarantee": result.guarantee}
+        found = rows.setdefault(canonical(row), {**row, "blocks": []})
+        found["blocks"].append(
+            {
+                "start": result.cell.start,
+                "stop": result.cell.stop,
+                "sha256": result.digest,
+                "timing": None if result.timing is None else asdict(result.timing),
+                "provenance": result.provenance,
+            }
+            | ({"recorded": result.recorded} if result.recorded else {})
+        )
+    return list(rows.values())
+
+
+def from_rows(rows: Any) -> list[CellResult]:
+    """Inverse of `to_rows`: every `CellResult.entry`.
+
+    Raises:
+        ValueError: If they are not what `to_rows` writes.
+    """
+    try:
+        return [_entry(row, block) for row in rows for block in row["blocks"]]
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"not a list of rows ({error!r:.300})") from None
+
+
+def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> CellResult:
+    text = json.dumps({**row["cell"], "start": block["start"], "stop": block["stop"]})
+    guarantee, digest, provenance = row["guarantee"], block["sha256"], block["provenance"]
+    if not (guarantee is None or isinstance(guarantee, dict)):
+        raise TypeError("a guarantee is an object or null")
+    if not (isinstance(digest, str) and isinstance(provenance, str)):
+        raise TypeError("digest and provenance are text")
+    cell, timing, recorded = Cell.read(text), _timing(block["timing"]), block.get("recorded", {})
+    if recorded:
+        array("recorded", list(recorded.values()), (None, len(cell.replicates)))
+    return CellResult(
+        cell,
+        guarantee=guarantee,
+        timing=timing,
+        provenance=provenance,
+        stated=digest,
+        recorded=recorded,
+    )
+
+
+def _timing(given: Any) -> Timing | None:
+    """A timing, None for one that says nothing."""
+    if given is None:
+        return None
+    timing = Timing(**given)
+    numbers = [float(value) for value in asdict(timing).values()]
+    sound = all(math.isfinite(value) and value >= 0 for value in numbers) and timing.companions >= 1
+    return timing if sound and timing.seconds > 0 else None
+
+
+def cell_file(cell: Cell) -> str:
+    """Path of a single cell's file below the folder of cells: readable, and unique by the key."""
+    task, label, budget = cell.row
+    said = "" if cell.agent.budget is None else f"-{slug(budget)[:40]}"
+    name = f"{slug(label)[:60]}{said}-r{cell.start:04d}-{cell.stop - 1:04d}-{cell.key[:16]}.parquet"
+    return f"{slug(task)}/{name}"
+
+
+def to_table(results: Sequence[CellResult]) -> Any:
+    """The Arrow table of some results."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for result in results:
+        cell = result.cell
+        shape = (len(cell.replicates), len(cell.checkpoints))
+        if result.regret.shape != shape or result.reward.shape != shape:
+            raise ResultError(
+                f"{cell}: expected arrays of shape {shape}, got {result.regret.shape} and "
+                f"{result.reward.shape}"
+            )
+        for name, text in zip(TEXTS, (cell.key, *cell.row)):
+            columns[name] += [text] * shape[0]
+        columns["replicate"] += cell.replicates
+        columns["seed"] += cell.seeds
+        columns["final_regret"] += result.regret[:, -1].tolist()
+        columns["final_reward"] += result.reward[:, -1].tolist()
+        columns["rounds"] += [np.asarray(cell.checkpoints)] * shape[0]
+        columns["regret"] += list(result.regret)
+        columns["reward"] += list(result.reward)
+    types = {
+        "replicate": pa.int32(),
+        "seed": pa.int64(),
+        "rounds": pa.list_(pa.field("element", pa.int64())),
+    }
+    types |= {name: pa.float64() for name in ("final_regret", "final_reward")}
+    types |= {name: pa.list_(pa.field("element", pa.float64())) for name in ("regret", "reward")}
+    arrays = [pa.array(columns[name], types.get(name, pa.string())) for name in COLUMNS]
+    return pa.table(arrays, names=list(COLUMNS))
+
+
+def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
+    """The Parquet file of some results, a row group per task.
+
+    Args:
+        results: The results.
+        about: JSON value to keep in the file's metadata.
+    """
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "use_dictionary": [*TEXTS, "rounds.list.element"],
+        "column_encoding": {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in COLUMNS[-2:]},
+        "write_statistics": False,
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+    with pq.ParquetWriter(buffer, to_table([]).schema, **options) as writer:
+        for _, group in groupby(results, key=lambda result: result.cell.task.name):
+            writer.write_table(to_table(list(group)))
+        if about is not None:
+            writer.add_key_value_metadata({ABOUT: canonical(about)})
+    return buffer.getvalue()
+
+
+def read_table(
+    content: bytes, where: str, entries: Sequence[CellResult]
+) -> tuple[list[CellResult], list[DamagedResult]]:
+    """Reads the table of some entries, and checks all of it.
+
+    Args:
+        content: The whole file.
+        where: Its name, for messages.
+        entries: What is wanted of it, without numbers; see `CellResult.entry`. It may hold other
+            rows too, as it may after a kill.
+
+    Returns:
+        The results, and what is wrong with the other entries.
+    """
+    wanted = {entry.cell.key: entry for entry in entries}
+    found: list[CellResult] = []
+    damaged: list[DamagedResult] = []
+    try:
+        file = _open(content, where, entries)
+    except DamagedResult as error:
+        return [], [error]
+    for number in range(file.num_row_groups):
+        try:
+            for item in _results(where, file.read_row_group(number), wanted):
+                (found if isinstance(item, CellResult) else damaged).append(item)  # type: ignore
+        except MemoryError:
+            raise
+        except Exception:  # damage may raise anything inside the reader
+            continue
+    gone = "its rows are damaged or gone"
+    damaged += [DamagedResult(f"{where}: {entry.cell}: {gone}") for entry in wanted.values()]
+    return found, damaged
+
+
+def _results(
+    where: str, table: Any, wanted: dict[str, CellResult]
+) -> Iterator[CellResult | DamagedResult]:
+    """The results of one row group; takes them out of `wanted`."""
+    if tuple(table.column_names) != COLUMNS:
+        raise ValueError("other columns")
+    keys = table.column("cell").to_pylist()
+    curves = [table.column(name).combine_chunks() for name in ("regret", "reward")]
+    stop = 0
+    for key, group in groupby(keys):
+        start, stop = stop, stop + len(list(group))
+        entry = wanted.get(key)
+        if entry is None:
+            continue
+        lists = [column[start:stop].flatten().to_numpy(zero_copy_only=False) for column in curves]
+        shape = (len(entry.cell.replicates), len(entry.cell.checkpoints))
+        problem = "the content does not have the digest that it was written with"
+        if all(values.size == shape[0] * shape[1] for values in lists):
+            regret, reward = (values.reshape(shape).copy() for values in lists)
+            found = replace(entry, regret=regret, reward=reward, stated="")
+            if found.digest == entry.stated:
+                problem = ""
+                if not to_table([found]).equals(table.slice(start, stop - start)):
+                    problem = "content and specification disagree"
+        del wanted[key]
+        yield DamagedResult(f"{where}: {entry.cell}: {problem}") if problem else found
+
+
+def write_cell(result: CellResult) -> bytes:
+    """The file of a single cell, with its specification."""
+    return table_bytes([result], to_rows([result]))
+
+
+def read_cell(content: bytes, where: str) -> CellResult:
+    """Reads the file of a single cell and checks all of it.
+
+    Args:
+        content: The whole file.
+        where: Its path, which ends in its name.
+
+    Raises:
+        DamagedResult: If it is truncated, altered, or misnamed.
+    """
+    raw = _open(content, where).metadata.metadata or {}
+    try:
+        (entry,) = from_rows(json.loads(raw[ABOUT.encode()]))
+    except (KeyError, ValueError) as error:
+        raise DamagedResult(f"{where}: its metadata are damaged ({error!r:.300})") from error
+    found, damaged = read_table(content, where, [entry])
+    if damaged:
+        raise damaged[0]
+    if Path(where).name != Path(cell_file(entry.cell)).name:
+        raise DamagedResult(f"{where}: holds another cell ({entry.cell}); it was renamed or copied")
+    return found[0]
+
+
+def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sizes = [(len(e.cell.replicates), len(e.cell.checkpoints)) for e in entries]
+    most_rows = max(sum(rows for rows, _ in sizes), SPARE_ROWS)
+    most_values = max(sum(rows * points for rows, points in sizes), 100 * SPARE_ROWS)
+    try:
+        rows, values = claimed(content)
+        if rows > most_rows or values > most_values:
+            raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        if not file.schema_arrow.equals(to_table([]).schema):
+            raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
+        return file
+    except Exception as error:  # a damaged footer may raise anything inside the reader
+        first = str(error).strip().split("\n")[0]
+        raise DamagedResult(f"{where}: not a readable table of results ({first})") from error
+
+
+def claimed(content: bytes) -> tuple[int, int]:
+    """Rows of all row groups of a Parquet file, and most values of a column of one of them.
+
+    Read from the footer, a struct in Thrift's compact protocol, before Arrow sees it: Arrow ends
+    the process, and not with an exception, when it is asked for the columns of an altered one.
+
+    Raises:
+        ValueError: If the footer cannot be read.
+    """
+    size = int.from_bytes(content[-8:-4], "little")
+    if content[-4:] != b"PAR1" or not 0 < size <= len(content) - 8:
+        raise ValueError("no Parquet footer")
+    try:
+        file = _Compact(content[-8 - size : -8]).struct(0)
+    except IndexError:
+        raise ValueError("the footer ends early") from None
+    groups = [group for groups in _all(file, 4, list) for group in groups]
+    rows = sum(max(0, count) for group in groups for count in _all(group, 3, int))
+    columns = [one for group in groups for columns in _all(group, 1, list) for one in columns]
+    metas = [meta for column in columns for meta in _all(column, 3, list)]
+    return rows, max((count for meta in metas for count in _all(meta, 5, int)), default=0)
+
+
+def _all(struct: Any, field: int, kind: type) -> list[Any]:
+    """Values of a field, which an altered footer may hold more than once."""
+    pairs = struct if isinstance(struct, list) else []
+    found = [pair[1] for pair in pairs if isinstance(pair, tuple) and pair[0] == field]
+    return [value for value in found if isinstance(value, kind)]
+
+
+class _Compact:
+    """Reads numbers, lists and structs; goes past everything else.
+
+    Raises IndexError at the end of the content, and ValueError where it makes no sense.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._content[self._at - 1]
+
+    def _number(self) -> int:
+        value = shift = 0
+        while (one := self._byte()) >= 0x80:
+            value |= (one & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                raise ValueError("an integer of more than 64 bits in the footer")
+        return value | one << shift
+
+    def _signed(self) -> int:
+        value = self._number()
+        return (value >> 1) ^ -(value & 1)
+
+    def struct(self, depth: int) -> list[tuple[int, Any]]:
+        """Pairs of a field's number and its value."""
+        found, last = [], 0
+        while head := self._byte():
+            last = last + (head >> 4) if head >> 4 else self._signed()
+            kind = head & 15
+            found.append((last, None if kind in (1, 2) else self._value(kind, depth + 1)))
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise ValueError("the footer is nested too deeply")
+        if kind in INTEGERS:
+            return self._signed()
+        if kind in LISTS:
+            head = self._byte()
+            count = head >> 4 if head >> 4 < 15 else self._number()
+            return [self._value(head & 15, depth + 1) for _ in range(count)]
+        if kind == STRUCT:
+            return self.struct(depth)
+        if kind not in (BINARY, DOUBLE, *BYTES):
+            raise ValueError(f"the footer holds a value of type {kind}")
+        length = self._number() if kind == BINARY else 1 if kind in BYTES else 8
+        self._at += length
+        return None

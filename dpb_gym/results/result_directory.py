@@ -1,0 +1,339 @@
+"""A directory of results.
+
+DIR/manifest.json     suite, versions, runs, audits; of every cell its digest, guarantee, timing
+DIR/result.parquet    the numbers of the cells in the manifest, see `dpb_gym.results.parquet`
+DIR/cells/TASK/*      while a run goes on: one file per cell that is finished
+DIR/set-aside/*       damaged or outdated files, never read
+DIR/.lock, .owner     held while a run is writing
+
+DIR is a folder or a prefix of an object store, see `dpb_gym.results.storage`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from dpb_gym.errors import ResultError
+from dpb_gym.results import manifest_schema as stored
+from dpb_gym.results.cell_result import RECOMPUTED, CellResult
+from dpb_gym.results.parquet import (
+    MOST_BYTES,
+    cell_file,
+    from_rows,
+    read_cell,
+    read_table,
+    table_bytes,
+    to_rows,
+    write_cell,
+)
+from dpb_gym.results.storage import (
+    ASIDE,
+    CELLS,
+    MANIFEST,
+    TABLE,
+    DamagedResult,
+    Storage,
+    UnreachableError,
+    storage_of,
+    warn,
+)
+from dpb_gym.suites import provenance as origin
+from dpb_gym.suites.spec import ALGORITHM_VERSION, Cell
+from dpb_gym.suites.suite import Suite, parse_suite
+
+MOST_MANIFEST = 1 << 26
+
+
+def keep(place: Storage, result: CellResult) -> None:
+    """Writes the file of a finished cell, if the run still holds the directory."""
+    place.check()
+    place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
+
+
+class ResultDirectory:
+    """One result directory: `open` it to read, or write within `writing`.
+
+    Attributes:
+        place: The directory, and `path`, its path or address.
+        suite: The suite it belongs to.
+        manifest: Content of its ``manifest.json`` but for the rows.
+        entries: What the manifest says of every cell, by key; see `CellResult.entry`.
+    """
+
+    def __init__(
+        self,
+        place: Storage,
+        suite: Suite,
+        manifest: dict[str, Any],
+        entries: Iterable[CellResult] = (),
+    ) -> None:
+        self.place, self.path = place, place.path
+        self.suite = suite
+        self.manifest = manifest
+        self.entries = {entry.cell.key: entry for entry in entries}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | Storage) -> ResultDirectory:
+        """Opens an existing result directory.
+
+        Raises:
+            ResultError: If there is none, or its manifest is damaged.
+        """
+        place = storage_of(path)
+        file = place.at(MANIFEST)
+        if place.names() is None:
+            raise ResultError(f"{place}: no such result directory (dpb run makes one)")
+        try:
+            content = place.read(MANIFEST, MOST_MANIFEST)
+            manifest = stored.read(content)
+            suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
+            entries = from_rows(manifest.pop("rows"))
+            if manifest["protocol"] != suite.protocol:
+                raise ValueError("suite and protocol disagree")
+        except UnreachableError:
+            raise
+        except FileNotFoundError:
+            raise ResultError(f"{place} is not a result directory: it has no {MANIFEST}") from None
+        except (ValueError, RecursionError) as error:
+            said = f"is damaged or of another version ({error!s:.500})"
+            raise ResultError(f"{file} {said}; {place.mend}") from error
+        return cls(place, suite, manifest, entries)
+
+    @classmethod
+    @contextlib.contextmanager
+    def writing(
+        cls,
+        path: str | os.PathLike[str],
+        suite: Suite,
+        run: dict[str, Any] | None = None,
+    ) -> Iterator[ResultDirectory]:
+        """Holds a directory while a run writes; makes it if there is none.
+
+        At the end, cells are compacted into one table. Without `run`, nothing is written but what
+        `add` writes.
+
+        Args:
+            path: The directory.
+            suite: The suite; what the manifest holds of it stays without `run`.
+            run: What the manifest records, which may be added to; None for a change that is no run.
+
+        Raises:
+            ResultError: If it holds results of another suite or other things, another run holds
+                it, or it cannot be written.
+        """
+        place = storage_of(path)
+        cls._existing(place, suite, mend=False)
+        with place.held():
+            store = cls._existing(place, suite, mend=True)
+            if store is None:
+                now = origin.now()
+                fresh = {"runs": [], "audits": {}, "stated": {}, "created": now, "updated": now}
+                store = cls(place, suite, fresh)
+            if run is not None or "suite" not in store.manifest:
+                store.suite = suite
+                store.manifest |= {
+                    "manifest": stored.VERSION,
+                    "suite": suite.name,
+                    "protocol": suite.protocol,
+                    "suite_text": suite.to_yaml(),
+                    "algorithm": ALGORITHM_VERSION,
+                }
+            with store._recording(run):
+                yield store
+
+    @classmethod
+    def _existing(cls, place: Storage, suite: Suite, *, mend: bool) -> ResultDirectory | None:
+        """What a directory holds, None if nothing; with `mend`, a damaged manifest goes aside."""
+        names = place.names() or []
+        if MANIFEST in names:
+            try:
+                old = cls.open(place)
+            except UnreachableError:
+                raise
+            except ResultError as error:
+                if mend:
+                    warn(f"{error}; moved to {place.set_aside(MANIFEST)} and written afresh")
+                return None
+            if old.manifest["protocol"] != suite.protocol:
+                raise ResultError(
+                    f"{place} holds results of {_named(old.suite)}, not of {_named(suite)}: "
+                    "give another directory"
+                )
+            return old
+        others = sorted(set(names) - {TABLE, CELLS, ASIDE})
+        if others:
+            raise ResultError(
+                f"{place} is not a result directory (it has no {MANIFEST}) and not empty "
+                f"({', '.join(others[:3])}): give another directory"
+            )
+        return None
+
+    @contextlib.contextmanager
+    def _recording(self, run: dict[str, Any] | None) -> Iterator[None]:
+        for earlier in self.manifest["runs"]:
+            if earlier.get("status") == "running":
+                earlier["status"] = "killed"
+        record = {} if run is None else run
+        record |= {"started": origin.now(), "status": "running", **origin.origin()}
+        if run is not None:
+            self.manifest["runs"].append(run)
+            self.save()
+        try:
+            yield
+            self.place.check()
+            record |= {"status": "finished", "ended": origin.now()}
+            if self.place.cells():  # into the table; the manifest's rename is what commits it
+                self.replace(self.check()[0])
+            elif run is not None:
+                self.save()
+            self.place.remove_cells()
+        except BaseException as error:
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            record |= {"status": status, "ended": origin.now()}
+            if run is not None:
+                with contextlib.suppress(ResultError):
+                    self.place.check()
+                    self.save()
+            raise
+
+    def save(self) -> None:
+        """Writes the manifest."""
+        self.manifest["updated"] = origin.now()
+        ordered = sorted(self.entries.values(), key=lambda entry: _place(entry.cell))
+        head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
+        # A row per line: readable, and small enough to be compared by eye.
+        rows = ",\n".join(json.dumps(row, allow_nan=False) for row in to_rows(ordered))
+        self.place.write(MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
+
+    def add(self, results: Sequence[CellResult]) -> None:
+        """Writes results and what is in the table already as one table, all or nothing."""
+        if results:
+            every = {result.cell.key: result for result in (*self.check()[0], *results)}
+            self.replace(every.values())
+
+    def confirm(self, keys: Sequence[str]) -> None:
+        """Records that cells were computed again here, with the same numbers."""
+        for key in keys:
+            self.entries[key] = replace(self.entries[key], provenance=RECOMPUTED)
+        self.save()
+
+    def replace(self, results: Iterable[CellResult]) -> None:
+        """Writes results as the table, instead of what was there."""
+        ordered = sorted(results, key=lambda result: _place(result.cell))
+        self.place.write(TABLE, table_bytes(ordered))
+        self.entries = {result.cell.key: result.entry for result in ordered}
+        self.save()
+
+    def _cells(self) -> Iterator[tuple[str, CellResult | DamagedResult]]:
+        """The files of single cells, with what each holds or what is wrong with it."""
+
+        def read(name: str) -> list[tuple[str, CellResult | DamagedResult]]:
+            try:
+                return [(name, read_cell(self.place.read(name, MOST_BYTES), self.place.at(name)))]
+            except DamagedResult as error:
+                return [(name, error)]
+            except FileNotFoundError:  # compacted meanwhile
+                return []
+
+        with ThreadPoolExecutor(self.place.readers) as pool:
+            for found in pool.map(read, self.place.cells()):
+                yield from found
+
+    def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
+        """The results of the table, and what is wrong with the others."""
+        entries = list(self.entries.values())
+        where = self.place.at(TABLE)
+        try:
+            content = self.place.read(TABLE, MOST_BYTES) if entries else b""
+            return read_table(content, where, entries) if entries else ([], [])
+        except FileNotFoundError:
+            return [], [DamagedResult(f"{where} is gone")]
+        except DamagedResult as error:
+            return [], [error]
+
+    def results(self) -> list[CellResult]:
+        """Reads all results.
+
+        Raises:
+            ResultError: If something is damaged or belongs to another suite.
+        """
+        found, damaged = self.check()
+        if damaged:
+            mend = "running the suite again sets it aside and computes it afresh"
+            raise ResultError(f"{damaged[0]}; {mend}") from damaged[0]
+        return found
+
+    def check(self) -> tuple[list[CellResult], list[ResultError]]:
+        """All sound results, and what is wrong with the others."""
+        read, damaged = self._table()
+        found = {result.cell.key: result for result in read}
+        problems: list[ResultError] = list(damaged)
+        for name, one in self._cells():
+            if isinstance(one, DamagedResult):
+                problems.append(one)
+            elif one.cell.protocol == self.manifest["protocol"]:
+                found.setdefault(one.cell.key, one)
+            else:
+                said = f"{self.place.at(name)} belongs to another suite than {_named(self.suite)}"
+                problems.append(ResultError(said))
+        return list(found.values()), problems
+
+    def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Returns the cells that are still to be computed.
+
+        What is damaged, or of an older version of the code, is set aside with a warning.
+
+        Raises:
+            ResultError: If the directory holds a row of the same task, label and budget
+                that was computed with other parameters.
+        """
+        wanted = {cell.row: cell.identity for cell in cells}
+        present, damaged = self._table()
+        if damaged:
+            aside = self.place.set_aside(TABLE, copy=True)
+            warn(f"{damaged[0]} ({len(damaged)} in all); copied to {aside}")
+        for name, one in self._cells():
+            if isinstance(one, CellResult):
+                present.append(one)
+            else:
+                warn(f"{one}; moved to {self.place.set_aside(name)}")
+        kept = {}
+        for result in present:
+            cell = result.cell
+            if (identity := wanted.get(cell.row, cell.identity)) == cell.identity:
+                kept[cell.key] = result
+                continue
+            if why := _contradiction(cell.identity, identity):
+                raise ResultError(f"{self.path} holds {cell} with {why}")
+            name = f"{CELLS}/{cell_file(cell)}"
+            self.place.write(name, write_cell(result))
+            aside = self.place.set_aside(name)
+            warn(f"{cell}: computed by another version of the code; moved to {aside}")
+        self.entries = {key: entry for key, entry in self.entries.items() if key in kept}
+        return [cell for cell in cells if cell.key not in kept]
+
+
+def _contradiction(old: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """What differs beside the versions of the code, empty if nothing does."""
+    changed = [name for name in old if old[name] != wanted.get(name)]
+    own = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
+    if set(changed) <= {"algorithm", "agent"} and set(own) <= {"source"}:
+        return ""
+    if changed != ["agent"]:
+        return f"another {', '.join(changed)}: give another directory"
+    said = f"{old['agent']} instead of {wanted['agent']}"
+    return f"other {', '.join(own)} ({said}): give another label or directory"
+
+
+def _place(cell: Cell) -> tuple[Any, ...]:
+    return *cell.row, cell.start, cell.stop, cell.key
+
+
+def _named(suite: Suite) -> str:
+    return f"suite {suite.name!r} (protocol {suite.protocol[:8]})"

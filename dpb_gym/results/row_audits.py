@@ -1,0 +1,102 @@
+"""Audits beside results: one per private agent of a result directory, kept in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec
+from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.results.row_result import RowResult
+from dpb_gym.suites.schema import plain
+from dpb_gym.suites.spec import AgentRun
+
+# Deployed budgets are too small for an audit to see anything; the noise of this one is
+# calibrated by the same code.
+AUDIT_BUDGET = Budget.zcdp(0.5)
+AUDIT_NOTE = (
+    f"Audits run each agent at {AUDIT_BUDGET} on a small environment of its kind: claimed "
+    "and lower bound are epsilon at delta=1e-05 there, whatever the budget of the row."
+)
+
+
+def audit_key(agent: AgentRun, kind: str) -> str:
+    """Names what one audit speaks of: an agent with its parameters on a problem kind."""
+    params = plain(agent.params, f"parameters of agent {agent.label!r}")
+    return json.dumps([agent.name, params, kind], sort_keys=True)
+
+
+def audit_rows(
+    directory: str | os.PathLike[str],
+    series: Sequence[RowResult],
+    runs: int = 2000,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Audits every private agent of some results and keeps the reports beside them.
+
+    Each agent (with its parameters) is audited once per problem kind, at
+    `AUDIT_BUDGET`, on a small environment of that kind, whatever budgets it was
+    evaluated at. Reports of ours with at least as many runs stay; what others sent counts
+    for nothing.
+
+    Args:
+        directory: Result directory.
+        series: Rows of the results.
+        runs: Runs in each of the two worlds.
+        say: Called with a line on what is going on.
+
+    Returns:
+        Reports as dicts by `audit_key`; an agent that cannot be audited has
+        ``{"error": why}``.
+    """
+    from dpb_gym.audits import audit
+    from dpb_gym.audits.agent_audit import small_setting
+
+    reports = dict(ResultDirectory.open(directory).manifest["audits"])
+    for row in series:
+        agent, kind = row.cell.agent, row.cell.task.kind
+        key = audit_key(agent, kind)
+        if row.guarantee is None or reports.get(key, {}).get("runs", 0) >= runs:
+            continue
+        if say is not None:
+            say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
+        try:
+            env_id, env_kwargs = small_setting(agent_spec(agent.name), kind)
+            reports[key] = audit(
+                agent.name, AUDIT_BUDGET, runs, params=agent.params, env_id=env_id,
+                env_kwargs=env_kwargs,
+            ).to_dict()  # fmt: skip
+        except DPBError as error:
+            reports[key] = {"error": str(error)}
+        store = ResultDirectory.open(directory)
+        with ResultDirectory.writing(directory, store.suite) as store:
+            store.manifest["audits"][key] = reports[key]
+            store.save()
+    return reports
+
+
+def leaderboard_audit(
+    report: Mapping[str, Any] | None, *, strict: bool = False
+) -> dict[str, Any] | None:
+    """What a leaderboard row says of a kept report, None if there is nothing to say.
+
+    Raises:
+        ParameterError: If it cannot be read, with `strict`; it says nothing otherwise.
+    """
+    if report is None or "error" in report:
+        return None
+    from dpb_gym.audits.audit_report import AuditReport
+
+    try:
+        row = AuditReport.from_dict(report).leaderboard_row()
+    except ParameterError:
+        if strict:
+            raise
+        return None
+    if row is None or "by" not in report:
+        return row
+    return {**row, "verdict": f"{row['verdict']} ({report['by']})"}

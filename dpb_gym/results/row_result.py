@@ -1,0 +1,157 @@
+"""Replicates of a row put together, and what its guarantee says."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpb_gym.errors import ResultError
+from dpb_gym.problems.base import Array
+from dpb_gym.registry import agent_specs
+from dpb_gym.results.cell_result import COMPUTED, CellResult
+from dpb_gym.suites.spec import Cell
+
+if TYPE_CHECKING:
+    from dpb_gym.privacy import Guarantee
+
+NON_PRIVATE = "non-private"
+REPORT_DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """All replicates of one agent at one budget on one task.
+
+    Attributes:
+        task: Name of the task.
+        agent: Label.
+        budget: Budget in short, ``"none"`` without one.
+        cell: Its first cell; all share the rest of the specification.
+        replicates: Their numbers ``(n,)``, increasing.
+        rounds: Recorded rounds ``(C,)``.
+        regret: Cumulative pseudo-regret ``(n, C)``.
+        reward: Cumulative reward ``(n, C)``.
+        guarantee: The weakest guarantee of its cells, None if one of them has none.
+        rounds_per_second: Agent rounds per second over all timed cells, None if unknown.
+        trust: Provenance of its least trustworthy cell, see `CellResult.provenance`.
+        recorded: What a study measured: numbers by name and replicate.
+    """
+
+    task: str
+    agent: str
+    budget: str
+    cell: Cell
+    replicates: Array
+    rounds: Array
+    regret: Array
+    reward: Array
+    guarantee: dict[str, Any] | None
+    rounds_per_second: float | None
+    trust: str
+    recorded: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+
+    @property
+    def final_regret(self) -> dict[int, float]:
+        """Regret at the horizon by replicate."""
+        return dict(zip(self.replicates.tolist(), self.regret[:, -1].tolist()))
+
+
+def collect(results: Iterable[CellResult]) -> list[RowResult]:
+    """Joins the blocks of each row; a replicate that occurs twice counts once.
+
+    Raises:
+        ResultError: If cells of one row were computed with different parameters.
+    """
+    return [join(cells) for cells in by_row(results).values()]
+
+
+def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
+    """Cells by task, label and budget."""
+    rows: dict[tuple[str, str, str], list[CellResult]] = {}
+    for result in results:
+        rows.setdefault(result.cell.row, []).append(result)
+    return rows
+
+
+def join(cells: list[CellResult]) -> RowResult:
+    """One row of its cells; see `collect`."""
+    # those that were never named are of one call, and their parameters need no JSON form
+    rest = cells[1:] if cells[0].cell.protocol else []
+    identity = cells[0].cell.identity if rest else {}
+    for result in rest:
+        if result.cell.identity != identity:
+            raise ResultError(
+                f"{result.cell} and {cells[0].cell} were computed with different parameters or "
+                "versions and cannot be joined"
+            )
+    taken: dict[int, tuple[CellResult, int]] = {}
+    for result in cells:
+        for row, replicate in enumerate(result.cell.replicates):
+            taken.setdefault(replicate, (result, row))
+    order = sorted(taken)
+    timings = [result.timing for result in cells if result.timing is not None]
+    seconds = sum(timing.seconds for timing in timings)
+    rounds = sum(timing.rounds for timing in timings)
+    return RowResult(
+        *cells[0].cell.row,
+        cells[0].cell,
+        np.asarray(order),
+        np.asarray(cells[0].cell.checkpoints),
+        np.stack([taken[i][0].regret[taken[i][1]] for i in order]),
+        np.stack([taken[i][0].reward[taken[i][1]] for i in order]),
+        _weakest([result.guarantee for result in cells]),
+        rounds / seconds if seconds > 0 and rounds > 0 else None,
+        _least([result.provenance for result in cells]),
+        {
+            name: {i: taken[i][0].recorded[name][taken[i][1]] for i in order}
+            for name in cells[0].recorded
+            if all(name in result.recorded for result in cells)
+        },
+    )
+
+
+def _least(provenances: Sequence[str]) -> str:
+    """A statement outweighs a computation here, which is nobody's word but ours."""
+    stated = sorted(p for p in provenances if p.startswith("stated"))
+    return next(iter([*stated, *(p for p in provenances if p != COMPUTED)]), COMPUTED)
+
+
+def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Blocks may spend differently if releases depend on public data: report the most spent."""
+    distinct: list[dict[str, Any]] = []
+    for guarantee in guarantees:
+        if guarantee is None:
+            return None
+        if guarantee not in distinct:
+            distinct.append(guarantee)
+    if len(distinct) == 1:
+        return distinct[0]
+    return max(distinct, key=lambda g: read_guarantee(g).epsilon(REPORT_DELTA))
+
+
+def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
+    """Rebuilds a stored guarantee, whatever accounting events it is made of."""
+    from dpb_gym import privacy
+
+    # Agents may bring accounting events of their own.
+    agent_specs()
+    return privacy.Guarantee.from_dict(guarantee)
+
+
+def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | None, str | None]:
+    """A stored guarantee in one line, with its notion and unit (None if non-private)."""
+    if guarantee is None or guarantee.get("curve") is None:
+        return NON_PRIVATE, None, None
+    return _described(json.dumps(guarantee, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=4096)
+def _described(guarantee: str) -> tuple[str, str, str]:
+    # Rows share guarantees, and epsilon at a delta is a search over orders.
+    read = read_guarantee(json.loads(guarantee))
+    return read.describe(REPORT_DELTA), read.notion, read.unit

@@ -1,0 +1,342 @@
+"""Where results are kept: a folder, or a prefix of an object store that fsspec knows.
+
+Names are relative, with ``/``. What is written appears whole or not at all: a file is renamed, an
+object is put. One run at a time holds a place. The system releases the lock of a folder however a
+process ends. An object store has none: see `ObjectStorage`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.errors import MissingExtraError, ParameterError, ResultError, shown
+from dpb_gym.files import TEMPORARY, make_folder, read_regular, unwritable, write_file
+
+MANIFEST, TABLE, CELLS, ASIDE = "manifest.json", "result.parquet", "cells", "set-aside"
+LOCK, OWNER, PULSE = ".lock", ".owner", ".pulse"
+STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "memory")
+LEASE_SECONDS, PULSE_SECONDS, MOST_NOTE = 30.0, 5.0, 1 << 12
+
+
+class DamagedResult(ResultError):
+    """A table, or the file of a cell, is truncated, altered or misplaced."""
+
+
+class UnreachableError(ResultError):
+    """An object store does not do what it is asked; nothing is known of what it holds."""
+
+
+def storage_of(path: str | os.PathLike[str] | Storage) -> Storage:
+    """The place of a path or of an address such as ``s3://bucket/prefix``; a place itself.
+
+    Raises:
+        ParameterError: If it is neither, or of a store that may leave half an object.
+    """
+    if isinstance(path, Storage):
+        return path
+    if not isinstance(path, (str, os.PathLike)) or "\0" in (text := str(path)):
+        raise ParameterError(f"a result directory is a path or an address, got {shown(path)}")
+    protocol, mark, rest = text.partition("://")
+    if not mark:
+        return Storage(Path(path))
+    if protocol in ("file", "local"):
+        return Storage(Path(rest))
+    if protocol not in STORES or not rest.strip("/"):
+        raise ParameterError(
+            f"results are kept in a folder or at BUCKET/PREFIX of {', '.join(STORES)} "
+            f"(s3://BUCKET/PREFIX); got {shown(path)}"
+        )
+    return ObjectStorage(text.rstrip("/"))
+
+
+class Storage:
+    """A folder of this machine, or of a disk that machines share.
+
+    Attributes:
+        path: The folder, or the address.
+        shared: Whether other processes see it.
+        readers: Reads that are worth doing at once.
+        token: Of the run that holds it through this object, and its jobs.
+        mend: What to do about a manifest that is damaged.
+    """
+
+    path: Path | str
+    shared = True
+    readers = 1
+    token = ""
+    mend = "dpb run writes it afresh"
+
+    def __init__(self, path: Path) -> None:
+        self.path = self._folder = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def at(self, name: str) -> str:
+        """The whole path of a name."""
+        return str(self._folder / name)
+
+    def names(self) -> list[str] | None:
+        """What lies at the top, without marks of those who hold it; None if there is no such place.
+
+        A file in its place, or a link where a run writes to, is refused with `ResultError`.
+        """
+        if self._folder.exists() and not self._folder.is_dir():
+            raise ResultError(f"{self} is a file; results need a directory")
+        if not self._folder.is_dir():
+            return None
+        ours = [self._folder / name for name in (MANIFEST, TABLE, CELLS, ASIDE, LOCK, OWNER)]
+        for path in (*ours, *(self._folder / CELLS).glob("*")):
+            if path.is_symlink():
+                raise ResultError(f"{path} is a link; a result directory holds its own files")
+        here = [path.name for path in self._folder.iterdir()]
+        return [n for n in here if n not in (LOCK, OWNER) and not n.endswith(TEMPORARY)]
+
+    def cells(self) -> list[str]:
+        """The files of single cells, in order."""
+        found = (self._folder / CELLS).glob("*/*.parquet")
+        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+
+    def read(self, name: str, most: int) -> bytes:
+        """Reads a file; one of more than `most` bytes, or no ordinary one, is a `DamagedResult`."""
+        try:
+            return read_regular(self._folder / name, most)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DamagedResult(f"{self.at(name)} cannot be read ({error})") from error
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file, whole or not at all; raises `ResultError` if it cannot."""
+        write_file(self._folder / name, content)
+
+    def set_aside(self, name: str, *, copy: bool = False) -> str:
+        """Moves, or copies, a file to where nothing is read, and returns its new path."""
+        first = f"{ASIDE}/{name.rpartition('/')[2]}"
+        targets = (first if number == 1 else f"{first}.{number}" for number in count(1))
+        return self.at(next(target for target in targets if self._moved(name, target, copy)))
+
+    def _moved(self, name: str, target: str, copy: bool) -> bool:
+        """Whether the target was free."""
+        old, new = self._folder / name, self._folder / target
+        if os.path.lexists(new):
+            return False
+        try:
+            new.parent.mkdir(exist_ok=True)
+            if not copy:
+                os.replace(old, new)
+            elif old.exists():
+                shutil.copyfile(old, new)
+        except OSError as error:
+            raise unwritable(new, error) from error
+        return True
+
+    def remove_cells(self) -> None:
+        """Removes the files of single cells, if it can."""
+        if (self._folder / CELLS).is_dir():  # opening a pipe of this name would wait for ever
+            shutil.rmtree(self._folder / CELLS, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[str]:
+        """Holds the place, which is made if there is none, and gives the holder's `token`.
+
+        Raises:
+            ResultError: If another process holds it, or it cannot be written.
+        """
+        import filelock
+
+        make_folder(self._folder)
+        self.names()
+        lock = filelock.FileLock(self._folder / LOCK, timeout=0)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise self._busy(self._note(OWNER).partition(" ")[2]) from None
+        except OSError as error:
+            raise unwritable(self._folder / LOCK, error) from error
+        try:
+            for path in self._folder.rglob(f".*{TEMPORARY}"):  # of writers that were killed
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            self.token = uuid.uuid4().hex
+            said = f"{self.token} {_this_process()}"
+            write_file(self._folder / OWNER, said.encode(), durable=False)
+            yield self.token
+        finally:
+            with contextlib.suppress(OSError):
+                (self._folder / OWNER).unlink()
+            lock.release()
+
+    def check(self) -> None:
+        """Raises `ResultError` if the place was deleted or taken over by another run."""
+        holders = self._holders()
+        if self.token not in holders:
+            what = "belongs to another run now" if holders else "was deleted or moved"
+            raise ResultError(f"{self} {what} while this run was writing to it")
+
+    def _holders(self) -> list[str]:
+        return self._note(OWNER).split()[:1]
+
+    def _note(self, name: str) -> str:
+        with contextlib.suppress(FileNotFoundError, DamagedResult):
+            return self.read(name, MOST_NOTE).decode(errors="replace")
+        return ""
+
+    def _busy(self, who: str) -> ResultError:
+        who = who or "another process"
+        return ResultError(f"{self} is in use by {who}. Wait for it, or give another directory")
+
+
+class ObjectStorage(Storage):
+    """Objects of a store below one address; credentials come from the environment, as the
+    store's own tools have them.
+
+    A run puts a mark of its own and goes on only if a listing then shows no other's: of two
+    that start at once at least one gives up, as listings show what was put before (S3, Google and
+    Azure promise it). Whoever finds a mark waits for its owner's pulse, and removes the mark if
+    there is none for `LEASE_SECONDS`. Before every write the run's mark must still be there.
+    What is left: between that look and the end of the write a run may be suspended for longer than
+    the lease, and write beside its successor. Cells are the same whoever writes them, and a
+    table that is not the manifest's is noticed and computed again.
+    """
+
+    path: str
+    readers = 16
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.shared = not path.startswith("memory:")
+
+    def at(self, name: str) -> str:
+        return f"{self.path}/{name}" if name else self.path
+
+    def _ask(self, what: str, name: str, *arguments: Any, **options: Any) -> Any:
+        """Calls a method of the store."""
+        try:
+            from fsspec.core import url_to_fs
+
+            store = url_to_fs(self.path, use_listings_cache=False)[0]
+            return getattr(store, what)(self.at(name), *arguments, **options)
+        except FileNotFoundError:
+            raise
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{self} needs a package ({error}); the extra [cloud] brings that of S3: "
+                "pip install 'dpb-gym[cloud]'"
+            ) from None
+        except Exception as error:  # each store has errors of its own
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise UnreachableError(
+                f"{self.at(name)}: the store says: {said:.300}. Are the address, the credentials "
+                "and the network right? Results that were finished before are untouched"
+            ) from error
+
+    def _listed(self, what: str, name: str) -> list[str]:
+        try:
+            found = self._ask(what, name, detail=False)
+        except FileNotFoundError:
+            return []
+        start = len(self._ask("_strip_protocol", "")) + 1
+        return sorted(path[start:].rstrip("/") for path in found if len(path) > start)
+
+    def names(self) -> list[str] | None:
+        found = self._listed("ls", "")
+        return [name for name in found if not name.startswith((OWNER, PULSE))] if found else None
+
+    def cells(self) -> list[str]:
+        found = self._listed("find", CELLS)
+        return [name for name in found if name.endswith(".parquet") and name.count("/") == 2]
+
+    def read(self, name: str, most: int) -> bytes:
+        size = int(self._ask("info", name)["size"] or 0)
+        content = b""
+        if 0 < size <= most:  # a store may send more than it says; a range of nothing is an error
+            content = self._ask("cat_file", name, start=0, end=most + 1)
+        if max(size, len(content)) > most:
+            raise DamagedResult(f"{self.at(name)} cannot be read (over {most >> 10:,} KiB)")
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        try:
+            self._ask("pipe_file", name, content)
+        except FileNotFoundError as error:
+            raise UnreachableError(f"cannot write {self.at(name)}: no such bucket") from error
+
+    def _moved(self, name: str, target: str, copy: bool) -> bool:
+        if self._ask("exists", target):
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            self._ask("copy" if copy else "mv", name, self.at(target))
+        return True
+
+    def remove_cells(self) -> None:
+        with contextlib.suppress(FileNotFoundError, UnreachableError):
+            self._ask("rm", CELLS, recursive=True)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[str]:
+        self._remove_dead()
+        token, stop = uuid.uuid4().hex, threading.Event()
+        self.token = token
+        pulse = threading.Thread(target=self._beat, args=(token, stop), daemon=True)
+        try:
+            self.write(OWNER + token, _this_process().encode())
+            if others := [holder for holder in self._holders() if holder != token]:
+                raise self._busy(self._note(OWNER + others[0]))
+            pulse.start()
+            yield token
+        finally:
+            stop.set()
+            if pulse.is_alive():
+                pulse.join()
+            self._remove(token)
+
+    def _holders(self) -> list[str]:
+        found = self._listed("ls", "")
+        return [name.removeprefix(OWNER) for name in found if name.startswith(OWNER)]
+
+    def _beat(self, token: str, stop: threading.Event) -> None:
+        for beat in count():
+            if stop.wait(PULSE_SECONDS if beat else 0):
+                return
+            with contextlib.suppress(ResultError):
+                self.write(PULSE + token, str(beat).encode())
+
+    def _remove_dead(self) -> None:
+        """Removes the marks of runs without a pulse; raises ResultError if one has any."""
+        before = {token: self._note(PULSE + token) for token in self._holders()}
+        if before:
+            warn(f"{self} is held, or a run was killed: waiting {LEASE_SECONDS:g} s for its pulse")
+        end = time.monotonic() + LEASE_SECONDS
+        while before and time.monotonic() < end:
+            time.sleep(PULSE_SECONDS / 2)
+            for token, last in before.items():
+                if self._note(PULSE + token) != last:
+                    raise self._busy(self._note(OWNER + token))
+        for token in before:
+            self._remove(token)
+
+    def _remove(self, token: str) -> None:
+        for name in (OWNER + token, PULSE + token):
+            with contextlib.suppress(FileNotFoundError, UnreachableError):
+                self._ask("rm_file", name)
+
+
+def _this_process() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def warn(message: str) -> None:
+    """Warns whoever called what called this."""
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

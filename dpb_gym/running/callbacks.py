@@ -1,0 +1,223 @@
+"""Callbacks of a run: told at every checkpoint of every agent, ready ones for three loggers.
+
+A callback is any function of a `Checkpoint`; it may have `close`. It is called in the process that
+asked: at once where agents run in it, and for jobs of other processes when they are finished. One
+that raises is left out from then on, with a warning, and costs no result.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from dpb_gym.errors import DPBError, MissingExtraError, ParameterError, unknown_name
+from dpb_gym.privacy import Guarantee
+from dpb_gym.problems.base import Array
+from dpb_gym.results.cell_result import CellResult, Failure
+from dpb_gym.suites.spec import Cell
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where one agent stands in one block of replicates.
+
+    Attributes:
+        task: Name of the task.
+        agent: Label.
+        budget: Its text, ``"none"`` without one.
+        seeds: Seeds of the replicates.
+        round: Rounds played, 1 to T.
+        regret: Cumulative pseudo-regret ``(B,)``.
+        reward: Cumulative realised reward ``(B,)``.
+        spent: What the ledger has charged, in the budget's rho or epsilon; None without one. A
+            plan is charged whole, when it is made.
+    """
+
+    task: str
+    agent: str
+    budget: str
+    seeds: tuple[int, ...]
+    round: int
+    regret: Array
+    reward: Array
+    spent: float | None
+
+    @classmethod
+    def of(
+        cls, cell: Cell, at: int, regret: Array, reward: Array, guarantee: Guarantee | None
+    ) -> Checkpoint:
+        """The checkpoint of a cell in round `at`."""
+        task, agent, budget = cell.row
+        spent, asked = None, cell.agent.budget
+        if guarantee is not None and asked is not None:
+            spent = (
+                guarantee.rho if asked.rho is not None else guarantee.epsilon(asked.delta or 0.0)
+            )
+        return cls(task, agent, budget, tuple(cell.seeds), at, regret.copy(), reward.copy(), spent)
+
+    @property
+    def name(self) -> str:
+        """Task, agent, budget and seeds in one line."""
+        budget = "" if self.budget == "none" else f" {self.budget}"
+        return f"{self.task}/{self.agent}{budget}/seeds {self.seeds[0]}-{self.seeds[-1]}"
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Mean regret and reward of the replicates, and what is spent."""
+        found = {"regret": float(self.regret.mean()), "reward": float(self.reward.mean())}
+        return found if self.spent is None else {**found, "spent": self.spent}
+
+
+Callback: TypeAlias = Callable[[Checkpoint], Any]
+
+
+class TensorBoard:
+    """Writes scalars for TensorBoard, one run per agent, budget and block (needs ``[log]``).
+
+    Args:
+        folder: Where; ``tensorboard --logdir FOLDER`` shows it.
+    """
+
+    def __init__(self, folder: str = "runs") -> None:
+        self._writer = _extra("log", "tensorboard.summary").Writer
+        self.folder = folder
+        self._open: dict[str, Any] = {}
+
+    def __call__(self, checkpoint: Checkpoint) -> None:
+        name = checkpoint.name
+        if name not in self._open:
+            self._open[name] = self._writer(f"{self.folder}/{name}")
+        for key, value in checkpoint.metrics.items():
+            self._open[name].add_scalar(key, value, checkpoint.round)
+
+    def close(self) -> None:
+        """Closes every run."""
+        for writer in self._open.values():
+            writer.close()
+
+
+class WandB:
+    """Logs to one run of Weights & Biases, with the round as the axis (needs ``[wandb]``).
+
+    Args:
+        project: Its project.
+        **options: Others of ``wandb.init``, e.g. ``mode="offline"``.
+    """
+
+    def __init__(self, project: str = "dpb-gym", **options: Any) -> None:
+        self.run = _extra("wandb", "wandb").init(project=project, **options)
+        self.run.define_metric("round")
+        self.run.define_metric("*", step_metric="round")
+
+    def __call__(self, checkpoint: Checkpoint) -> None:
+        named = {f"{checkpoint.name}/{key}": v for key, v in checkpoint.metrics.items()}
+        self.run.log({"round": checkpoint.round, **named})
+
+    def close(self) -> None:
+        """Finishes the run."""
+        self.run.finish()
+
+
+class MLflow:
+    """Logs to MLflow, one run per agent, budget and block (needs ``[mlflow]``).
+
+    Args:
+        uri: Tracking server or store; MLflow's own by default. Recent versions take a folder as
+            store only where ``MLFLOW_ALLOW_FILE_STORE=true`` is set.
+        experiment: Name of the experiment, made if there is none.
+    """
+
+    def __init__(self, uri: str | None = None, experiment: str = "dpb-gym") -> None:
+        self.client = _extra("mlflow", "mlflow.tracking").MlflowClient(uri)
+        found = self.client.get_experiment_by_name(experiment)
+        self._id = found.experiment_id if found else self.client.create_experiment(experiment)
+        self._open: dict[str, str] = {}
+
+    def __call__(self, checkpoint: Checkpoint) -> None:
+        name = checkpoint.name
+        if name not in self._open:
+            made = self.client.create_run(self._id, tags={"mlflow.runName": name})
+            self._open[name] = made.info.run_id
+        for key, value in checkpoint.metrics.items():
+            self.client.log_metric(self._open[name], key, value, step=checkpoint.round)
+
+    def close(self) -> None:
+        """Ends every run."""
+        for run in self._open.values():
+            self.client.set_terminated(run)
+
+
+LOGGERS: dict[str, Callable[[str], Any]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
+
+
+def logger(text: str) -> Callback:
+    """The logger of ``NAME=PLACE``: a folder, project or address.
+
+    Raises:
+        UnknownNameError: If there is no such logger.
+        MissingExtraError: If its package is not installed.
+        ParameterError: If it does not take the place.
+    """
+    name, _, place = text.partition("=")
+    if name not in LOGGERS:
+        raise unknown_name("logger", name, LOGGERS)
+    if not place:
+        raise ParameterError(f"say where to log to: {name}=PLACE")
+    try:
+        made: Callback = LOGGERS[name](place)
+    except DPBError:
+        raise
+    except Exception as error:
+        what = f"{name} cannot log to {place!r}: {type(error).__name__}: {error}"
+        raise ParameterError(what) from error
+    return made
+
+
+@contextmanager
+def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
+    """One callback that tells all; they are closed at the end."""
+    left = list(callbacks)
+
+    def guarded(callback: Any, call: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            left.remove(callback)
+            what = f"callback {callback!r} is left out: {type(error).__name__}: {error}"
+            warnings.warn(what, RuntimeWarning, stacklevel=4)
+
+    def tell(checkpoint: Checkpoint) -> None:
+        for callback in tuple(left):
+            guarded(callback, callback, checkpoint)
+
+    try:
+        yield tell
+    finally:
+        for callback in tuple(left):
+            guarded(callback, getattr(callback, "close", lambda: None))
+
+
+def replay(outcomes: Sequence[CellResult | Failure], tell: Callback) -> None:
+    """Tells the checkpoints of cells that another process has finished."""
+    for found in (one for one in outcomes if isinstance(one, CellResult)):
+        given = found.guarantee
+        guarantee = None if given is None else Guarantee.from_dict(given)
+        for c, t in enumerate(found.cell.checkpoints):
+            tell(Checkpoint.of(found.cell, t, found.regret[:, c], found.reward[:, c], guarantee))
+
+
+def _extra(extra: str, name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingExtraError(
+            f"this logger needs {name.partition('.')[0]}: pip install 'dpb-gym[{extra}]'"
+        ) from None

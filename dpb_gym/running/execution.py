@@ -1,0 +1,381 @@
+"""Runs plans: decides what is missing, runs it here, on several cores (joblib on loky) or on a
+cluster (dask), and says how it went."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
+
+from dpb_gym import validation
+from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
+from dpb_gym.results.cell_result import CellResult, Failure
+from dpb_gym.results.result_directory import ResultDirectory, keep
+from dpb_gym.results.storage import Storage
+from dpb_gym.running.callbacks import Callback, listening, replay
+from dpb_gym.running.plan import Job, TaskPlan, make_jobs
+from dpb_gym.running.progress import Report, Show, board
+from dpb_gym.running.runner import run_block
+from dpb_gym.suites.provenance import command_line
+from dpb_gym.suites.suite import Suite
+
+BACKENDS = ("loky", "dask")
+WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
+LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
+"""How long a cluster may do nothing, and how long a worker lives that is not started for ever."""
+KEPT = "Finished results are kept: run the same command again"
+LOST = "the dask cluster is lost"
+
+
+class WorkerError(DPBError, RuntimeError):
+    """A worker process died or could not be started; finished results are kept."""
+
+
+Outcome: TypeAlias = CellResult | Failure
+Done: TypeAlias = tuple[int, list[Outcome]]
+"""Number of a job, and what its cells left."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """How a run went.
+
+    Attributes:
+        path: The result directory, or its address.
+        keys: Keys of the plan's cells.
+        computed: Cells computed in this run.
+        failures: The cells that failed.
+        rounds: Agent rounds played in this run.
+        seconds: Wall time.
+    """
+
+    path: Path | str
+    keys: tuple[str, ...]
+    computed: int
+    failures: tuple[Failure, ...]
+    rounds: int
+    seconds: float
+
+    @property
+    def cells(self) -> int:
+        """Cells of the plan."""
+        return len(self.keys)
+
+    @property
+    def skipped(self) -> int:
+        """Cells that had been computed before."""
+        return self.cells - self.computed - len(self.failures)
+
+    def results(self) -> list[CellResult]:
+        """The plan's results, in its order, read from the directory.
+
+        Raises:
+            ResultError: If something in it is damaged.
+        """
+        stored = {result.cell.key: result for result in ResultDirectory.open(self.path).results()}
+        return [stored[key] for key in self.keys if key in stored]
+
+
+def run_plan(
+    suite: Suite,
+    plans: Sequence[TaskPlan],
+    out: str | os.PathLike[str],
+    *,
+    replicates: int | None = None,
+    workers: int | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    show: Show = False,
+    callbacks: Sequence[Callback] = (),
+) -> RunReport:
+    """Runs a plan into a result directory; what is there already is not computed again.
+
+    Args:
+        suite: The suite.
+        plans: Who runs on which task; see `plan_suite`.
+        out: The result directory; made if there is none, resumed if there is one.
+        replicates: Instead of the suite's.
+        workers: Processes; the number of usable cores by default.
+        backend: ``"loky"`` or ``"dask"``.
+        scheduler: Address of the dask scheduler.
+        show: Progress; see `dpb_gym.running.progress.board`.
+        callbacks: See `dpb_gym.running.callbacks`; told of what is computed now.
+
+    Raises:
+        ResultError: If the directory belongs to another suite, is in use or not writable.
+        ParameterError: If an argument is invalid or nobody takes part.
+        DataError: If data are missing.
+        WorkerError: If a worker dies.
+    """
+    workers = check_backend(workers, backend, scheduler)
+    for plan in plans:  # mistakes show before a long run starts
+        if plan.runs and plan.problem is None:
+            plan.task.problem()
+        for one in plan.runs:
+            one.spec.make()
+    jobs = make_jobs(suite, plans, replicates)
+    if not jobs:
+        raise ParameterError(f"no agent takes part in suite {suite.name!r}: nothing to run")
+    cells = [cell for job in jobs for cell in job.cells]
+    run = {
+        "command": command_line(),
+        "workers": workers,
+        "backend": backend,
+        "replicates": replicates or suite.replicates,
+        "agents": list(dict.fromkeys(cell.agent.label for cell in cells)),
+    }
+    start = time.monotonic()
+    with ResultDirectory.writing(out, suite, run) as store:
+        missing = {cell.key for cell in store.prepare(cells)}
+        left = [tuple(cell for cell in job.cells if cell.key in missing) for job in jobs]
+        todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
+        outcomes = execute(
+            todo, store.place, workers=workers, backend=backend, scheduler=scheduler, show=show,
+            callbacks=callbacks,
+        )  # fmt: skip
+        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
+        report = RunReport(
+            store.path,
+            tuple(cell.key for cell in cells),
+            len(missing) - len(failures),
+            failures,
+            sum(job.rounds for job in todo),
+            time.monotonic() - start,
+        )
+        run.update(
+            cells=report.cells,
+            computed=report.computed,
+            failures=[str(failure) for failure in failures],
+            rounds=report.rounds,
+            wall_seconds=round(report.seconds, 3),
+        )
+    return report
+
+
+def execute(
+    jobs: Sequence[Job],
+    place: Storage | None,
+    *,
+    workers: int,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    show: Show = False,
+    callbacks: Sequence[Callback] = (),
+) -> list[Outcome]:
+    """Runs jobs with progress and returns what their cells left, in the order of the jobs.
+
+    Args:
+        jobs: The jobs.
+        place: Where jobs write their results, so that failures alone come back; None keeps them
+            in memory. On a cluster every worker must see it under the same path or address.
+        workers: Processes on this machine; 1 runs in this process. What follows is as in
+            `run_plan`.
+
+    Raises:
+        WorkerError: If a worker dies.
+    """
+    if not jobs:
+        return []
+    elsewhere = backend == "dask" or (workers > 1 and len(jobs) > 1)
+    if elsewhere and place is not None and not place.shared:
+        raise ParameterError(f"workers do not see {place}, this process's memory: workers=1")
+    done: dict[int, list[Outcome]] = {}
+    with (
+        board(jobs, show) as watched,
+        listening(callbacks) if callbacks else nullcontext() as tell,
+        remembered_interrupt() as check_interrupt,
+    ):
+        beats = [watched.heartbeat(i) if watched is not None else None for i in range(len(jobs))]
+        whole = place is None or (tell is not None and elsewhere)
+        calls = [(i, job, place, beat, whole) for i, (job, beat) in enumerate(zip(jobs, beats))]
+        if backend == "dask":
+            source = _dask(calls, scheduler)
+        else:
+            source = (
+                _loky(calls, workers) if elsewhere else (run_job(*call, tell) for call in calls)
+            )
+        for index, outcomes in source:
+            if watched is not None:
+                watched.finish(index)
+            if tell is not None and elsewhere:
+                replay(outcomes, tell)
+            done[index] = outcomes
+            check_interrupt()
+    return [outcome for index in range(len(jobs)) for outcome in done[index]]
+
+
+def run_job(
+    index: int,
+    job: Job,
+    place: Storage | None,
+    heartbeat: Report | None,
+    whole: bool,
+    tell: Callback | None = None,
+) -> Done:
+    """Runs a job's cells in lockstep, writes their results if there is a place, and returns what
+    they left: the `whole` of it, or failures alone."""
+    problem = job.task.problem() if job.problem is None else job.problem
+    outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
+    for outcome in outcomes:
+        if place is not None and isinstance(outcome, CellResult):
+            keep(place, outcome)
+    return index, outcomes if whole else [o for o in outcomes if isinstance(o, Failure)]
+
+
+def _job_of(parent: int, *call: Any) -> Done:
+    die_with_parent(parent)
+    return run_job(*call)
+
+
+def check_backend(workers: int | None, backend: str = "loky", scheduler: str | None = None) -> int:
+    """Returns the number of workers, by default the number of usable cores.
+
+    Raises:
+        ParameterError: If it is not a positive integer, the backend is unknown or the scheduler
+            does not fit it.
+        MissingExtraError: If the backend's packages are not installed.
+    """
+    if backend not in BACKENDS:
+        raise ParameterError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend == "dask":
+        try:
+            import distributed  # noqa: F401
+        except ImportError:
+            raise MissingExtraError(
+                "the dask backend needs the extra [dask]: pip install 'dpb-gym[dask]'"
+            ) from None
+        if not scheduler:
+            raise ParameterError("the dask backend needs the scheduler's address (tcp://HOST:PORT)")
+    elif scheduler:
+        raise ParameterError(f"a scheduler belongs to the dask backend, not to {backend!r}")
+    if workers is None:
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        return max(1, len(usable) or os.cpu_count() or 1)
+    return validation.integer("workers", workers, 1)
+
+
+def _loky(calls: list[Any], workers: int) -> Iterator[Done]:
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    workers = min(workers, len(calls))
+    try:
+        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+            task: Callable[..., Any] = joblib.delayed(partial(_job_of, os.getpid()))
+            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+            yield from parallel(task(*call) for call in calls)
+    except BrokenProcessPool as error:
+        raise WorkerError(
+            f"a worker process died, perhaps for lack of memory. {KEPT}, with fewer --workers or a "
+            "smaller block"
+        ) from error
+    except BaseException:
+        # Workers would otherwise finish their jobs after an interruption.
+        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        raise
+
+
+def _dask(calls: list[Any], scheduler: str | None) -> Iterator[Done]:
+    import distributed
+    from distributed.scheduler import KilledWorker
+
+    dask: Any = distributed
+    try:
+        client = dask.Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"cannot reach the dask scheduler at {scheduler}: {error}") from error
+    with client:
+        futures = client.map(run_job, *zip(*calls), pure=False)
+        done = dask.as_completed(futures, loop=client.loop)
+        try:
+            yield from _completed(client, done, len(futures))
+        except (OSError, dask.CancelledError, KilledWorker) as error:
+            raise WorkerError(f"{LOST}: {error or type(error).__name__}. {KEPT}") from error
+        finally:
+            if client.status == "running":
+                client.cancel(futures)
+
+
+def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
+    """Outcomes as they arrive; fails if nobody has been there to work for a while.
+
+    A nanny starts a worker that ends anew, for ever: only one that stays, or an outcome, counts.
+    """
+    last = time.monotonic()
+    there: dict[str, float] = {}
+    finished: list[Any] = []
+    while left:
+        finished += done.next_batch(block=False)
+        for future in list(finished):
+            try:
+                outcome = future.result(timeout=FETCH_SECONDS)
+            except TimeoutError:  # its worker died with it, and it is computed anew
+                continue
+            finished.remove(future)
+            left -= 1
+            yield outcome
+            last = time.monotonic()
+        running, now = client.status == "running", time.monotonic()
+        workers = client.scheduler_info()["workers"] if running else ()
+        there = {worker: there.get(worker, now) for worker in workers}
+        if there and now - min(there.values()) >= SETTLED_SECONDS:
+            last = now
+        elif now - last > LOST_SECONDS + (SETTLED_SECONDS if there else 0.0):
+            who = "it has no workers that stay" if running else "it does not answer"
+            raise WorkerError(f"{LOST}: {who}, since {now - last:.0f} s. {KEPT}")
+        time.sleep(POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def remembered_interrupt() -> Iterator[Callable[[], None]]:
+    """Remembers a Ctrl-C, and gives a function that raises `KeyboardInterrupt` after one.
+
+    Python drops the exception when the signal happens to arrive inside a finaliser
+    (``__del__``); whoever asks between two jobs still learns of it. SIGTERM is treated alike.
+    """
+    seen = threading.Event()
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        seen.set()
+        signal.default_int_handler(number, frame)
+
+    def check() -> None:
+        if seen.is_set():
+            raise KeyboardInterrupt
+
+    # Signals are the main thread's, and a handler of the caller's own stays in place.
+    usual: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    main = threading.current_thread() is threading.main_thread()
+    ours = [number for number, own in usual.items() if main and signal.getsignal(number) is own]
+    for number in ours:
+        signal.signal(number, remember)
+    try:
+        yield check
+    finally:
+        for number in ours:
+            signal.signal(number, usual[number])
+
+
+@cache
+def die_with_parent(parent: int) -> None:
+    """Ends this worker soon after the process that started it, however that one ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,202 @@
+"""Progress over jobs, in this process and in others, on a terminal, in a notebook or in a log.
+
+Jobs report through small files, because that works for every backend that shares a file
+system; where it does not, progress is by finished jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from dpb_gym.running.plan import Job
+
+Report: TypeAlias = Callable[[int], None]
+Show: TypeAlias = bool | Callable[[int, int], Any] | None
+"""What is shown of a run: see `board`."""
+
+POLL_SECONDS = 0.25
+LOG_SECONDS = 10.0
+ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
+"""Shorter runs stay silent."""
+
+
+class Watch:
+    """Adds up what the jobs report.
+
+    Args:
+        sizes: Agent rounds of each job.
+        folder: Where they report, one file each.
+    """
+
+    def __init__(self, sizes: Sequence[int], folder: Path) -> None:
+        self.sizes = list(sizes)
+        self.done = [0] * len(self.sizes)
+        self.finished = [False] * len(self.sizes)
+        self.folder = folder
+        self.started = time.monotonic()
+
+    def heartbeat(self, job: int) -> Report:
+        """What a job calls with its rounds so far, in whatever process."""
+        return partial(_write, self.folder / str(job))
+
+    def finish(self, job: int) -> None:
+        """Marks a job as done."""
+        self.done[job] = self.sizes[job]
+        self.finished[job] = True
+
+    def poll(self) -> int:
+        """Reads the heartbeats and returns the rounds done by all jobs."""
+        for path in self.folder.iterdir():
+            job = int(path.name)
+            if not self.finished[job]:
+                with contextlib.suppress(OSError, ValueError):
+                    rounds = min(int(path.read_text(encoding="ascii")), self.sizes[job])
+                    self.done[job] = max(self.done[job], rounds)
+        return sum(self.done)
+
+    def summary(self) -> str:
+        """One line: share, rounds per second, and from one per cent on the time left."""
+        done, total = self.poll(), sum(self.sizes)
+        speed = done / max(time.monotonic() - self.started, 1e-9)
+        share = 100.0 * done / total if total else 100.0
+        jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
+        # the first rounds wait for kernels to compile
+        known = 0.01 * total <= done < total
+        rest = f", {duration((total - done) / speed)} left" if known else ""
+        return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
+
+
+def _write(path: Path, rounds: int) -> None:
+    with contextlib.suppress(OSError):
+        path.write_text(str(rounds), encoding="ascii")
+
+
+def duration(seconds: float) -> str:
+    """A duration in words, e.g. ``"1 min 20 s"``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextlib.contextmanager
+def board(jobs: Sequence[Job], show: Show) -> Iterator[Watch | None]:
+    """Shows progress while its block runs; gives None if nobody looks.
+
+    Args:
+        jobs: The jobs.
+        show: False for silence; True for bars on a terminal or in a notebook and log lines
+            elsewhere, on the standard error; None for bars or silence; or a function of (rounds
+            done, rounds in all).
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if callable(show):
+        draw: Callable[..., None] = partial(_told, show)
+    elif show is not False and hasattr(shell, "kernel"):
+        draw = _notebook
+    elif show is not False and sys.stderr.isatty():
+        draw = _bars
+    elif show:
+        draw = _log
+    else:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="dpb-progress-"))
+    watched = Watch([job.rounds for job in jobs], folder)
+    stop = threading.Event()
+    delay = 0.0 if callable(show) else ASKED_SECONDS if show else UNASKED_SECONDS
+    words = watched, [job.title for job in jobs], _polls(stop, delay)
+    thread = threading.Thread(target=draw, args=words, daemon=True)
+    thread.start()
+    try:
+        yield watched
+    finally:
+        stop.set()
+        thread.join(timeout=5.0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _polls(stop: threading.Event, delay: float) -> Iterator[bool]:
+    """Says when to look, and once more when all is done; never in runs shorter than the delay."""
+    if not delay or not stop.wait(delay):
+        while not stop.wait(POLL_SECONDS):
+            yield True
+        yield True
+
+
+def _told(
+    callback: Callable[[int, int], Any], board: Watch, titles: list[str], polls: Iterator[bool]
+) -> None:
+    for _ in polls:
+        callback(board.poll(), sum(board.sizes))
+
+
+def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
+    """One bar for all rounds and one per running job in the output of a notebook's cell; the last
+    summary stays."""
+    from IPython.display import display
+
+    show, shown = cast(Any, display), None
+    for _ in polls:
+        summary = board.summary()
+        lines = [(sum(board.done), sum(board.sizes), summary)]
+        lines += [line for line in zip(board.done, board.sizes, titles) if 0 < line[0] < line[1]]
+        bars = (
+            f"<progress value='{done}' max='{size}'></progress> {escape(text)}<br>"
+            for done, size, text in lines
+        )
+        said = {"text/plain": summary, "text/html": "".join(bars)}
+        shown = shown or show(said, raw=True, display_id=True)
+        shown.update(said, raw=True)
+
+
+def _log(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
+    """Lines for logs: now and then, and whenever a job is finished."""
+    shown: set[int] = set()
+    last = time.monotonic()
+    for _ in polls:
+        new = [i for i, finished in enumerate(board.finished) if finished and i not in shown]
+        shown.update(new)
+        if new or time.monotonic() - last >= LOG_SECONDS:
+            last = time.monotonic()
+            what = f"  (done: {', '.join(titles[i] for i in new)})" if new else ""
+            print(f"{board.summary()}{what}", file=sys.stderr, flush=True)
+
+
+def _bars(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
+    """One bar for all rounds and one per running job."""
+    if not next(polls, False):  # most runs are over before anything heavy is loaded
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        total = bars.add_task("all jobs", total=sum(board.sizes), said="")
+        rows: dict[int, Any] = {}
+        for _ in polls:
+            said = board.summary()
+            bars.update(total, completed=sum(board.done), said=said)
+            for job, rounds in enumerate(board.done):
+                if board.finished[job]:
+                    if job in rows:
+                        bars.remove_task(rows.pop(job))
+                elif rounds and job not in rows:
+                    rows[job] = bars.add_task(titles[job], total=board.sizes[job], said="")
+                if job in rows:
+                    share = f"{rounds / board.sizes[job]:4.0%}"
+                    bars.update(rows[job], completed=rounds, said=share)

@@ -1,0 +1,264 @@
+"""The lockstep runner: many agents, one stream of customers.
+
+The contexts of a replicate are drawn once and every agent acts on them; one shared
+uniform decides each response. Comparisons are therefore paired, and what an agent does
+does not depend, in a single bit, on which others run beside it.
+
+An agent plays a stretch of rounds before the next agent plays the same ones, so that its numbers
+and its code stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import linecache
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dpb_gym.agent import Agent
+from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.problems.base import Array, Context, Instance, Problem
+from dpb_gym.problems.delay import Delivery
+from dpb_gym.problems.limited_stock import StockInstance
+from dpb_gym.registry import check_supported
+from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
+from dpb_gym.running.callbacks import Callback, Checkpoint
+from dpb_gym.suites.spec import Cell
+
+PROGRESS_SECONDS = 0.2
+
+
+class _Runner:
+    """One cell in the middle of a run; `failure` says why it is not in it any more."""
+
+    def __init__(self, cell: Cell, number: int, agent: Agent, instance: Instance) -> None:
+        self.cell, self.number, self.agent = cell, number, agent
+        self.instance = instance.fork() if isinstance(instance, StockInstance) else instance
+        self.failure: Failure | None = None
+        shape = len(cell.checkpoints), len(cell.seeds)
+        self.regret, self.reward = np.zeros((2, shape[1]))
+        self.regrets, self.rewards = np.empty((2, *shape))
+        self.agent_seconds = self.response_seconds = 0.0
+        self.stage, self.t = "begin", 0
+        run, info = cell.agent, instance.problem.info
+        try:
+            check_supported(run.spec, info, run.budget is not None)
+            if run.spec.uses_oracle:
+                agent.attach(self.instance)
+            agent.set_up(info, run.spec.streams(instance.seeds, run.budget), run.budget)
+        except Exception as error:
+            self.failure = _failure(self, error)
+
+    def play(self, contexts: Sequence[Context], shared: Instance, post: Delivery | None) -> None:
+        """Plays the `coming` rounds of the shared instance; see `judge`."""
+        clock, agent, instance = time.perf_counter, self.agent, self.instance
+        expected, rewards = np.empty((2, len(contexts), len(self.regret)))
+        observed = None
+        for at, context in enumerate(contexts):
+            self.t, self.stage = context.t, "act"
+            if instance is not shared:  # what is left is the agent's own doing
+                (context,) = instance.coming(1)
+            elif len(contexts) > 1:
+                instance.show(at)
+            t0 = clock()
+            action = agent.act(context)
+            t1 = clock()
+            self.stage = "action"
+            feedback, expected[at] = instance.answer(action)
+            rewards[at] = feedback.reward
+            if feedback.observed is not None:
+                observed = np.ones(rewards.shape, bool) if observed is None else observed
+                observed[at] = feedback.observed
+            self.stage = "observe"
+            t2 = clock()
+            told = context, action, feedback
+            if post is not None:
+                told = post.deliver(action, feedback, self.number)
+            agent.observe(*told)
+            self.agent_seconds += clock() - t2 + t1 - t0
+            self.response_seconds += t2 - t1
+        self.played = expected, observed, rewards
+
+    def judge(self, best: Array | None) -> None:
+        """Adds up what the rounds that were played last earned, beside what the best would."""
+        expected, observed, rewards = self.played
+        regrets = self.instance.regret(expected, observed, best).reshape(rewards.shape)
+        # one after the other, as rounds come
+        self.regret = np.add.accumulate(np.vstack((self.regret, regrets)))[-1]
+        self.reward = np.add.accumulate(np.vstack((self.reward, rewards)))[-1]
+
+    def note(self, at: int, t: int, tell: Callback | None) -> None:
+        """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""
+        self.regrets[at], self.rewards[at] = self.regret, self.reward
+        if tell is not None:
+            guarantee = self.agent.curator.guarantee
+            tell(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
+
+    def result(
+        self, shared: float, companions: int, busy: float, study: Study | None
+    ) -> CellResult:
+        """The numbers of the whole run, and what the agent's curator promises; `busy` is the share
+        of the time in which the processor was at work."""
+        self.stage, problem = "end", self.instance.problem
+        guarantee, info = self.agent.curator.guarantee, problem.info
+        if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
+            guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
+        timed = (problem.horizon - 1) * len(self.cell.replicates)
+        found = CellResult(
+            self.cell,
+            np.ascontiguousarray(self.regrets.T),
+            np.ascontiguousarray(self.rewards.T),
+            guarantee.to_dict() if guarantee is not None and guarantee.private else None,
+            Timing(
+                timed,
+                self.agent_seconds * busy,
+                self.response_seconds * busy,
+                shared * busy,
+                companions,
+            ),
+        )
+        return found if study is None else replace(found, recorded=study(self.agent, found))
+
+
+def run_block(
+    problem: Problem,
+    cells: Sequence[Cell],
+    progress: Callable[[int], None] | None = None,
+    tell: Callback | None = None,
+    study: Study | None = None,
+) -> list[CellResult | Failure]:
+    """Runs cells of one task and one block of replicates in lockstep, to the horizon.
+
+    Context arrays are read-only while agents see them: an agent that writes into one
+    fails, instead of changing what its companions see.
+
+    Args:
+        problem: The problem of their task.
+        cells: Who takes part; they share task, seeds and checkpoints.
+        progress: Called now and then with the agent rounds done so far; what it raises ends
+            the block.
+        tell: Called with the `Checkpoint` of every cell; it must not raise.
+        study: Measures every agent when it has played.
+
+    Returns:
+        One `CellResult` or `Failure` per cell, in order.
+
+    Raises:
+        ParameterError: If there is no cell, the checkpoints do not fit the problem, or a
+            parameter of an agent is unknown or invalid.
+    """
+    if not cells:
+        raise ParameterError("a block needs at least one cell")
+    seeds, rounds = cells[0].seeds, list(cells[0].checkpoints)
+    if any((c.seeds, c.checkpoints) != (seeds, cells[0].checkpoints) for c in cells):
+        raise ParameterError("the cells of a block share their seeds and checkpoints")
+    if rounds != sorted(set(rounds)) or rounds[0] < 1 or rounds[-1] != problem.horizon:
+        raise ParameterError(
+            f"checkpoints must increase within 1..{problem.horizon} and end there, got {rounds}"
+        )
+    instance = problem.instance(seeds)
+    agents = [cell.agent.spec.make() for cell in cells]
+    runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
+    began = time.thread_time(), time.perf_counter()
+    shared = _rounds(instance, runners, rounds, progress, tell)
+    # To ask for processor time in every round would cost 1 to 3% of a round.
+    used, passed = time.thread_time() - began[0], time.perf_counter() - began[1]
+    busy = min(1.0, used / passed) if used else 1.0
+    found: list[CellResult | Failure] = []
+    for runner in runners:
+        try:
+            found.append(runner.failure or runner.result(shared, len(cells), busy, study))
+        except Exception as error:
+            found.append(_failure(runner, error))
+    if progress is not None:
+        progress(len(cells) * problem.horizon * len(seeds))
+    return found
+
+
+def _rounds(
+    instance: Instance,
+    runners: Sequence[_Runner],
+    checkpoints: Sequence[int],
+    progress: Callable[[int], None] | None,
+    tell: Callback | None,
+) -> float:
+    """Plays all rounds with those that do not fail. Returns the shared seconds."""
+    clock, shared, t, at = time.perf_counter, 0.0, 0, 0
+    last_report = clock()
+    late = instance.problem.info.delay is not None
+    post = Delivery(instance.problem, instance.seeds) if late else None
+    live = [runner for runner in runners if runner.failure is None]
+    while live and t < instance.problem.horizon:
+        start = clock()
+        if t:
+            instance.advance()
+        # the first round is not timed, and a post holds the letters of one round
+        contexts = instance.coming(checkpoints[at] - t if t and post is None else 1)
+        if post is not None:
+            post.open(contexts[0])
+        shared += clock() - start
+        for runner in live:
+            try:
+                runner.play(contexts, instance, post)
+            except Exception as error:
+                runner.failure = _failure(runner, error)
+        live = [runner for runner in live if runner.failure is None]
+        start = clock()
+        best = instance.best if live else None  # looked for once all have played
+        shared += clock() - start
+        for runner in live:
+            runner.judge(best)
+        if t == 0:
+            shared = 0.0
+            for runner in live:
+                runner.agent_seconds = runner.response_seconds = 0.0
+        t += len(contexts)
+        if t == checkpoints[at]:
+            for runner in live:
+                runner.note(at, t, tell)
+            at += 1
+        if progress is not None and start - last_report > PROGRESS_SECONDS:
+            last_report = start
+            progress(t * instance.replicates * len(runners))
+    return shared
+
+
+def _failure(runner: _Runner, error: Exception) -> Failure:
+    cell, t, text = runner.cell, runner.t, str(error) or type(error).__name__
+    at = error.replicate if isinstance(error, DPBError) else None
+    seed = cell.seeds[0] if len(cell.seeds) == 1 else None
+    if at is not None and at < len(cell.seeds):
+        seed = cell.seeds[at]
+        text = text.replace(f"replicate {at}", f"seed {seed}")
+    if not isinstance(error, DPBError):
+        text = f"{type(error).__name__}: {text}"
+    where = (
+        f"replicate with seed {seed}"
+        if seed is not None
+        else f"replicates with seeds {cell.seeds[0]} to {cell.seeds[-1]}"
+    )
+    when = "before the first round" if t == 0 else f"in round {t} ({runner.stage})"
+    message = f"agent {cell.agent.title!r} failed {when}, {where}: {' '.join(text.split())}"
+    details = "".join(traceback.format_exception(error))
+    return Failure(cell, runner.stage, t, seed, message + _line(error, cell), details)
+
+
+def _line(error: BaseException, cell: Cell) -> str:
+    """The line of the agent's own code that broke down, empty for errors raised on purpose."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    module = getattr(cell.agent.spec.maker, "__module__", None)
+    own = [
+        (frame.f_code.co_filename, number)
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") == module
+    ]
+    if isinstance(error, DPBError) or not own:
+        return ""
+    file, number = own[-1]
+    source = linecache.getline(file, number).strip()
+    return f" [{Path(file).name}, line {number}{f': {source}' if source else ''}]"

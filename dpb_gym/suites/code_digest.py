@@ -1,0 +1,215 @@
+"""Where an agent's code comes from, and the hash that keeps results of other code apart."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import sys
+from functools import cache, lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.errors import AgentError
+from dpb_gym.lazy import AGENTS
+from dpb_gym.registry import AgentSpec, agent_spec
+from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.suites.provenance import git_revision
+
+PAPERS = re.compile(
+    r"arxiv[: ](?P<arxiv>\d{4}\.\d{4,5})|doi(?:\.org/|: ?)(?P<doi>10\.\d{4,9}/[^\s,;)>]*[^\s,;.)>])"
+    r"|(?P<url>https://(?!doi\.org)[^\s,;)<>\"]*[^\s,;.)<>\"])",
+    re.I,
+)
+OWN = "dpb_gym"
+"""The library, whose code counts by `ALGORITHM_VERSION`."""
+PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
+
+
+@lru_cache(maxsize=256)
+def code_hash(maker: Any) -> str:
+    """Hashes the code of an agent: its module's source, that of what the module imports of its own
+    top-level package, at any remove, its package's version, its own version.
+
+    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version. Files
+    are read once: it is the code that this process began with that counts.
+
+    Args:
+        maker: The agent's class, or a function that makes it.
+    """
+    code = getattr(maker, "func", maker)
+    module = str(getattr(code, "__module__", None))
+    package = distribution(module)
+    version = "" if package in (None, "dpb-gym") else metadata.version(str(package))
+    parts = [str(getattr(maker, "version", "")).encode(), version.encode(), _source(code, module)]
+    for name, content in sorted(_helpers(module).items()):
+        parts += [name.encode(), content]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()[:32]
+
+
+def _file(module: str) -> Path | None:
+    """The file of a module, None if it has none, as in a notebook."""
+    file = Path(getattr(sys.modules.get(module), "__file__", None) or "")
+    return file if file.is_file() else None
+
+
+def _source(code: Any, module: str) -> bytes:
+    file = _file(module)
+    if file is not None:
+        return file.read_bytes()
+    try:
+        return inspect.getsource(code).encode()
+    except (OSError, TypeError):
+        members = vars(code).values() if inspect.isclass(code) else [code]
+        codes = [f.__code__ for f in members if hasattr(f, "__code__")]
+        return repr([(c.co_name, c.co_code, c.co_names) for c in codes]).encode()
+
+
+def _helpers(module: str) -> dict[str, bytes]:
+    """Sources of the other modules of its top-level package that a module needs, by their names
+    below it."""
+    found: dict[str, bytes] = {}
+    todo = {module} - {OWN} if not module.startswith(f"{OWN}.") else set()
+    while todo:
+        _, needed = _read(todo.pop())
+        for name in needed:
+            below = name.partition(".")[2]
+            if name != module and below not in found:
+                found[below] = _read(name)[0]
+                todo.add(name)
+    return found
+
+
+@cache
+def _place(module: str) -> Path | None:
+    """The file of a module of a package that is imported, be the module imported or not."""
+    top, _, below = module.partition(".")
+    for folder in getattr(sys.modules.get(top), "__path__", ()):
+        base = Path(folder, *below.split("."))
+        for file in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if file.is_file():
+                return file
+    return None
+
+
+@cache
+def _read(module: str) -> tuple[bytes, frozenset[str]]:
+    """Source of a module, and the modules of its package that it imports anywhere, or reaches as
+    attributes of a package that loads its parts when they are used."""
+    file = _place(module)
+    if file is None:
+        return b"", frozenset()
+    content = file.read_bytes()
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError):  # nobody runs it
+        return content, frozenset()
+    top = module.partition(".")[0]
+    home = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    packages = {top: top}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            given = [("", alias) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = home.rsplit(".", node.level - 1)[0] if node.level else ""
+            given = [(".".join(filter(None, (start, node.module))), a) for a in node.names]
+        else:
+            continue
+        for target, alias in given:
+            name = f"{target}.{alias.name}" if target else alias.name
+            if name.partition(".")[0] != top:
+                continue
+            inner = _place(name)
+            found.add(target if inner is None and target else name)
+            if inner is not None and inner.name == "__init__.py" and (target or alias.asname):
+                packages[alias.asname or alias.name] = name
+    reached = (ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute))
+    for first, _, rest in (chain.partition(".") for chain in reached):
+        if first in packages:
+            found.add(f"{packages[first]}.{rest}")
+    return content, frozenset(name for name in found if _place(name) is not None)
+
+
+def papers(cls: type) -> tuple[str, ...]:
+    """Addresses of the papers that the docstring of a class names, else that of its module.
+
+    A paper is named as ``arXiv:2009.12920``, ``doi:10.1145/...`` or by its https address.
+    """
+    for text in (cls.__doc__, getattr(sys.modules.get(cls.__module__), "__doc__", None)):
+        named = [m.groupdict() for m in PAPERS.finditer(text or "")]
+        found = [PLACES[kind] + name for paper in named for kind, name in paper.items() if name]
+        if found:
+            return tuple(dict.fromkeys(found))
+    return ()
+
+
+def origin(spec: AgentSpec) -> Origin:
+    """Where a registered agent comes from: papers, code, page."""
+    cls = spec.maker
+    file = _file(cls.__module__) or Path()
+    # In a checkout, the path within the repository; else that within the installed packages.
+    roots = [folder for folder in file.parents if (folder / "pyproject.toml").is_file()]
+    parts = cls.__module__.split(".")
+    inside = file.relative_to(roots[0]) if roots else Path(*parts[:-1], file.name)
+    ours = distribution(cls.__module__) == "dpb-gym"
+    return Origin(
+        spec.name,
+        code=inside.as_posix() if file.name and parts[0] != "__main__" else "",
+        papers=papers(cls),
+        page=f"_generated/agents/{spec.name}.html" if ours else "",
+    )
+
+
+@lru_cache(maxsize=256)
+def distribution(module: str) -> str | None:
+    """The installed distribution that holds a module, None if there is none."""
+    top = module.split(".")[0]
+    # First by entry point: an editable install lists no files.
+    for point in metadata.entry_points(group=AGENTS):
+        if point.module.split(".")[0] == top and point.dist is not None:
+            return str(point.dist.name)
+    found = sorted(set(metadata.packages_distributions().get(top, ())))
+    return found[0] if found else None
+
+
+def source_reference(name: str) -> dict[str, Any]:
+    """Says where a registered agent's code is from, as plain JSON values.
+
+    Keys: ``name``, ``entry_point``, ``source`` (the hash in the keys of its cells),
+    ``package`` and ``package_version`` (the distribution that holds the module, None if there
+    is none), ``module``, ``file`` (name without folders), ``sha256`` (of that file) and
+    ``revision`` (git, with ``-dirty`` if the file was changed; None if unknown). No path of
+    this machine is among them.
+
+    Raises:
+        UnknownNameError: If the agent is not registered here.
+        AgentError: If its code has no file, as in a notebook.
+    """
+    spec = agent_spec(name)
+    cls = spec.maker
+    module = cls.__module__
+    file = _file(module)
+    if module == "__main__" or file is None:
+        raise AgentError(
+            f"agent {name!r} lives in {module!r}, which others cannot import: put it into a "
+            "package with an entry point in the group 'dpb_gym.agents'"
+        )
+    source = Path(inspect.getsourcefile(cls) or file)
+    package = distribution(module)
+    return {
+        "name": name,
+        "entry_point": spec.entry_point,
+        "source": code_hash(cls),
+        "package": package,
+        "package_version": None if package is None else metadata.version(package),
+        "module": module,
+        "file": source.name,
+        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+        "revision": git_revision(source),
+    }

@@ -1,0 +1,102 @@
+"""Recipes: parameters of an agent and what they were tuned on, as YAML files."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.files import write_file
+from dpb_gym.registry import agent_spec, check_parameters
+from dpb_gym.suites.schema import parse_yaml
+
+
+def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
+    """Writes a recipe, replacing an older one whole.
+
+    Raises:
+        ResultError: If it cannot be written.
+    """
+    import yaml
+
+    whole = json.loads(json.dumps(data))  # what occurs twice is written twice
+    text = yaml.safe_dump(whole, sort_keys=False, width=96, default_flow_style=None)
+    write_file(path, f"# {comment}\n{text}".encode())
+
+
+def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Reads a recipe: the agent's registered name and its parameters.
+
+    Raises:
+        ParameterError: If it cannot be read, is not a recipe, or names a parameter that the
+            agent does not have.
+        UnknownNameError: If the agent is not registered.
+
+    Example:
+        >>> from dpb_gym import evaluate
+        >>> name, params = load_recipe("agents/recipes/one-pass-linear.yaml")  # doctest: +SKIP
+        >>> evaluate("DPB/Recommendation-v0", [(name, None, params)])  # doctest: +SKIP
+    """
+    try:
+        data = parse_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"{path}: cannot read the recipe: {error}") from None
+    agent = data.get("agent") if isinstance(data, dict) else None
+    params = data.get("parameters") if isinstance(data, dict) else None
+    if not isinstance(agent, str) or not isinstance(params, dict):
+        raise ParameterError(f"{path}: a recipe names an agent and its parameters")
+    spec = agent_spec(agent)
+    check_parameters(agent, spec.maker, params)
+    return agent, params
+
+
+def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
+    """Says how the parameters of an agent were chosen and at what cost, empty if that is not known.
+
+    The recipe of an agent lies in the folder ``recipes`` in or beside the package that brings the
+    agent, under the agent's registered name; in a folder of the track's name for that track alone.
+
+    Args:
+        name: Registered name.
+        params: Parameters over the agent's defaults.
+        track: Track of the task, if it has one.
+    """
+    try:
+        spec = agent_spec(name)
+        # As the recipe's file has them: lists where the agent has tuples.
+        chosen = json.loads(json.dumps({**spec.defaults, **params}, default=str))
+    except DPBError:
+        return ""
+    for recipe in _recipes(name, spec.entry_point.split(":")[0].split(".")[0], track):
+        tuned = recipe.get("tuned_on")
+        if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
+            return _said(tuned, recipe.get("cost"))
+    given = {key: chosen[key] for key in params}
+    return "default parameters" if given.items() <= spec.params.items() else ""
+
+
+def _said(tuned: Mapping[str, Any], cost: Any) -> str:
+    first, last = tuned.get("seeds", (1, 0))
+    seeds = f" on {last - first + 1} seeds" if last >= first else ""
+    text = f"best of {tuned['points']} points{seeds}" if "points" in tuned else f"tuned{seeds}"
+    if isinstance(cost, dict):
+        text += f" ({cost['agent_rounds']:,} agent rounds, {cost['seconds']:,.0f} s)"
+    return text
+
+
+@functools.cache
+def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
+    found = []  # a script has no place, and no recipes
+    for place in getattr(sys.modules.get(package), "__path__", ()):
+        for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
+            for home in (folder / track, folder) if track else (folder,):
+                path = home / f"{name}.yaml"
+                data = parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
+                if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
+                    found.append(data)
+    return found

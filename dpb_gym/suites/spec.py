@@ -1,0 +1,291 @@
+"""What is run: tasks, agents with their budgets, and the cells in which results are kept.
+
+A cell is one agent at one budget on one block of replicates of one task. Its canonical JSON
+says all that decides its numbers, and the hash of that is its key: the same key means the same
+numbers, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    field_serializer,
+    model_validator,
+)
+
+from dpb_gym.envs.registration import environment
+from dpb_gym.errors import AgentError, DataError
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.base import Problem
+from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
+from dpb_gym.report.leaderboard_data import Normalisation
+from dpb_gym.suites.code_digest import code_hash
+from dpb_gym.suites.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
+
+ALGORITHM_VERSION = 3
+"""Raised whenever a change of the package changes any stored number."""
+
+AnyBudget = Annotated[
+    Budget | None,
+    BeforeValidator(Budget.parse),
+    PlainSerializer(Budget.text, return_type=str),
+]
+"""A budget as `Budget` or as text; ``"none"`` and None are the same."""
+
+
+class Task(Spec):
+    """One environment with fixed parameters and horizon.
+
+    Attributes:
+        name: Name within the suite.
+        env: Environment id.
+        env_kwargs: Parameters of the problem, without the horizon.
+        horizon: T.
+        description: One or two sentences.
+        normalisation: Frozen constants of the score; None if not measured.
+        track: Name of a track of the suite.
+        requires: Data without which the task cannot run: a registered data set, or a path
+            below ``$DPB_DATA``; None if it needs none.
+        replicates: Instead of the suite's.
+        block: Instead of the suite's.
+    """
+
+    name: Slug
+    env: Annotated[str, AfterValidator(environment), AfterValidator(attrgetter("id"))]
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    horizon: int = Field(ge=2)
+    description: str = ""
+    normalisation: Normalisation | None = None
+    track: Slug | None = None
+    requires: str | None = Field(default=None, min_length=1)
+    replicates: int | None = Field(default=None, ge=1)
+    block: int | None = Field(default=None, ge=1, le=4096)
+
+    @field_serializer("env_kwargs")
+    def _stored(self, value: dict[str, Any]) -> dict[str, Any]:
+        return dict(plain(value, "env_kwargs"))
+
+    @property
+    def kind(self) -> str:
+        """Problem kind."""
+        return environment(self.env).kind
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the problem, defaults included, without the horizon's override."""
+        return {**environment(self.env).parameters, **self.env_kwargs}
+
+    def problem(self) -> Problem:
+        """Makes the problem; see `Environment.make_problem`."""
+        return environment(self.env).make_problem(**self.env_kwargs, horizon=self.horizon)
+
+    def missing_data(self) -> str:
+        """How to get the data that the task requires, empty if they are here."""
+        if self.requires is None:
+            return ""
+        import dpb_data
+
+        try:
+            dpb_data.find(self.requires)
+        except DataError as error:
+            return str(error)
+        return ""
+
+    def data_digest(self) -> str | None:
+        """Identifies the data that a task stands on; None for synthetic tasks."""
+        parameters = self.parameters
+        source = parameters.get("data")
+        if source is not None and in_memory(source):
+            return str(source.digest())
+        if source is not None:
+            import dpb_data
+
+            if self.kind == "assortment":
+                source = dpb_data.load_searches(str(source), repair=parameters.get("repair"))
+                return str(source.digest())
+            return str(dpb_data.ratings(source).digest())
+        files = [v for v in parameters.values() if isinstance(v, str) and v.endswith(".npy")]
+        try:
+            contents = [Path(file).read_bytes() for file in files]
+        except OSError as error:
+            raise DataError(f"{self.name}: {error}") from None
+        return hashlib.sha256(b"".join(contents)).hexdigest()[:32] if files else None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the numbers, as plain JSON values."""
+        env_kwargs = plain(self.env_kwargs, f"env_kwargs of {self.name!r}")
+        return {
+            "name": self.name, "env": self.env, "env_kwargs": env_kwargs, "horizon": self.horizon
+        }  # fmt: skip
+
+
+class AgentRun(Spec):
+    """An agent with its parameters at one budget, under a label.
+
+    What it is made of travels with it, so that agents of scripts and notebooks run in other
+    processes. ``AgentRun(spec=...)`` takes name, entry point and parameters from there.
+
+    Attributes:
+        label: Display label, unique within a task; the name by default.
+        name: Registered name, or one made up for a class or function.
+        entry_point: See `AgentSpec`.
+        params: Keyword arguments of the class.
+        budget: Privacy budget, None for a non-private run.
+        source: Hash of the code that it was made from, empty for code that is here: see `code`.
+        spec: The agent as it is here; None if it was read from a file.
+    """
+
+    label: Label = Field(default="", validate_default=True)
+    name: str = Field(default="", min_length=1, validate_default=True)
+    entry_point: str = Field(default="", min_length=1, validate_default=True)
+    params: dict[str, Any] = Field(default_factory=dict)
+    budget: AnyBudget = None
+    source: str = ""
+    spec: InstanceOf[AgentSpec] = Field(default=cast(Any, None), exclude=True, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of(cls, given: Any) -> Any:
+        spec = given.get("spec") if isinstance(given, dict) else None
+        if not isinstance(spec, AgentSpec):
+            return given
+        told = {k: getattr(spec, k) for k in ("name", "entry_point", "params")}
+        return {"label": spec.name, **told, **given}
+
+    @property
+    def title(self) -> str:
+        """Label and budget, for messages."""
+        return self.label if self.budget is None else f"{self.label} ({self.budget})"
+
+    @property
+    def code(self) -> str:
+        """Hash of the code that it is made from, see `code_hash`."""
+        return self.source or ("" if self.spec is None else code_hash(self.spec.maker))
+
+    def sealed(self) -> AgentRun:
+        """The same run with the hash of its code, as it is stored and sent to other processes."""
+        return self.model_copy(update={"source": self.code})
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What determines the numbers, and the label, as plain JSON values."""
+        fields = {k: getattr(self, k) for k in ("label", "name", "entry_point")}
+        params = plain(self.params, f"parameters of agent {self.label!r}")
+        budget = Budget.text(self.budget)
+        return {**fields, "source": self.code, "params": params, "budget": budget}
+
+    def here(self) -> AgentRun:
+        """The same run with the code that is installed here, for one read from a file.
+
+        Raises:
+            UnknownNameError: If the agent is not registered here.
+            AgentError: If it was made by a function, or the name is another class here.
+        """
+        if self.spec is not None:
+            return self
+        if self.entry_point.startswith(FACTORY):
+            raise AgentError("its agent was made by a function, which is not stored")
+        spec = agent_spec(self.name)
+        if spec.entry_point != self.entry_point:
+            raise AgentError(
+                f"agent {self.name!r} is {spec.entry_point} here; it was {self.entry_point}"
+            )
+        return self.model_copy(update={"spec": replace(spec, params=self.params)})
+
+
+class Cell(Spec):
+    """One agent on one block of replicates of one task: all that decides its numbers.
+
+    Attributes:
+        algorithm: `ALGORITHM_VERSION` of the code.
+        suite: Name of the suite.
+        protocol: Its `Suite.protocol`; empty until the cell is to be stored.
+        task: The task.
+        data: Digest of its data, None for synthetic tasks and until the cell is to be stored.
+        agent: The agent at its budget.
+        checkpoints: Recorded rounds, increasing, the last one the horizon.
+        seed: Replicate i has seed ``seed + i``.
+        start: First replicate.
+        stop: Last replicate plus one.
+        study: What is measured of the agent when it has played, see `Job.study`; None for nothing.
+    """
+
+    algorithm: int = Field(default_factory=lambda: ALGORITHM_VERSION)
+    suite: str = Field(max_length=200)
+    protocol: str = Field(default="", max_length=200)
+    task: Task
+    data: str | None = None
+    agent: AgentRun
+    checkpoints: Many[int] = Field(min_length=1)
+    seed: int = Field(ge=0)
+    start: int = Field(ge=0)
+    stop: int = Field(ge=1)
+    study: dict[str, Any] | None = None
+
+    @classmethod
+    def read(cls, text: str | bytes) -> Cell:
+        """Reads a cell from its `text`.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        cell = cls.model_validate_json(text)
+        if not cell.replicates:
+            raise ValueError(f"replicates {cell.start}..{cell.stop} are none")
+        return cell
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What all blocks of one row share, as plain JSON values."""
+        shared = {k: getattr(self, k) for k in ("algorithm", "suite", "protocol", "data", "seed")}
+        own = {"task": self.task.identity, "agent": self.agent.identity}
+        own |= {} if self.study is None else {"study": self.study}
+        return {**shared, **own, "checkpoints": list(self.checkpoints)}
+
+    @cached_property
+    def text(self) -> str:
+        """The cell as canonical JSON."""
+        return canonical({**self.identity, "start": self.start, "stop": self.stop})
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of `text`, as hexadecimal text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Cell:
+        """A copy with other fields, and a key of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("text", "key"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """Task, label and budget: the row of the leaderboard that it belongs to."""
+        return self.task.name, self.agent.label, Budget.text(self.agent.budget)
+
+    @property
+    def replicates(self) -> range:
+        """Numbers of the replicates."""
+        return range(self.start, self.stop)
+
+    @property
+    def seeds(self) -> range:
+        """Seeds of the replicates."""
+        return range(self.seed + self.start, self.seed + self.stop)
+
+    def __str__(self) -> str:
+        return f"{self.task.name} / {self.agent.title} / replicates {self.start}-{self.stop - 1}"

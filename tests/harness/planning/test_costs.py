@@ -1,0 +1,196 @@
+"""What a run cost, and what a larger one would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import dpb_gym
+from dpb_gym.errors import ParameterError, ResultError
+from dpb_gym.planning import costs as costing
+from dpb_gym.planning.costs import costs, forecast
+from dpb_gym.running import runner
+from dpb_gym.running.api import plan_task
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import make_jobs, plan_suite
+from dpb_gym.suites.suite import Suite, parse_suite
+
+
+def test_rounds_seconds_and_bytes_are_those_of_the_files(out: Path) -> None:
+    found = costs(out)
+    rows = json.loads((out / "manifest.json").read_text())["rows"]
+    timings = [block["timing"] for row in rows for block in row["blocks"]]
+    assert found.rounds == sum(t["rounds"] for t in timings)
+    size = (out / "result.parquet").stat().st_size
+    assert found.bytes == pytest.approx(size, abs=len(found.agents))
+    assert sum(row.cells for row in found.agents) == len(timings)
+    seconds = sum(
+        t["agent_seconds"] + t["response_seconds"] + t["environment_seconds"] / t["companions"]
+        for t in timings
+    )
+    assert found.seconds == pytest.approx(seconds)
+    assert {(row.task, row.agent) for row in found.agents} == {
+        ("offers", "random"),
+        ("offers", "Oracle"),
+        ("items", "random"),
+        ("items", "Oracle"),
+        ("items", "Private"),
+    }
+    private = next(row for row in found.agents if row.agent == "Private")
+    assert private.rounds == 2 * 5 * 59  # two budgets, the first round is not timed
+    assert private.rounds_per_second * private.seconds == pytest.approx(private.rounds)
+
+
+def test_bytes_extrapolate(suite: Suite, out: Path, tmp_path: Path) -> None:
+    """Ten times the replicates: the table's size is foretold."""
+    larger = tmp_path / "larger"
+    run_plan(suite, plan_suite(suite), larger, replicates=50, workers=1)
+    small, large = costs(out), costs(larger)
+    foretold = small.at(large.rounds)[1]
+    # What a file costs once is in it too.
+    assert large.bytes < foretold < 4 * large.bytes
+
+
+def test_time_and_bytes_are_proportional(out: Path) -> None:
+    found = costs(out)
+    assert found.at(found.rounds) == pytest.approx((found.seconds, found.bytes))
+    assert found.at(1e9, 64)[0] == pytest.approx(found.seconds * 1e9 / found.rounds / 64)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [((0.0, 1), "rounds"), ((float("nan"), 1), "rounds"), ((1e9, 0), "cores")],
+)
+def test_bad_arguments(out: Path, arguments: Any, name: str) -> None:
+    with pytest.raises(ParameterError, match=name):
+        costs(out).at(*arguments)
+
+
+def test_without_timings_there_is_nothing_to_say(out: Path) -> None:
+    file = out / "manifest.json"
+    manifest = json.loads(file.read_text())
+    for row in manifest["rows"]:
+        for block in row["blocks"]:
+            block["timing"] = None
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(ResultError, match="no timings"):
+        costs(out)
+
+
+def test_the_command(out: Path) -> None:
+    from dpb_gym.cli.app import app
+
+    runner = CliRunner()
+    done = runner.invoke(app, ["cost", str(out), "--rounds", "1e9", "--cores", "64"])
+    assert done.exit_code == 0
+    assert "1,000,000,000 agent rounds of this mix" in done.output
+    assert "on 64 cores" in done.output and "rounds/s/core" in done.output
+    done = runner.invoke(app, ["cost", str(out), "--rounds", "1e6", "--json"])
+    found = json.loads(done.output)
+    assert found["total"]["rounds"] == 1e6
+    assert found["total"]["seconds"] == pytest.approx(costs(out).at(1e6)[0])
+    assert len(found["agents"]) == 5
+
+
+def test_a_forecast_counts_what_a_plan_holds_without_making_it(
+    suite: Suite, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def made(suite: Suite, plans: Any, replicates: int | None) -> Any:
+        asked.append(replicates)
+        return make_jobs(suite, plans, replicates)
+
+    monkeypatch.setattr(costing, "make_jobs", made)
+    found = forecast(suite, plan_suite(suite), 100_001, seconds=0.01)
+    assert asked == [2, 2] and [row.task for row in found] == ["offers", "items"]
+    assert [(row.jobs, row.cells) for row in found] == [(50_001, 100_002), (50_001, 200_004)]
+    assert [row.rounds for row in found] == [100_001 * 2 * 40, 100_001 * 4 * 60]
+    assert all(row.memory > 1 << 25 and row.seconds > 0 for row in found)
+    few = forecast(suite, plan_suite(suite, tasks=["items"]), seconds=0.01)
+    stored = sum(row.bytes for row in costs(out).agents if row.task == "items")
+    assert 0.5 * stored < few[0].bytes < 2 * stored
+
+
+def test_a_forecast_is_set_up_and_rounds(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set-up of 3 s and 2 ms a round, 1 kB gathered a round in the second half and none before."""
+    now = [0.0, 0]
+
+    def played(problem: Any, cells: Any, note: Any) -> None:
+        each = len(cells) * len(cells[0].replicates)
+        start, now[0] = now[0], now[0] + 3.0
+        for t in range(10, 1000, 10):
+            now[:] = start + 3.0 + 0.002 * t, 1000 * t
+            note(each * t)
+
+    monkeypatch.setattr(costing, "run_block", played)
+    monkeypatch.setattr(costing.time, "process_time", lambda: now[0])
+    monkeypatch.setattr(costing.tracemalloc, "get_traced_memory", lambda: (now[1], 0))
+    monkeypatch.setattr(costing, "_most_memory", lambda: 0)
+    text = suite.to_yaml().replace("horizon: 60", "horizon: 1000000")
+    long = parse_suite(text, "long")
+    (row,) = forecast(long, plan_suite(long, tasks=["items"]), 20, seconds=4.0)
+    assert row.seconds == pytest.approx(10 * (3.0 + 0.002 * 1_000_000))
+    assert row.memory == pytest.approx(1000 * 1_000_000, rel=0.01)
+
+
+def test_a_forecast_leaves_out_what_is_paid_once_and_what_only_the_beginning_costs(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 ms for the first 50 rounds each, 2 ms later; kernels are compiled in three rounds."""
+    now, compiled = [0.0], set[int]()
+
+    def played(problem: Any, cells: Any, note: Any) -> None:
+        for t in range(1, 100_000):
+            now[0] += 0.02 if t <= 50 else 0.002
+            if t in (3, 300, 400) and t not in compiled:
+                compiled.add(t)
+                now[0] += 30.0
+            note(t * len(cells) * len(cells[0].replicates))
+
+    monkeypatch.setattr(costing, "run_block", played)
+    monkeypatch.setattr(costing.time, "process_time", lambda: now[0])
+    text = suite.to_yaml().replace("horizon: 60", "horizon: 100000")
+    long = parse_suite(text, "long")
+    (row,) = forecast(long, plan_suite(long, tasks=["items"]), 20, seconds=2.0)
+    assert compiled == {3, 300, 400}
+    assert row.seconds == pytest.approx(10 * (50 * 0.02 + 99_950 * 0.002), rel=1e-3)
+
+
+def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hoarder(dpb_gym.SingleAgent):
+        def __init__(self, size: int = 0) -> None:
+            self.size, self.kept = size, []  # type: ignore[var-annotated]
+
+        def act(self, context: Any) -> int:
+            self.kept.append(np.ones(self.size))
+            return 0
+
+    monkeypatch.setattr(costing, "_most_memory", lambda: 0)
+    monkeypatch.setattr(runner, "PROGRESS_SECONDS", 0.01)
+    asked: dict[str, Any] = {"env_kwargs": {"dim": 2, "n_arms": 6}, "replicates": 1}
+    plans = (
+        plan_task("DPB/Recommendation-v0", {"h": (Hoarder, None, {"size": n})}, 1_000_000, **asked)
+        for n in (0, 500)
+    )
+    lean, greedy = (forecast(suite, [plan], seconds=0.05)[0].memory for suite, plan in plans)
+    assert greedy - lean == pytest.approx(4000 * 1_000_000, rel=0.2)
+
+
+def test_the_dry_run(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_gym.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon", "200"]
+    words += ["--replicates", "10000", "--workers", "64", "--dry-run"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and not list(tmp_path.iterdir())
+    said = " ".join(done.output.split())
+    assert "2,000,000 agent rounds in 1,000 jobs" in said and "of memory a worker" in said
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert found["total"]["cells"] == found["tasks"][0]["jobs"] == 1000

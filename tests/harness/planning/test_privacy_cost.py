@@ -1,0 +1,153 @@
+"""What privacy costs: the figures, the words, the page, the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_data import synthetic
+from dpb_gym import cli
+from dpb_gym.errors import AgentError, DPBError, ParameterError
+from dpb_gym.planning.privacy_cost import PrivacyCost
+from dpb_gym.results import metrics
+
+SMALL = {"horizon": 300, "first": 50, "replicates": 4}
+
+
+@pytest.fixture(scope="module")
+def found() -> PrivacyCost:
+    return dpb_gym.cost_of_privacy("DPB/Recommendation-v0", ["rho=0.1", "rho=5"], dim=4, **SMALL)
+
+
+def test_losses_are_paired_differences_to_ones_own_twin(found: PrivacyCost) -> None:
+    assert found.agent == "one-pass-linear"
+    assert {x.agent for x in found.losses} == {"one-pass-linear", "adaprivate-ucb", "random"}
+    curves: dict[tuple[str, str], dict[int, Any]] = {}
+    for s in found.result.rows:
+        at = {t: i for i, t in enumerate(s.rounds.tolist())}
+        curves[s.agent, s.budget] = {t: (s.regret[:, at[t]], s.reward[:, at[t]]) for t in (50, 300)}
+    base = curves["one-pass-linear", "none"]
+    for loss in found.losses:
+        own = curves[loss.agent, loss.budget]
+        more = {t: own[t][0] - base[t][0] for t in (50, 300)}
+        if loss.first == 1:
+            lost, earned = more[50], base[50][1].mean()
+        else:
+            assert (loss.first, loss.last) == (51, 300)
+            lost, earned = more[300] - more[50], (base[300][1] - base[50][1]).mean()
+        expected = metrics.interval(100.0 * lost / earned)
+        assert loss.percent.mean == pytest.approx(100.0 * lost.mean() / earned)
+        ends = (loss.percent.low, loss.percent.high)
+        assert ends == pytest.approx((expected.low, expected.high))
+    worst = [x.percent.mean for x in found.losses if x.agent == "random"]
+    ours = [x.percent.mean for x in found.losses if x.budget == "rho=5"][:2]
+    assert ours[1] < worst[1]
+
+
+def test_sentences(found: PrivacyCost) -> None:
+    early, late = found.losses[:2]
+    assert (
+        found.sentence("rho=0.1")
+        == found.sentence()
+        == (
+            f"at rho=0.1 you lose {early} of the reward in the first 50 customers, "
+            f"{late} in the next 250"
+        )
+    )
+    assert found.sentences[-1].startswith("at random you lose") and len(found.sentences) == 3
+    assert "rho=5" in found.sentence("rho=5", "adaprivate-ucb")
+    assert len(found.records()) == len(found.losses) == 10
+    assert found.records()[0]["percent"] == early.percent.mean
+    with pytest.raises(ParameterError, match="no one-pass-linear at rho=2; there are one-pass"):
+        found.sentence("rho=2")
+    assert any("contexts are public" in note for note in found.notes)
+
+
+def test_picture_and_page(found: PrivacyCost, tmp_path: Any) -> None:
+    figure = found.plot(tmp_path / "kept.png")
+    assert (tmp_path / "kept.png").read_bytes().startswith(b"\x89PNG")
+    panels = [axes for axes in figure.axes if axes.get_xlabel()]
+    assert [axes.get_xlabel() for axes in panels] == ["customers 1 to 50", "customers 51 to 300"]
+    means = {(x.agent, x.first): [] for x in found.losses if x.agent != "random"}  # type: dict[tuple[str, int], list[float]]
+    for x in found.losses:
+        if x.agent != "random":
+            means[x.agent, x.first].append(100 - x.percent.mean)
+    drawn = [line.get_ydata() for axes in panels for line in axes.lines if len(line.get_xdata())]
+    for expected in means.values():
+        assert any(np.allclose(y, expected) for y in drawn if len(y) == len(expected))
+    page = found.to_html(tmp_path / "deep" / "cost.html").read_text()
+    assert found.sentence() in page and "data:image/png;base64," in page
+    for note in found.notes:
+        assert note.replace("'", "&#x27;") in page
+    assert "http://" not in page and "https://" not in page and "<script" not in page
+
+
+def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
+    frame = {**synthetic.loans(200), "who": np.arange(200) // 4}
+    found = dpb_gym.cost_of_privacy(
+        frame, ["rho=1"], "pricing", features=["term"], person="who", horizon=300, replicates=2
+    )
+    said = "\n".join(found.notes)
+    assert "one person comes in up to 8 rounds" in said, "4 rows, dealt twice in 300 rounds"
+    assert "bounds of term, price were read off the log" in said
+    assert "nobody in it is protected" in said and "dpb_gym.serve" in said
+    assert "of revenue in the first 30 customers" in found.sentence()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (({"price": [1, 2]},), ParameterError, "name the problem of the log"),
+        (("shop.csv",), ParameterError, "name the problem of the log"),
+        (("DPB/Pricing-v0", ["rho=0"]), DPBError, "rho"),
+        (("DPB/Pricing-v0", "rho=0"), DPBError, "rho must be a finite number"),
+        (("DPB/Pricing-v0", ["rho=1"], "pricing"), DPBError, "DPB/Pricing-v0"),
+    ],
+)
+def test_what_cannot_be_asked(arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        dpb_gym.cost_of_privacy(*arguments, **SMALL)
+
+
+def test_the_yardstick_is_a_twin_without_a_budget() -> None:
+    with pytest.raises(AgentError, match="dpmnl does not run without a budget"):
+        dpb_gym.cost_of_privacy("DPB/Assortment-v0", ["rho=1"], agents=["dpmnl"], **SMALL)
+    with pytest.raises(ParameterError, match=r"first must be an integer in 1\.\.299"):
+        dpb_gym.cost_of_privacy("DPB/Pricing-v0", ["rho=1"], horizon=300, first=300)
+
+
+def test_the_command(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+    frame = synthetic.loans(200)
+    with (tmp_path / "loans.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(frame)
+        writer.writerows(zip(*(column.tolist() for column in frame.values())))
+    monkeypatch.chdir(tmp_path)
+    command = [
+        "cost-of-privacy", "loans.csv", "--problem", "pricing", "--set", "features=[term, score]",
+        "--horizon", "100", "--replicates", "2", "--workers", "1", "--budget", "rho=1",
+        "--html", "cost.html", "--plot", "cost.svg", "--json",
+    ]  # fmt: skip
+    assert cli.run(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sentences"][0].startswith("at rho=1 you lose")
+    assert {row["agent"] for row in told["losses"]} >= {"one-pass-pricing", "random"}
+    assert told["sentences"][0] in (tmp_path / "cost.html").read_text()
+    assert "<svg" in (tmp_path / "cost.svg").read_text()
+    assert cli.run(["cost-of-privacy", "loans.csv", "--problem", "pricing", "--set", "x=1"]) == 2
+    assert "columns of a pricing log: got an unexpected" in capsys.readouterr().err
+
+
+def test_an_early_part_without_earnings_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "quotes.csv"
+    quotes = [(price, int(k < 18 - 2 * price)) for price in range(1, 9) for k in range(20)]
+    place.write_text("price,bought\n" + "".join(f"{p},{b}\n" for p, b in quotes))
+    found = dpb_gym.from_log(place, "pricing", bounds={"price": (0, 8e9)})
+    with pytest.raises(ParameterError, match=r"earns nothing in rounds 1 to 1: .* another `first`"):
+        dpb_gym.cost_of_privacy(found, ["rho=1"], horizon=20, first=1, replicates=2)

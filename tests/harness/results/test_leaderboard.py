@@ -1,0 +1,293 @@
+"""Rows made from cells: joined blocks, weakest guarantees, scores, notes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from dpb_gym.errors import ResultError
+from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
+from dpb_gym.registry import agent_spec
+from dpb_gym.report import Audit
+from dpb_gym.results import leaderboard, metrics
+from dpb_gym.results.cell_result import CellResult, Timing
+from dpb_gym.results.result import Result
+from dpb_gym.results.row_result import collect, describe_guarantee
+from dpb_gym.suites import recipes
+from dpb_gym.suites.code_digest import papers
+from dpb_gym.suites.recipes import effort, write_recipe
+from dpb_gym.suites.spec import AgentRun, Cell, Task
+from dpb_gym.suites.suite import Suite, Track
+
+ROUNDS = (5, 40)
+
+
+def promise(rho: float) -> dict[str, Any]:
+    event = GaussianEvent(sigma=(1 / (2 * rho)) ** 0.5, sensitivity=1.0)
+    return Guarantee("joint", "user-round", curve=Composition.of(event)).to_dict()
+
+
+def cell_of(suite: Suite, task: Task, label: str, name: str, start: int, stop: int) -> Cell:
+    return Cell(
+        suite=suite.name, protocol=suite.protocol, task=task, seed=suite.seed,
+        agent=AgentRun(spec=agent_spec(name), label=label), checkpoints=ROUNDS,
+        start=start, stop=stop,
+    )  # fmt: skip
+
+
+def block(
+    suite: Suite, label: str, start: int, stop: int, shift: float = 0.0, **fields: Any
+) -> CellResult:
+    name = fields.pop("name", "random")
+    cell = cell_of(suite, suite.tasks[0], label, name, start, stop)
+    budget = Budget.parse(fields.pop("budget", None))
+    cell = cell.model_copy(update={"agent": cell.agent.model_copy(update={"budget": budget})})
+    regret = np.array([[0.5 * r, 2.0 * r + shift] for r in range(start, stop)])
+    return CellResult(cell, regret, 10.0 + regret, **fields)
+
+
+def board(suite: Suite, results: list[CellResult]) -> Any:
+    return Result(suite, results, created="2024-02-29").to_leaderboard()
+
+
+def test_blocks_are_joined_in_replicate_order(suite: Suite) -> None:
+    (series,) = collect([block(suite, "A", 2, 4), block(suite, "A", 0, 2), block(suite, "A", 4, 5)])
+    assert series.replicates.tolist() == [0, 1, 2, 3, 4]
+    assert series.regret[:, 1].tolist() == [0, 2, 4, 6, 8]
+    assert series.reward[:, 0].tolist() == [10, 10.5, 11, 11.5, 12]
+    assert series.final_regret == {0: 0, 1: 2, 2: 4, 3: 6, 4: 8}
+
+
+def test_a_replicate_that_occurs_twice_counts_once(suite: Suite) -> None:
+    (series,) = collect([block(suite, "A", 0, 4), block(suite, "A", 2, 6)])
+    assert series.replicates.tolist() == [0, 1, 2, 3, 4, 5]
+    assert series.final_regret[3] == 6
+
+
+def test_rows_of_different_parameters_cannot_be_joined(suite: Suite) -> None:
+    with pytest.raises(ResultError, match="different parameters"):
+        collect([block(suite, "A", 0, 2), block(suite, "A", 2, 4, name="oracle")])
+
+
+def test_speed_is_all_rounds_over_all_seconds(suite: Suite) -> None:
+    timings = [Timing(100, 1.0, 0.5, 1.0, 2), Timing(300, 2.0, 1.0, 0.0, 1)]
+    blocks = [block(suite, "A", 2 * i, 2 * i + 2, timing=t) for i, t in enumerate(timings)]
+    (series,) = collect([*blocks, block(suite, "A", 4, 5)])
+    assert series.rounds_per_second == pytest.approx(400 / (2.0 + 3.0))
+
+
+def test_the_weakest_guarantee_of_the_blocks_is_reported(suite: Suite) -> None:
+    strong, weak = promise(0.1), promise(2.0)
+    a, b = block(suite, "A", 0, 2, guarantee=strong), block(suite, "A", 2, 4, guarantee=weak)
+    (series,) = collect([a, b])
+    assert series.guarantee == weak
+    (series,) = collect([a, block(suite, "A", 2, 4)])
+    assert series.guarantee is None
+
+
+def test_scores_use_the_frozen_constants(suite: Suite) -> None:
+    rivals = [block(suite, "A", 0, 5, name="lin-ts"), block(suite, "B", 0, 5, 7.0, name="lin-ts")]
+    (task,) = board(suite, rivals).tasks
+    a, b = task.rows
+    # The suite's constants are random 10 and oracle 30.
+    expected = metrics.interval(1.0 - 2.0 * np.arange(5) / 20.0)
+    assert a.score is not None and vars(a.score) == pytest.approx(vars(expected))
+    assert b.score is not None and b.score.mean == pytest.approx(a.score.mean - 7.0 / 20.0)
+    assert vars(task.normalisation) == {"random": 10.0, "oracle": 30.0}
+
+
+def test_the_best_knows_its_lead(suite: Suite) -> None:
+    shifts = {"D": 30.0, "A": 0.0, "C": 9.0, "B": 2.0}
+    results = [block(suite, k, 0, 8, shift, name="lin-ts") for k, shift in shifts.items()]
+    results.append(block(suite, "Oracle", 0, 8, -9.0, name="oracle"))
+    rows = {row.agent: row for row in board(suite, results).tasks[0].rows}
+    assert list(rows) == [*shifts, "Oracle"]
+    assert rows["Oracle"].lead is None
+    # Every replicate of B is two above that of A.
+    assert rows["A"].lead == metrics.Interval(2.0, 2.0, 2.0)
+    assert [rows[k].lead for k in "BCD"] == [None] * 3
+    few = [block(suite, k, 0, 7, shift, name="lin-ts") for k, shift in shifts.items()]
+    assert {row.lead for row in board(suite, few).tasks[0].rows} == {None}
+
+
+def test_an_agent_s_other_parameters_are_no_rival_of_its_lead(suite: Suite) -> None:
+    """Else nobody who is shown with defaults and tuned would ever lead clearly."""
+    rows = [("A", 0.0, "lin-ts"), ("A (tuned)", 1.0, "lin-ts"), ("B", 5.0, "lin-ucb")]
+    results = [block(suite, label, 0, 8, shift, name=name) for label, shift, name in rows]
+    best = next(row for row in board(suite, results).tasks[0].rows if row.agent == "A")
+    assert best.lead == metrics.Interval(5.0, 5.0, 5.0)
+
+
+def test_private_rows_know_what_they_cost_beside_their_own_twin(suite: Suite) -> None:
+    def rows(count: int) -> dict[str, Any]:
+        private = {"name": "one-pass-linear", "guarantee": promise(0.5)}
+        results = [
+            block(suite, "A", 0, count, 5.0, budget="rho=0.5", **private),
+            block(suite, "A", 0, count, 2.0, name="one-pass-linear"),
+            block(suite, "B", 0, count, 4.0, budget="rho=0.5", **private),
+        ]
+        return {row.key: row.excess for row in board(suite, results).tasks[0].rows}
+
+    none = {"A": None, "B (rho=0.5)": None}
+    assert rows(8) == {"A (rho=0.5)": metrics.Interval(3.0, 3.0, 3.0), **none}
+    assert rows(7) == {"A (rho=0.5)": None, **none}
+
+
+def test_incomplete_rows_are_noted(suite: Suite) -> None:
+    data = board(suite, [block(suite, "A", 0, 5), block(suite, "B", 0, 2)])
+    assert data.notes == ("Incomplete: B on offers has 2 of 5 replicates.",)
+    assert [row.replicates for row in data.tasks[0].rows] == [5, 2]
+    assert data.tasks[0].replicates == 5
+
+
+def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> None:
+    declared = {**promise(0.5), "basis": "declared"}
+    results = [
+        block(suite, "A", 0, 2, name="one-pass-linear", guarantee=declared),
+        block(suite, "B", 0, 1, name="lin-ts", provenance="recomputed here"),
+        block(suite, "B", 1, 2, name="lin-ts", provenance="stated by Eve"),
+        block(suite, "B", 2, 3, name="lin-ts"),
+        block(suite, "C", 0, 2, name="lin-ts", provenance="recomputed here"),
+    ]
+    results.append(block(suite, "D", 0, 2, name="best-fixed-price"))
+    a, b, c, d = board(suite, results).tasks[0].rows
+    assert (a.reference, d.reference) == (False, True)
+    assert (a.accounting, b.accounting) == ("declared", "computed")
+    assert [row.trust for row in (a, b, c)] == ["computed here", "stated by Eve", "recomputed here"]
+    assert re.fullmatch(r"tuned on \d+ seeds", a.tuning) and b.tuning == "default parameters"
+    assert effort("zcdp-episodic", {"alpha": 0.1, "ridge": 100.0, "centre": True}).startswith(
+        "best of 8 points on"
+    )
+    assert effort("zcdp-episodic", {"alpha": 0.2}) == effort("nobody", {}) == ""
+
+
+def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dpb_agents
+
+    recipe = {
+        "agent": "lin-ts", "parameters": {"v": 0.3}, "tuned_on": {"seeds": [5, 8], "points": 8},
+        "cost": {"agent_rounds": 1_200_000, "seconds": 35.2},
+    }  # fmt: skip
+    (tmp_path / "recipes" / "offers").mkdir(parents=True)
+    write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
+    monkeypatch.setattr(dpb_agents, "__path__", [str(tmp_path), *dpb_agents.__path__])
+    said = "best of 8 points on 4 seeds (1,200,000 agent rounds, 35 s)"
+    recipes._recipes.cache_clear()
+    assert effort("lin-ts", {"v": 0.3}, "offers") == said
+    assert effort("lin-ts", {"v": 0.3}) == effort("lin-ts", {"v": 0.3}, "other") == ""
+    assert effort("lin-ts", {"v": 0.4}, "offers") == ""
+    assert effort("lin-ts", {}, "offers") == "default parameters"
+    one = suite.tasks[0].model_copy(update={"track": "offers"})
+    tracked = suite.model_copy(
+        update={"tasks": (one,), "tracks": {"offers": Track(title="Offers")}}
+    )
+    tuned = block(tracked, "A", 0, 2, name="lin-ts")
+    agent = tuned.cell.agent.model_copy(update={"params": {"v": 0.3}, "source": "abc"})
+    tuned = replace(tuned, cell=tuned.cell.model_copy(update={"agent": agent}))
+    plain = block(tracked, "B", 0, 2, name="lin-ts")
+    a, b = board(tracked, [tuned, plain]).tasks[0].rows
+    assert (a.tuning, a.source) == (said, "abc") and b.tuning != said
+
+
+def test_a_board_knows_where_its_agents_come_from(suite: Suite) -> None:
+    found = {o.name: o for o in board(suite, [block(suite, "A", 0, 2, name="dpmnl")]).origins}
+    assert found["dpmnl"].code.endswith("dpb_agents/assortment/dpmnl.py")
+    assert found["dpmnl"].papers == ("https://arxiv.org/abs/2410.22488",)
+    assert found["dpmnl"].page == "_generated/agents/dpmnl.html"
+    stranger = block(suite, "A", 0, 2)
+    agent = stranger.cell.agent.model_copy(update={"name": "not-here"})
+    stranger = replace(stranger, cell=stranger.cell.model_copy(update={"agent": agent}))
+    assert board(suite, [stranger]).origins == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("After arXiv:2009.12920, see arXiv 2410.22488.", ["arxiv.org/abs/2009.12920",
+         "arxiv.org/abs/2410.22488"]),
+        ("(doi:10.1145/2827872).", ["doi.org/10.1145/2827872"]),
+        ("<https://doi.org/10.1145/28> twice doi:10.1145/28", ["doi.org/10.1145/28"]),
+        ("At https://example.org/a_b-c.html.", ["example.org/a_b-c.html"]),
+        ("http://example.org, javascript:alert(1), arXiv:1", []),
+    ],
+)  # fmt: skip
+def test_papers_are_found_in_docstrings(text: str, expected: list[str]) -> None:
+    assert list(papers(type("X", (), {"__doc__": text, "__module__": "nowhere"}))) == [
+        f"https://{address}" for address in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        (("PASS", "NO POWER", "PASS"), "NO POWER"),
+        (("NO POWER", "READS RAW DATA"), "READS RAW DATA"),
+        (("PASS", "NO POWER", "FAIL"), "FAIL"),
+        ((), ""),
+    ],
+)
+def test_a_track_says_the_worst_of_its_audits(verdicts: tuple[str, ...], worst: str) -> None:
+    rows = [Mock(audit=Audit(1.0, 0.5, verdict)) for verdict in verdicts]
+    assert leaderboard._verdict([*rows, Mock(audit=None)]) == worst
+
+
+def test_guarantees_in_words() -> None:
+    assert describe_guarantee(None) == ("non-private", None, None)
+    assert describe_guarantee(Guarantee.none().to_dict()) == ("non-private", None, None)
+    text, notion, unit = describe_guarantee(promise(0.5))
+    assert (notion, unit) == ("joint", "user-round") and "rho=0.5" in text
+
+
+def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4, 2)) -> Any:
+    """A leaderboard of two tasks in a track; `shifts` holds a regret per label and task."""
+    tasks = [
+        {"name": f"t{k}", "track": "both", "env": "DPB/Pricing-v0", "horizon": 40,
+         "normalisation": {"random": 10.0, "oracle": 30.0 + 20.0 * k}}
+        for k in range(2)
+    ]  # fmt: skip
+    suite = Suite.model_validate(
+        {"name": "t-v0", "replicates": 4, "tasks": tuple(tasks),
+         "tracks": {"both": {"title": "Both tasks", "description": "Two of them."}}}
+    )  # fmt: skip
+    results = []
+    for label, regrets in shifts.items():
+        for k, regret in enumerate(regrets):
+            stop = replicates[k]
+            name = "oracle" if label == "Oracle" else "lin-ts"
+            cell = cell_of(suite, suite.tasks[k], label, name, 0, stop)
+            values = np.array([[0.0, regret + r] for r in range(stop)])
+            results.append(CellResult(cell, values, 100.0 - values))
+    return Result(suite, results, created="2024-02-29").to_leaderboard()
+
+
+def test_tracks_average_tasks_with_equal_weight() -> None:
+    data = track_board({"A": [2.0, 8.0], "B": [4.0, 4.0], "Oracle": [0.0, 0.0], "C": [1.0]})
+    (track,) = data.tracks
+    assert (track.title, track.tasks) == ("Both tasks", ("t0", "t1"))
+    assert [task.track for task in data.tasks] == ["both", "both"]
+    rows = {row.agent: row for row in track.rows}
+    # Replicates 0..3 add 1.5 on average on t0 (unit 20), replicates 0, 1 add 0.5 on t1 (unit 40).
+    first, second = 1 - (2.0 + 1.5) / 20, 1 - (8.0 + 0.5) / 40
+    assert rows["A"].score.mean == pytest.approx((first + second) / 2)
+    assert rows["A"].score.low < rows["A"].score.mean < rows["A"].score.high
+    assert rows["A"].tasks == ("t0", "t1") and rows["C"].tasks == ("t0",)
+
+
+def test_tracks_compare_with_the_best_complete_other_row() -> None:
+    data = track_board({"A": [2.0, 8.0], "B": [4.0, 4.0], "Oracle": [0.0, 0.0], "C": [1.0]})
+    ahead = {row.agent: row.ahead for row in data.tracks[0].rows}
+    # A wins t0 and loses t1 against B, replicate by replicate; C misses a task.
+    assert ahead == {"A": 0.5, "B": 0.5, "C": None, "Oracle": None}
+    assert track_board({"A": [2.0, 8.0]}).tracks[0].rows[0].ahead is None
+
+
+def test_a_task_without_constants_counts_in_no_track(suite: Suite) -> None:
+    assert board(suite, [block(suite, "A", 0, 5)]).tracks == ()

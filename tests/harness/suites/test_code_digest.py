@@ -1,0 +1,119 @@
+"""What counts as an agent's code: its module, and what that needs of its own package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpb_gym
+from dpb_gym.registry import spec_of
+from dpb_gym.suites import code_digest as sources
+from dpb_gym.suites.spec import AgentRun
+
+FILES = {
+    "__init__.py": "from keyed_shop.unrelated import NOTHING\n",
+    "agents.py": """
+        import dpb_gym
+        import keyed_shop.named
+        from keyed_shop.base import Base
+        from . import kernels as fast
+        from .tools import (
+            one,  # a remark (in brackets
+            two as second,
+        )
+
+        class Own(Base):
+            def act(self, context):
+                import keyed_shop.late as late
+                return late.X + fast.loops.X + one + second.X + keyed_shop.named.X
+    """,
+    "base.py": """
+        import dpb_gym
+        from keyed_shop import unrelated, \\
+            constants
+
+        class Base(dpb_gym.SingleAgent):
+            scale = constants.X
+    """,
+    "unrelated.py": "NOTHING = 0\n",
+    "kernels/__init__.py": "import dpb_gym.lazy\n__getattr__ = dpb_gym.lazy.submodules(__name__)\n",
+    "tools/__init__.py": "one = 0.0\n",
+    **{f"{name}.py": "X = 0.0\n" for name in ("constants", "late", "named", "nobody")},
+    **{f"{name}.py": "X = 0.1\n" for name in ("kernels/loops", "kernels/others", "tools/two")},
+}
+NEEDED = {
+    "agents", "base", "constants", "late", "named", "unrelated", "kernels/__init__",
+    "kernels/loops", "tools/__init__", "tools/two",
+}  # fmt: skip
+
+
+def fresh() -> None:
+    """As a new process would find the package."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "keyed_shop"]:
+        del sys.modules[name]
+    for cached in (sources.code_hash, sources._read, sources._place):
+        cached.cache_clear()
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "keyed_shop"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text.replace("\n        ", "\n"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield folder
+    fresh()
+
+
+def own() -> Any:
+    fresh()
+    return importlib.import_module("keyed_shop.agents").Own
+
+
+def key() -> str:
+    return AgentRun(spec=spec_of(own(), "pricing")).code
+
+
+@pytest.mark.parametrize("name", [name.removesuffix(".py") for name in FILES])
+def test_a_changed_helper_changes_the_key_and_nothing_else_does(shop: Path, name: str) -> None:
+    before = key()
+    assert key() == before
+    with (shop / f"{name}.py").open("a") as file:
+        file.write("# changed\n")
+    assert (key() != before) == (name in NEEDED)
+
+
+def test_what_a_changed_helper_computed_is_computed_again(shop: Path, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"horizon": 20, "replicates": 2, "out": tmp_path / "out"}
+    agent = {"Own": own()}
+    first = dpb_gym.evaluate("DPB/Pricing-v0", agent, **asked).final_regret("Own")
+    assert (dpb_gym.evaluate("DPB/Pricing-v0", agent, **asked).final_regret("Own") == first).all()
+    (shop / "kernels/loops.py").write_text("X = 0.5\n")
+    with pytest.warns(RuntimeWarning, match="computed by another version of the code"):
+        again = dpb_gym.evaluate("DPB/Pricing-v0", {"Own": own()}, **asked)
+    assert (again.final_regret("Own") != first).any()
+
+
+def test_every_import_of_the_zoo_counts() -> None:
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("dpb_agents", cache_dir=None)
+    modules = {spec.maker.__module__ for spec in dpb_gym.agent_specs().values()}
+    for module in sorted(name for name in modules if name.startswith("dpb_agents.")):
+        found = {f"dpb_agents.{name}" for name in sources._helpers(module)}
+        assert graph.find_upstream_modules(module) - {"dpb_agents", module} <= found
+    found = set(sources._helpers("dpb_agents.recommendation.one_pass_linear"))
+    assert {"kernels.linear_records", "common.prior"} <= found  # reached by attribute, by import
+    assert not {"kernels.newton_records", "pricing.one_pass_pricing"} & found
+
+
+def test_the_library_counts_by_its_algorithm_version() -> None:
+    assert sources._helpers("dpb_gym.local_privacy") == {} == sources._helpers("dpb_gym")
+    assert sources._helpers("__main__") == {}
