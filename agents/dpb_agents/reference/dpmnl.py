@@ -195,7 +195,7 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
         x = context.features.astype(float)
         norm = np.sqrt((x * np.linalg.solve(self.V, x.T).T).sum(axis=1))  # ||x_ti||_{V^-1}
         z = x @ self.theta + self.scale * self.alpha(context.t) * norm  # line 12
-        r = context.worth.astype(float)
+        r = context.offered_revenues.astype(float)
         return best_assortment(z, r, self.K, bool(self.problem.exactly))  # line 13
 
     def alpha(self, t):

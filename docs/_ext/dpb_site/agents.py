@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
         facts.append(["Arms", "the same in every round, as in `DPB/MultiArmed-v0`"])
     if spec.uses_oracle:
         facts.append(["Hidden state", "reads it: a yardstick, not a contestant"])
+    if f"reference-{spec.name}" in agent_specs():
+        facts.append(["Reference version, to read", _link(f"reference-{spec.name}")])
     names = _siblings(spec)
     shared = f"The class is also registered as {names}." if names else ""
     return [
@@ -80,6 +83,7 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
         *_guarantee_part(spec, promises),
         *_parameter_part(spec, cls),
         *_recipe_part(spec.name),
+        *_code_part(spec),
         *_reading_part(spec.name, docs),
     ]
 
@@ -182,6 +186,14 @@ def _recipe_part(name: str) -> list[str]:
         "The tuned parameters, and what they were tuned on.",
         fence("yaml", path.read_text(encoding="utf-8")),
     ]
+
+
+def _code_part(spec: AgentSpec) -> list[str]:
+    """The whole file of a reference agent."""
+    module = sys.modules[spec.maker.__module__]
+    if not module.__name__.startswith("dpb_agents.reference."):
+        return []
+    return ["## Code", fence("python", inspect.getsource(module))]
 
 
 def recipe_folder() -> Path:
