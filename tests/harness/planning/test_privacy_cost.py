@@ -15,6 +15,7 @@ from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, DPBError, ParameterError
 from dpb_gym.planning.privacy_cost import PrivacyCost
+from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
 from dpb_gym.results import metrics
 
 SMALL = {"horizon": 300, "first": 50, "replicates": 4}
@@ -94,7 +95,14 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
         frame, ["rho=1"], "pricing", features=["term"], person="who", horizon=300, replicates=2
     )
     said = "\n".join(found.notes)
-    assert "one person comes in up to 8 rounds" in said, "4 rows, dealt twice in 300 rounds"
+    assert "one person comes in up to 8 rounds" in said, "4 rows, drawn twice in 300 rounds"
+    # rho 1 for one round is rho 64 for a group of 8 (zCDP degrades with the square of the size)
+    group = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(1.0, 8 * 2**0.5)))
+    assert group.rho == pytest.approx(64.0)
+    promise = (
+        f"one-pass-pricing at rho=1: eps={group.epsilon(1e-5):.4g} at delta=1e-05 for one person"
+    )
+    assert f"{promise}, so nothing is promised per person" in said
     assert "bounds of term, price were read off the log" in said
     assert "its customers are not protected" in said and "dpb_gym.serve" in said
     assert "of revenue in the first 30 customers" in found.sentence()
