@@ -65,7 +65,7 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
     if spec.fixed_arms:
         facts.append(["Arms", "the same in every round, as in `DPB/MultiArmed-v0`"])
     if spec.uses_oracle:
-        facts.append(["Hidden state", "reads it: a yardstick, not a contestant"])
+        facts.append(["Hidden state", "reads it: a baseline that is not ranked"])
     names = _siblings(spec)
     shared = f"The class is also registered as {names}." if names else ""
     return [
