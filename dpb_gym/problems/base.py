@@ -37,8 +37,8 @@ COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
 MOST_LANES = 32
 """Replicates at most whose rounds are made for a `Stretch` one replicate at a time."""
-STRETCH_BYTES = 1 << 20
-"""What the features of a `Stretch` may take."""
+STRETCH_ROUNDS, STRETCH_BYTES = 16, 1 << 20
+"""What a `Stretch` may take: so many rounds, or more if their features fit into so many bytes."""
 NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
 
 
@@ -371,7 +371,7 @@ class Instance:
         first = int(self._cursor[0]) - behind
         info = self.problem.info
         width = 4 * self.replicates * math.prod(kind_of(info.kind).feature_shape(info))
-        last = min(first + max(1, min(rounds, STRETCH_BYTES // width)), self._rounds)
+        last = min(first + min(rounds, max(STRETCH_ROUNDS, STRETCH_BYTES // width)), self._rounds)
         drawn = {name: block[first:last] for name, block in self._block.items()}
         return self.problem.stretch(self.hidden, drawn, int(self.t[0]) - behind)
 
