@@ -88,6 +88,15 @@ def test_the_table_of_sizes_lists_every_package(monkeypatch):
     assert listed == {*structure.sizes()[0], "all"}
 
 
+def test_changes_need_few_files_and_lines():
+    rows = re.findall(r"^\| an? [^|]+ \| (.+) \| (\d+) \| \d+ \|$", PARTS["Size of a change"], re.M)
+    assert len(rows) >= 4
+    for cell, read in rows:
+        files = re.findall(r"`([\w/.-]+/[\w.-]+)`", cell)
+        assert files and len(files) <= 3 and int(read) <= 600
+        assert all((ROOT / file).is_file() for file in files), cell
+
+
 def test_the_lengths_of_the_examples_are_right():
     stated = dict(re.findall(r"^\| an? (\w+)[^|]*\|.*\| (\d+) \|$", PARTS["Adding to it"], re.M))
     counted = {
