@@ -129,9 +129,9 @@ WEIGHTING: dict[str, Estimator] = {
 covers the policy (Horvitz & Thompson 1952). ``snips``: sum of w r over sum of w, always within
 the rewards' range (Swaminathan & Joachims 2015). ``dm``: mean of sum_a pi(a|x) q(x, a), with the
 bias of the model. ``dr``: dm plus the mean of w (r - q), unbiased like ips for any cross-fitted
-model (Dudik, Langford & Li 2011). ``sndr``: the same with weights divided by their mean. ``mips`` and
-``snmips``: ips and snips with weights of groups of candidates, unbiased if the reward depends on
-the group only (Saito & Joachims 2022). ``switch-``, ``clipped-`` and ``shrunk-ips`` and ``-dr``:
+model (Dudik, Langford & Li 2011). ``sndr``: the same with weights divided by their mean. ``mips``
+and ``snmips``: ips and snips with weights of groups of candidates, unbiased if the reward depends
+on the group only (Saito & Joachims 2022). ``switch-``, ``clipped-`` and ``shrunk-ips`` and ``-dr``:
 weights changed by `CHANGES`.
 """
 

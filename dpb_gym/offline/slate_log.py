@@ -142,7 +142,8 @@ SLATES: dict[str, Callable[[SlateWeights], Terms]] = {
 }
 """Estimators by name; each maps `SlateWeights` to `Terms`.
 
-With w_k the weight of position k, the estimate is the mean of sum_k w_k r_k; ``snips`` forms divide by the mean weight of each position.
+With w_k the weight of position k, the estimate is the mean
+of sum_k w_k r_k. The ``snips`` forms divide by the mean weight of each position.
 
 ``ips``: w_k of the whole slate, unbiased for all customers. ``independent-ips``: w_k of the item
 in its position, unbiased if its reward depends on nothing else (Li et al. 2018).
