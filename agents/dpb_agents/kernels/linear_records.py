@@ -28,18 +28,28 @@ def _add(features, b, k, weight, out):
 
 
 @jit
-def best_candidates(features, theta, doubt, even, worth, action):
-    """argmax_k <x_k, theta> + worth (x_k' doubt x_k - even |x_k|^2)_+; the longer of equals.
+def best_candidates(features, theta, factor, scale, normals, action):
+    """Write the candidate of the largest <x, theta + scale L z>, the longest of equals.
 
-    Records are of one length, so the longer a feature the more its reward says; of equally long
-    ones the lower index.
+    Records have equal lengths, so the reward of a longer feature says more. Of equally long
+    candidates the lower index is chosen.
 
-    features ``(B, m, d)``, theta ``(B, d)`` or wider, doubt ``(B, d, d)`` symmetric, even and
-    worth ``(B,)``.
+    Args:
+        features: ``(B, m, d)``.
+        theta: ``(B, d)`` or wider.
+        factor: L, lower triangular, ``(B, d, d)``.
+        scale: ``(B,)``, >= 0; 0 is greedy.
+        normals: z, ``(B, d)``.
+        action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    x = np.empty(d)
+    x, drawn = np.empty(d), np.empty(d)
     for b in range(B):
+        for i in range(d):
+            drawn[i] = theta[b, i]
+            if scale[b] > 0.0:
+                for j in range(i + 1):
+                    drawn[i] += scale[b] * factor[b, i, j] * normals[b, j]
         best, longest = -np.inf, 0.0
         action[b] = 0
         for k in range(m):
@@ -47,18 +57,31 @@ def best_candidates(features, theta, doubt, even, worth, action):
             square = _add(features, b, k, 1.0, x)
             s = 0.0
             for j in range(d):
-                s += x[j] * theta[b, j]
-            if worth[b] > 0.0:
-                excess = 0.0
-                for i in range(d):
-                    row = 0.5 * (doubt[b, i, i] - even[b]) * x[i]
-                    for j in range(i):
-                        row += doubt[b, i, j] * x[j]
-                    excess += 2.0 * row * x[i]
-                s += worth[b] * max(0.0, excess)
+                s += x[j] * drawn[j]
             if s > best or (s == best and square > ROUNDING * longest):
                 best, longest = s, square
                 action[b] = k
+
+
+@jit
+def likeness(moments, m, ratio):
+    """Write m Var(xbar) / Var(x), 1 for independent candidates and 0 for repeated ones.
+
+    Args:
+        moments: Sums over n rounds of [xbar; |xbar|^2, mean |x_k|^2, 1], ``(B, d + 3)``.
+        m: Candidates in a round.
+        ratio: Output ``(B,)``; 1 before the second round.
+    """
+    B, d = len(moments), moments.shape[1] - 3
+    for b in range(B):
+        n = moments[b, d + 2]
+        ratio[b] = 1.0
+        if n >= 2.0:
+            centre = 0.0
+            for j in range(d):
+                centre += (moments[b, j] / n) ** 2
+            between = n / (n - 1.0) * max(0.0, moments[b, d] / n - centre)
+            ratio[b] = m * between / max(moments[b, d + 1] / n - centre, 1e-9)
 
 
 @jit

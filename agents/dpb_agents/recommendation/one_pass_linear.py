@@ -23,11 +23,6 @@ from dpb_gym.streams import AgentStreams
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Schedule, WeightedSum
 
-# What is so many times less known than if all had been played alike is tried.
-OVERDUE = 2.0
-# Rounds before the first, in which candidates were alike as far as chance makes them.
-LIKE_CHANCE = 10.0
-
 
 class OnePass(WarmStart):
     """Greedy on the posterior mean of a linear predictor, given noisy sums of the records.
@@ -97,9 +92,11 @@ class OnePass(WarmStart):
             self._variance = float(np.trace(told[0])) / d
         self.theta = np.repeat(self._mean[None], B, axis=0)
         self._phi, self._directions = np.empty((B, 2 * d + 1)), np.empty((B, d + 1))
-        # what is not known of theta, how much less is even, what more is worth: central only
-        self._doubt, self._even, self._worth = np.zeros((B, d, d)), np.zeros(B), np.zeros(B)
         self._moments, self._all = np.zeros((B, d + 3)), np.ones(B, bool)
+        # posterior draws of theta: normals, Cholesky factors, how much rounds repeat candidates
+        self._normals = streams.normals(d)
+        self._factor, self._repeated = np.empty((B, d, d)), np.zeros(B)
+        kernels.linalg.cholesky(np.repeat(self._believed[None, :d, :d], B, axis=0), self._factor)
         # noise of standard deviation 1 is so much in a coordinate of sum r v
         self._unit_noise = 1.0
         self._batches = 0
@@ -109,7 +106,7 @@ class OnePass(WarmStart):
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
         agent_kernels.linear_records.best_candidates(
-            context.features, self.theta, self._doubt, self._even, self._worth, action
+            context.features, self.theta, self._factor, self._repeated, self._normals.next(), action
         )
         return action
 
@@ -158,12 +155,11 @@ class OnePass(WarmStart):
             rate /= self.problem.n_candidates or 1
         noise = sigma * self._unit_noise / rate
         first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
-        part = effective_dimension(self.problem.dim) / self.problem.dim
         return planned(
             Schedule.geometric(horizon, first, self.ratio, 1.0),
             horizon,
-            noise=part * noise,
-            spread=part * self._spread / rate,
+            noise=noise,
+            spread=self._spread / rate,
             prior=self._variance,
             anytime=anytime,
         )
@@ -188,11 +184,14 @@ class OnePass(WarmStart):
         self._state[:, :n] = self._mean
         self._covariance = np.zeros((B, m + n, m + n))
         self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
-        self._offset = np.zeros((B, n))
+        self._offset, self._likeness = np.zeros((B, n)), np.ones(B)
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
         """Hands the round's record to the releaser; rewards are less the middle of their range."""
-        self._candidates = context.features.shape[1]
+        agent_kernels.linear_records.likeness(
+            self._moments, context.features.shape[1], self._likeness
+        )
+        self._repeated = np.maximum(0.0, 1.0 - self._likeness)
         if self._weights is not None:
             self._weights.scale(context.users, observed, self._directions)
         self.releaser.add(reward, self._directions)
@@ -205,31 +204,23 @@ class OnePass(WarmStart):
         agent_kernels.linear_records.add_products(bent, self._phi, self._gram)
         agent_kernels.linear_records.add_products(bent, self._directions, self._own)
 
-    def _likeness(self) -> tuple[Array, Array]:
-        """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
-        rounds = np.maximum(1.0, self._moments[:, -1])
-        *means, together, square = self._moments[:, :-1].T / rounds
-        centre = sum(mean**2 for mean in means)
-        ratio = self._candidates * (together - centre) / np.maximum(square - centre, 1e-9)
-        ratio = (LIKE_CHANCE + rounds * ratio) / (LIKE_CHANCE - 1.0 + rounds)
-        return np.where(square > 0.0, square, 1.0), ratio
-
-    def _believe(self, square: Array, ratio: Array) -> None:
+    def _believe(self) -> None:
         """The prior covariance of theta, level and gamma."""
         n, m = self.theta.shape[1], self._phi.shape[1]
+        square = self._moments[:, n] / np.maximum(1.0, self._moments[:, -1])
+        square = np.where(square > 0.0, square, 1.0)
         precision = np.eye(n - 1) * (square / self._size)[:, None, None]
         if self._information is not None:
             precision += self._information
         kernels.linalg.inverse(precision, self._covariance[:, : n - 1, : n - 1])
         self._covariance[:, n - 1, n - 1] = self._size
-        own = self.effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
+        own = self.effect * (1.0 - 1.0 / np.maximum(1.0, self._likeness))
         self._covariance[:, range(n, m), range(n, m)] = (own**2 * self._size / square)[:, None]
 
     def _renew(self, batch: int) -> None:
         """Renews theta from the release that closed a batch, the first of which is 0."""
-        square, ratio = self._likeness()
         if not batch:
-            self._believe(square, ratio)
+            self._believe()
         weight = float(self.releaser.schedule.weights[batch])
         self._state[:, self._phi.shape[1] :] += weight * self._offset
         # exact sums count as all but exact, which keeps the filter's matrices invertible
@@ -245,20 +236,11 @@ class OnePass(WarmStart):
             noise**2,
         )
         self.theta = self._state[:, : self.theta.shape[1]].copy()
-        # theta given the level, which all candidates share
+        # the covariance of theta given the level, which all candidates share
         d, c = self.theta.shape[1] - 1, self._covariance
         along = c[:, d, :d, None]
-        self._doubt = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
-        precision = np.repeat(np.eye(d)[None], len(along), axis=0)
-        kernels.linalg.inverse(self._doubt, precision)
-        size = self._size
-        if self.norm > 1.0:
-            # to a wide prior a single play would be knowledge
-            size /= self.norm**2
-            precision += np.eye(d) * (square * (1.0 / size - 1.0 / self._size))[:, None, None]
-            kernels.linalg.inverse(precision, self._doubt)
-        self._even = OVERDUE * d / np.trace(precision, axis1=1, axis2=2)
-        self._worth = 0.5 * self._range / size * np.maximum(0.0, 1.0 - ratio)
+        given = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
+        kernels.linalg.cholesky(given, self._factor)
         self._gram[:] = self._own[:] = self._offset[:] = 0.0
 
 
@@ -299,16 +281,6 @@ class OnePassLinear(OnePass):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
-
-
-def effective_dimension(d: int) -> float:
-    """How many directions d features amount to, (sum l)^2 / sum l^2 of their eigenvalues l.
-
-    They are not known: here the i-th falls like 1 / sqrt(i), between even ones (d) and 1 / i.
-    """
-    return math.fsum(i**-0.5 for i in range(1, d + 1)) ** 2 / math.fsum(
-        1.0 / i for i in range(1, d + 1)
-    )
 
 
 def planned(
