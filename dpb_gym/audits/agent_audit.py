@@ -13,7 +13,7 @@ from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.audits.interference import interferes
 from dpb_gym.audits.paired_run import Observed, play, seeds_from
 from dpb_gym.audits.worlds import Pair, pairs_for
-from dpb_gym.envs.catalogue import environment, make_problem
+from dpb_gym.envs.registration import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem

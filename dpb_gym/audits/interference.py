@@ -17,7 +17,7 @@ import numpy as np
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.audits.worlds import bought
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
@@ -63,7 +63,7 @@ def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) 
                 _hold(releaser, method, record, fixed, (number, method))
     protects_contexts = agent.curator.unit in ("user-round", "user")
     instance = problem.instance(list(seeds))
-    post = Post(problem, list(seeds))
+    post = Delivery(problem, list(seeds))
     for t in range(1, problem.horizon + 1):
         context = instance.context()
         action = agent.act(context)

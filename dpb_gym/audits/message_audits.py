@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.audits import AuditReport, audit_scores
-from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
-from dpb_gym.feedback.mechanisms import (
+from dpb_gym.feedback.context_mechanisms import GaussianContexts, GaussianStatistics
+from dpb_gym.feedback.local_mechanisms import (
     NORMAL,
     FloatArray,
     GaussianResponse,

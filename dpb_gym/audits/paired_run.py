@@ -15,12 +15,12 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.audits.likelihood_ratio import Tap, can_tap, noise_of
 from dpb_gym.audits.worlds import Pair, World, answer, check_pair
-from dpb_gym.feedback.mechanisms import NORMAL
+from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
@@ -92,7 +92,7 @@ def play(
     seen: list[Array] = []
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
-    post = Post(problem, [seed])
+    post = Delivery(problem, [seed])
     elsewhere: dict[int, tuple[Agent, Told]] = {}
     for t in range(1, problem.horizon + 1):
         drawn = instance.round().each(partial(np.repeat, repeats=2 * runs, axis=0))
@@ -112,7 +112,7 @@ def play(
             seen.append(_numbers(problem.info.kind, context, checked))
         post.open(context)
         told = post.deliver(action, feedback)
-        origin = t if post.mailbox is None else int(post.mailbox.origin[0])
+        origin = t if post.arrivals is None else int(post.arrivals.origin[0])
         for message in messages:
             message.target = origin in targets
         if origin in elsewhere:  # every releaser learns the target's record in the other world

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import report, validation
-from dpb_gym.envs.catalogue import environment
-from dpb_gym.envs.logged import from_log
+from dpb_gym.envs.log_environments import from_log
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.report.groups import group_of
-from dpb_gym.report.model import Interval, Row
+from dpb_gym.report.comparison_groups import group_of
+from dpb_gym.report.leaderboard_data import Interval, Row
 from dpb_gym.report.notebook import grid
 from dpb_gym.results import metrics
 from dpb_gym.results.leaderboard import data_notes

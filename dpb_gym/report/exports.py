@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Interval, LeaderboardData, TaskResult
-from dpb_gym.report.views import Table, board
+from dpb_gym.report.leaderboard_data import Interval, LeaderboardData, TaskResult
+from dpb_gym.report.tables import Table, board
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from dpb_gym.report.groups import COMPARISON_NOTE
-from dpb_gym.report.model import LeaderboardData, TaskResult
+from dpb_gym.report.comparison_groups import COMPARISON_NOTE
+from dpb_gym.report.leaderboard_data import LeaderboardData, TaskResult
+from dpb_gym.report.tables import Table, board
 from dpb_gym.report.terminal import MOST
-from dpb_gym.report.views import Table, board
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:

@@ -22,11 +22,18 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.comparison_groups import (
+    COMPARISON_NOTE,
+    NOTIONS,
+    UNITS,
+    budget_order,
+    scale_of,
+    short,
+)
 from dpb_gym.report.exports import of, plain
-from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
-from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, TrackResult
-from dpb_gym.report.numerals import number
-from dpb_gym.report.views import MARKS, Board, Line, Table, board
+from dpb_gym.report.leaderboard_data import CurvePoint, Interval, LeaderboardData, TrackResult
+from dpb_gym.report.number_format import number
+from dpb_gym.report.tables import MARKS, Board, Line, Table, board
 
 if TYPE_CHECKING:
     from jinja2 import Template

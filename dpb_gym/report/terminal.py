@@ -7,9 +7,9 @@ from itertools import count, product
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from dpb_gym.report.groups import COMPARISON_NOTE
-from dpb_gym.report.model import LeaderboardData, Row, TaskResult
-from dpb_gym.report.views import Line, Table, board
+from dpb_gym.report.comparison_groups import COMPARISON_NOTE
+from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult
+from dpb_gym.report.tables import Line, Table, board
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
-from dpb_gym.problems.season import EXACT, benchmark
+from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.registry import agent_specs
-from dpb_gym.report.groups import contests, second, verdict_class
-from dpb_gym.report.model import (
+from dpb_gym.report.comparison_groups import contests, second, verdict_class
+from dpb_gym.report.leaderboard_data import (
     Interval,
     LeaderboardData,
     Normalisation,

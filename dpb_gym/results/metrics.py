@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.model import Interval, Normalisation
+from dpb_gym.report.leaderboard_data import Interval, Normalisation
 
 CONFIDENCE = 0.95
 MIDDLE = 0.25

@@ -15,8 +15,8 @@ import numpy as np
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.groups import contests
-from dpb_gym.report.model import LeaderboardData
+from dpb_gym.report.comparison_groups import contests
+from dpb_gym.report.leaderboard_data import LeaderboardData
 from dpb_gym.results import metrics
 
 FACTORS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)

@@ -16,8 +16,8 @@ from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.exports import budget_numbers
-from dpb_gym.report.model import LeaderboardData, Row
-from dpb_gym.report.views import Line, Table, board
+from dpb_gym.report.leaderboard_data import LeaderboardData, Row
+from dpb_gym.report.tables import Line, Table, board
 from dpb_gym.results import metrics, profiles
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.leaderboard import SET_ASIDE, leaderboard

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from dpb_gym import validation
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, spec_of

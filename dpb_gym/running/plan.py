@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unknown_name
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.delay import Delay

@@ -22,8 +22,8 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.problems.base import Array, Context, Instance, Problem
-from dpb_gym.problems.delay import Post
-from dpb_gym.problems.season import Season
+from dpb_gym.problems.delay import Delivery
+from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
@@ -37,7 +37,7 @@ class _Runner:
 
     def __init__(self, cell: Cell, number: int, agent: Agent, instance: Instance) -> None:
         self.cell, self.number, self.agent = cell, number, agent
-        self.instance = instance.fork() if isinstance(instance, Season) else instance
+        self.instance = instance.fork() if isinstance(instance, StockInstance) else instance
         self.failure: Failure | None = None
         shape = len(cell.checkpoints), len(cell.seeds)
         self.regret, self.reward = np.zeros((2, shape[1]))
@@ -53,7 +53,7 @@ class _Runner:
         except Exception as error:
             self.failure = _failure(self, error)
 
-    def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
+    def play(self, contexts: Sequence[Context], shared: Instance, post: Delivery | None) -> None:
         """Plays the `coming` rounds of the shared instance; see `judge`."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
@@ -190,7 +190,7 @@ def _rounds(
     clock, shared, t, at = time.perf_counter, 0.0, 0, 0
     last_report = clock()
     late = instance.problem.info.delay is not None
-    post = Post(instance.problem, instance.seeds) if late else None
+    post = Delivery(instance.problem, instance.seeds) if late else None
     live = [runner for runner in runners if runner.failure is None]
     while live and t < instance.problem.horizon:
         start = clock()

@@ -15,7 +15,7 @@ from typing import Any
 from dpb_gym.errors import AgentError
 from dpb_gym.lazy import AGENTS
 from dpb_gym.registry import AgentSpec, agent_spec
-from dpb_gym.report.model import Origin
+from dpb_gym.report.leaderboard_data import Origin
 from dpb_gym.suites.provenance import git_revision
 
 PAPERS = re.compile(

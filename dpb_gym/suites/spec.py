@@ -25,12 +25,12 @@ from pydantic import (
     model_validator,
 )
 
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, DataError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
-from dpb_gym.report.model import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
 from dpb_gym.suites.code_digest import code_hash
 from dpb_gym.suites.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
 

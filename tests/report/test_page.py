@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
 from dpb_gym.report import Audit, Interval, html
-from dpb_gym.report.model import REFERENCES
-from dpb_gym.report.numerals import number
+from dpb_gym.report.leaderboard_data import REFERENCES
+from dpb_gym.report.number_format import number
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
-from dpb_gym.report.views import board
+from dpb_gym.report.tables import board
 
 VOID = {"meta", "link", "input", "line", "path", "br"}
 

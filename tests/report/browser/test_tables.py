@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpb_gym.report import Interval
-from dpb_gym.report.numerals import decimals, number
-from dpb_gym.report.views import board
+from dpb_gym.report.number_format import decimals, number
+from dpb_gym.report.tables import board
 
 pytestmark = pytest.mark.browser
 

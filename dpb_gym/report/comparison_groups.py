@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Entry, Row, TrackRow
-from dpb_gym.report.numerals import tick
+from dpb_gym.report.leaderboard_data import Entry, Row, TrackRow
+from dpb_gym.report.number_format import tick
 
 COMPARISON_NOTE = "Agents are compared only within the same notion and unit of privacy."
 

@@ -12,9 +12,23 @@ from typing import Any, NamedTuple
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.groups import Group, budget_order, contests, group_of, scale_of, short
-from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult, TrackResult, TrackRow
-from dpb_gym.report.numerals import decimals, number
+from dpb_gym.report.comparison_groups import (
+    Group,
+    budget_order,
+    contests,
+    group_of,
+    scale_of,
+    short,
+)
+from dpb_gym.report.leaderboard_data import (
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
+from dpb_gym.report.number_format import decimals, number
 from dpb_gym.report.palette import shade
 
 MARKS = {

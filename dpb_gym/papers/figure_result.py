@@ -13,11 +13,11 @@ import numpy as np
 from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import FigureTable
 from dpb_gym.papers.curves import Curve, distinct, word, words
-from dpb_gym.papers.figure import Figure
+from dpb_gym.papers.figure_spec import Figure
 from dpb_gym.papers.pairing import interval, jackknife
 from dpb_gym.papers.verdicts import Judgement
-from dpb_gym.report.model import Interval
-from dpb_gym.report.numerals import number
+from dpb_gym.report.leaderboard_data import Interval
+from dpb_gym.report.number_format import number
 from dpb_gym.results import metrics
 
 PICTURE = "figure.png"

@@ -43,7 +43,7 @@ class OffPolicyStudy(Spec):
             ``ess`` (effective sample size over rounds).
         """
         from dpb_gym import offline
-        from dpb_gym.envs.catalogue import make_problem
+        from dpb_gym.envs.registration import make_problem
 
         task, rounds = result.cell.task, self.rounds
         problem = make_problem(task.env, **task.env_kwargs, horizon=task.horizon + rounds)

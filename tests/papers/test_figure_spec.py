@@ -12,8 +12,8 @@ import yaml
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
 from dpb_gym.papers import judge, load_figures, targets
 from dpb_gym.papers.curves import Curve
-from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.results import fill
+from dpb_gym.papers.figure_result import fill
+from dpb_gym.papers.figure_spec import Figure
 from dpb_gym.results.row_result import RowResult
 from dpb_gym.running.plan import plan_suite
 from dpb_gym.suites.schema import read_spec

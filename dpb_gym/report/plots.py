@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.report.canvas import (
+from dpb_gym.report.comparison_groups import budget_order, scale_of, short
+from dpb_gym.report.figure_layout import (
     DASHES,
     MUTED,
     Panel,
@@ -24,10 +25,9 @@ from dpb_gym.report.canvas import (
     scale_axes,
     shorten,
 )
-from dpb_gym.report.groups import budget_order, scale_of, short
-from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.leaderboard_data import Interval, LeaderboardData, Row, TaskResult
 from dpb_gym.report.palette import shade
-from dpb_gym.report.views import Line, Table, board
+from dpb_gym.report.tables import Line, Table, board
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

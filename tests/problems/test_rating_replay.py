@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
-from dpb_gym.problems.replay import ReplayProblem
+from dpb_gym.problems.rating_replay import ReplayProblem
 
 
 @dataclass
@@ -320,8 +320,8 @@ def test_bad_feature_parameters(table, kwargs):
 def test_the_environment_takes_exactly_the_problems_parameters():
     import inspect
 
-    from dpb_gym.envs.catalogue import environment
-    from dpb_gym.envs.logged import replay_problem
+    from dpb_gym.envs.log_environments import replay_problem
+    from dpb_gym.envs.registration import environment
     from dpb_gym.problems.conditions import applicable
 
     own = dict(inspect.signature(ReplayProblem).parameters)

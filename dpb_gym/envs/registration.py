@@ -130,7 +130,7 @@ _OURS: dict[tuple[str, str, str], dict[str, str]] = {
     ("recommendation", "problems.recommendation:MultiArmedProblem", _SIMULATED): {
         "MultiArmed": "Multi-armed bandit: the same 10 arms every round, one-hot features",
     },
-    ("recommendation", "envs.logged:replay_problem", RATINGS): {
+    ("recommendation", "envs.log_environments:replay_problem", RATINGS): {
         "MovieLensReplay": "Recommendation replayed from MovieLens ratings (data=NAME or path)",
         "JesterReplay": "Recommendation replayed from Jester ratings (data=NAME or path)",
     },
@@ -195,8 +195,8 @@ def register_environments() -> None:
 def _register(env_id: str) -> None:
     gymnasium.register(
         id=env_id,
-        entry_point="dpb_gym.envs.shells:BanditEnv",
-        vector_entry_point="dpb_gym.envs.shells:BanditVectorEnv",
+        entry_point="dpb_gym.envs.gym_env:BanditEnv",
+        vector_entry_point="dpb_gym.envs.gym_env:BanditVectorEnv",
         kwargs={"env_id": env_id},
     )
 

@@ -132,10 +132,10 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             regret = 0.0
         for screen in core.screens:
             screen.show(round_.context, decoded, feedback, regret)
-        if core.mailbox is not None:
+        if core.arrivals is not None:
             feedback = core.deliver(feedback)
-            info["arrived"] = bool(core.mailbox.arrived[0])
-            info["origin"] = int(core.mailbox.origin[0])
+            info["arrived"] = bool(core.arrivals.arrived[0])
+            info["origin"] = int(core.arrivals.origin[0])
         if core.layers:
             outcome = Outcome(feedback, expected, np.array([regret]))
             rewards, told = core.tell(decoded, outcome, np.ones(1, bool))
@@ -299,7 +299,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             )
         decoded = self._decode(actions, resetting)
         outcome, playing = core.respond(decoded, resetting), ~resetting
-        if core.mailbox is not None:
+        if core.arrivals is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
         reward, values = core.tell(decoded, outcome, playing)
         ended = playing & (core.instance.t >= core.problem.horizon)

@@ -23,7 +23,7 @@ from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 if TYPE_CHECKING:
     from dpb_gym.feedback import LocalMechanism, ResponseChannel
     from dpb_gym.feedback.channel import Sent
-    from dpb_gym.feedback.mechanisms import ResponseMechanism
+    from dpb_gym.feedback.local_mechanisms import ResponseMechanism
     from dpb_gym.privacy import Curator, Event, NoiseSource
 
 

@@ -13,8 +13,8 @@ from figure_helpers import cell_of, claim, curve
 from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import AxisMap, FigureTable, Quantity
 from dpb_gym.papers.curves import Curve
-from dpb_gym.papers.figure import Figure
-from dpb_gym.papers.results import fill, grid, plain_table
+from dpb_gym.papers.figure_result import fill, grid, plain_table
+from dpb_gym.papers.figure_spec import Figure
 from dpb_gym.papers.verdicts import judge
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from dpb_gym.files import make_folder, write_file, write_json
 from dpb_gym.papers.curves import Curve, distinct, words
-from dpb_gym.papers.figure import Drawing, Figure
-from dpb_gym.papers.results import PICTURE, FigureResult
+from dpb_gym.papers.figure_result import PICTURE, FigureResult
+from dpb_gym.papers.figure_spec import Drawing, Figure
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
-from dpb_gym.report.canvas import MUTED, style
+from dpb_gym.report.figure_layout import MUTED, style
 from dpb_gym.report.page import TEMPLATES, template
 from dpb_gym.report.palette import shade
 

@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.problems import search
+from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, Round
 from dpb_gym.problems.conditions.base import Condition, needs_theta
 from dpb_gym.problems.kinds import kind_of
@@ -206,7 +206,7 @@ class Types(Condition):
     Type c answers by theta + offset_c; the offsets are Gaussian of length about
     ``spread ||theta||``, with mean zero, fixed per replicate. Assortments become a mixed logit,
     demand and rewards mixtures that are no GLM. The expected reward is the mean over the types,
-    the best action is searched (`dpb_gym.problems.search`).
+    the best action is searched (`dpb_gym.problems.exhaustive_search`).
     """
 
     name = "types"
@@ -223,7 +223,7 @@ class Types(Condition):
         given = validation.settings("types", given, known)
         self._count = validation.integer("types: count", given["count"], 2, MAX_TYPES)
         self._spread = validation.real("types: spread", given["spread"], 0.0, 1e3, open_low=True)
-        search.check_searchable("types", problem.info)
+        exhaustive_search.check_searchable("types", problem.info)
 
     def hidden(self, drawn: Any, hidden: Hidden) -> Hidden:
         theta = needs_theta("types", hidden)

@@ -15,9 +15,9 @@ from pyarrow import parquet
 
 from dpb_gym.cli import main
 from dpb_gym.errors import ResultError
-from dpb_gym.papers import engine, reproduce
-from dpb_gym.papers.engine import run_figure
-from dpb_gym.papers.figure import Figure
+from dpb_gym.papers import reproduce, reproduction
+from dpb_gym.papers.figure_spec import Figure
+from dpb_gym.papers.reproduction import run_figure
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.running.api import evaluate
 
@@ -25,7 +25,7 @@ from dpb_gym.running.api import evaluate
 @pytest.fixture
 def only(monkeypatch: Any, figure: Figure) -> Figure:
     """Makes the made-up figure the only target."""
-    monkeypatch.setattr(engine, "load_figures", lambda target: [figure])
+    monkeypatch.setattr(reproduction, "load_figures", lambda target: [figure])
     return figure
 
 
@@ -172,7 +172,7 @@ def test_several_figures_share_a_page(
     monkeypatch: Any, capsys: Any, figure: Figure, tmp_path: Path
 ) -> None:
     second = figure.model_copy(update={"figure": "fig2", "title": "Another <figure> & more"})
-    monkeypatch.setattr(engine, "load_figures", lambda target: [figure, second])
+    monkeypatch.setattr(reproduction, "load_figures", lambda target: [figure, second])
     done = reproduce("made-up", tmp_path, replicates=2, workers=1, progress=False)
     assert done.page == tmp_path / "index.html"
     text = done.page.read_text()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
-from dpb_gym.report.groups import budget_order, short
-from dpb_gym.report.numerals import tick
-from dpb_gym.report.views import Line, Table
+from dpb_gym.report.comparison_groups import budget_order, short
+from dpb_gym.report.number_format import tick
+from dpb_gym.report.tables import Line, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from dpb_gym.cli import options
-from dpb_gym.cli.catalogue import complete
+from dpb_gym.cli.list_commands import complete
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(
 
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
-    from dpb_gym.cli.results import print_forecast
+    from dpb_gym.cli.result_commands import print_forecast
     from dpb_gym.planning.costs import forecast
     from dpb_gym.running.api import plan_task
     from dpb_gym.running.callbacks import logger

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
-from dpb_gym.envs.catalogue import ENVIRONMENTS, RATINGS, make_problem, register_environment
+from dpb_gym.envs.registration import ENVIRONMENTS, RATINGS, make_problem, register_environment
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.fitting import LISTENER, recent, step
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
-from dpb_gym.problems.replay import ReplayProblem
+from dpb_gym.problems.rating_replay import ReplayProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ from rich.filesize import decimal
 from typer import Argument, Option
 
 from dpb_gym.cli import options
-from dpb_gym.cli.catalogue import complete
+from dpb_gym.cli.list_commands import complete
 
 if TYPE_CHECKING:
     from dpb_gym.planning.costs import Forecast

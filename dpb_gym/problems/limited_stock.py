@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym.problems.availability import check_offered
 from dpb_gym.problems.base import Instance, Problem
-from dpb_gym.problems.offers import check_offered
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Round
 
 LARGEST_TABLE = 200_000
@@ -99,7 +99,7 @@ def bid_prices(
     return kept
 
 
-class Worth:
+class UnitValues:
     """What a unit of each item is worth at the end of a round, for B replicates.
 
     Attributes:
@@ -207,7 +207,7 @@ def on_sale(round_: Round, has: Array) -> Array:
     return np.asarray((has if available is None else available).any(axis=1))
 
 
-class Season(Instance):
+class StockInstance(Instance):
     """Replicates whose items run out.
 
     What is sold is gone from the next round on; `respond` may be asked again in a round, and the
@@ -218,13 +218,13 @@ class Season(Instance):
         left: Units of each item after the last response, ``(B, n)``.
     """
 
-    def __init__(self, customers: Instance, worth: Worth | None = None) -> None:
+    def __init__(self, customers: Instance, worth: UnitValues | None = None) -> None:
         self.customers, self.problem = customers, customers.problem
         self.seeds, self.episodes, self.t = customers.seeds, customers.episodes, customers.t
         self.hidden, self.replicates = customers.hidden, customers.replicates
         self.alone = customers.alone
         self._stock = np.array(self.problem.info.stock)
-        self._worth = Worth(customers, self._stock) if worth is None else worth
+        self._worth = UnitValues(customers, self._stock) if worth is None else worth
         self.left: Array = np.tile(self._stock, (self.replicates, 1))
         self._before, self._at = self.left.copy(), self.t.copy()
         self._now: Round | None = None
@@ -232,9 +232,9 @@ class Season(Instance):
         self._renewed = np.zeros(self.replicates, np.int64)
         self._lost = np.zeros(self.replicates)
 
-    def fork(self) -> Season:
+    def fork(self) -> StockInstance:
         """The same customers for one more agent."""
-        return Season(self.customers, self._worth)
+        return StockInstance(self.customers, self._worth)
 
     def restart(self, i: int, seed: int, episode: int) -> None:
         self.customers.restart(i, seed, episode)

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from dpb_gym.cli import main
 from dpb_gym.errors import DataError
-from dpb_gym.papers import engine, reproduce
-from dpb_gym.papers.engine import run_figure
-from dpb_gym.papers.figure import Figure
+from dpb_gym.papers import reproduce, reproduction
+from dpb_gym.papers.figure_spec import Figure
+from dpb_gym.papers.reproduction import run_figure
 
 TABLE = {
     "id": "regrets",
@@ -43,7 +43,7 @@ def test_tables_and_samples_are_written_everywhere(
     mean, sd = curve.series.regret[:, -1].mean(), curve.series.regret[:, -1].std(ddof=1)
     said = f"{mean:.1f} ± {sd:.1f} [3.0 ± 1.0]"
     wide = Console(file=io.StringIO(), width=400)
-    engine.Reproduction("made-up", tmp_path, (found,), tmp_path).table(wide)
+    reproduction.Reproduction("made-up", tmp_path, (found,), tmp_path).table(wide)
     run_figure(figure, tmp_path, workers=1)
     printed = wide.file.getvalue()  # type: ignore[attr-defined]
     page, notes = ((tmp_path / f"figure.{kind}").read_text() for kind in ("html", "md"))
@@ -63,7 +63,7 @@ def test_shared_results_are_computed_once(
     figure_data["results"] = "common"
     first = Figure.model_validate(figure_data)
     second = Figure.model_validate({**figure_data, "figure": "fig2"})
-    monkeypatch.setattr(engine, "load_figures", lambda target: [first, second])
+    monkeypatch.setattr(reproduction, "load_figures", lambda target: [first, second])
     done = reproduce("made-up", tmp_path, workers=1, progress=False)
     assert [one.rounds for one in done.figures] == [2 * 3 * 4 * 60, 0]
     assert (tmp_path / "results-common/manifest.json").exists()
@@ -99,7 +99,7 @@ def test_figures_without_data_are_skipped(
 ) -> None:
     whole = Figure.model_validate(json.loads(json.dumps(figure_data)))
     gone = missing({**json.loads(json.dumps(figure_data)), "figure": "fig2"}, 0, 1)
-    monkeypatch.setattr(engine, "load_figures", lambda target: [whole, gone])
+    monkeypatch.setattr(reproduction, "load_figures", lambda target: [whole, gone])
     words = ["reproduce", "made-up", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     monkeypatch.setattr("sys.argv", ["dpb", *words])
     with pytest.raises(SystemExit) as stopped:
@@ -109,7 +109,7 @@ def test_figures_without_data_are_skipped(
     assert "fig2: skipped" in err and "dpb data fetch ml-25m" in err
     assert "Greedy is below random" in out
     assert "fig2" not in (tmp_path / "out/index.html").read_text()
-    monkeypatch.setattr(engine, "load_figures", lambda target: [gone])
+    monkeypatch.setattr(reproduction, "load_figures", lambda target: [gone])
     with pytest.raises(DataError, match="fig2: data set 'ml-25m' was not found"):
         reproduce("made-up/fig2", tmp_path / "out", workers=1, progress=False)
 

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from dpb_gym.errors import ParameterError, SuiteError, unknown_name
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
-from dpb_gym.papers.studies import OffPolicyStudy
+from dpb_gym.papers.offpolicy_study import OffPolicyStudy
 from dpb_gym.results.row_result import RowResult
 from dpb_gym.suites.schema import Many, Slug, Spec, read_spec
 from dpb_gym.suites.suite import Suite, parse_suite

@@ -18,12 +18,19 @@ from scipy.optimize import linprog
 import dpb_gym
 from dpb_gym import make_problem
 from dpb_gym.audits.agent_audit import audit
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse, VectorPrivateResponse
 from dpb_gym.problems.base import Instance
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.season import BOUND, EXACT, Season, Worth, benchmark, priced
+from dpb_gym.problems.limited_stock import (
+    BOUND,
+    EXACT,
+    StockInstance,
+    UnitValues,
+    benchmark,
+    priced,
+)
 from dpb_gym.registry import agent_specs
 from dpb_gym.results.leaderboard import data_notes
 from dpb_gym.suites.spec import Task
@@ -41,7 +48,7 @@ def exact(request, monkeypatch):
     """Whether seasons are small enough for the dynamic programme; without, a coarse bound."""
     if not request.param:
         for name, value in {"LARGEST_TABLE": 0, "SAMPLE": 16, "STEPS": 40}.items():
-            monkeypatch.setattr(f"dpb_gym.problems.season.{name}", value)
+            monkeypatch.setattr(f"dpb_gym.problems.limited_stock.{name}", value)
     return request.param
 
 
@@ -101,18 +108,18 @@ def brute_force_pricing(problem, seed, seats):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_dynamic_programme_equals_brute_force(seed):
     shop = make_problem("DPB/Assortment-v0", horizon=5, **FEW["DPB/Assortment-v0"])
-    worth = Worth(Instance(shop, [seed]), np.array([1, 0, 2]))
+    worth = UnitValues(Instance(shop, [seed]), np.array([1, 0, 2]))
     assert worth.exact
     expected = brute_force_assortment(shop, seed, [1, 0, 2])
     assert worth._table(0)[0, -1] == pytest.approx(expected, rel=1e-9)
     seats = make_problem("DPB/Pricing-v0", horizon=12, stock=3)
-    found = Worth(Instance(seats, [seed]), np.array([3]))._table(0)[0, -1]
+    found = UnitValues(Instance(seats, [seed]), np.array([3]))._table(0)[0, -1]
     assert found == pytest.approx(brute_force_pricing(seats, seed, 3), rel=1e-7)
 
 
 def bound_of(problem, seed, stock):
     """The fluid bound along a season, and the prices that it is made of."""
-    worth = Worth(Instance(problem, [seed]), np.array(stock))
+    worth = UnitValues(Instance(problem, [seed]), np.array(stock))
     prices = worth._prices(0)
     hidden, season = worth._rounds(0, range(1, problem.horizon + 1))
     cost = np.tile(prices, (problem.horizon, 1))
@@ -130,11 +137,11 @@ def bound_of(problem, seed, stock):
 )
 def test_the_fluid_bound_is_never_below_the_optimum(seed, horizon, stock, more):
     shop = make_problem("DPB/Assortment-v0", horizon=horizon, **{**SHOP, "stock": stock, **more})
-    table = Worth(Instance(shop, [seed]), np.array(stock))._table(0)
+    table = UnitValues(Instance(shop, [seed]), np.array(stock))._table(0)
     assert bound_of(shop, seed, stock)[0] >= table[0, -1] - 1e-9
     if "available" not in more:
         seats = make_problem("DPB/Pricing-v0", horizon=horizon, stock=stock[0] + 1, **more)
-        table = Worth(Instance(seats, [seed]), np.array([stock[0] + 1]))._table(0)
+        table = UnitValues(Instance(seats, [seed]), np.array([stock[0] + 1]))._table(0)
         assert bound_of(seats, seed, [stock[0] + 1])[0] >= table[0, -1] - 1e-9
 
 
@@ -217,7 +224,7 @@ def test_the_best_policy_loses_nothing_and_earns_the_optimum(env_id):
 
 
 def test_who_sells_nothing_loses_the_whole_bound(monkeypatch):
-    monkeypatch.setattr("dpb_gym.problems.season.LARGEST_TABLE", 0)
+    monkeypatch.setattr("dpb_gym.problems.limited_stock.LARGEST_TABLE", 0)
     problem = make_problem("DPB/Assortment-v0", horizon=30, **{**SHOP, "stock": [2, 9, 4]})
     season, lost = problem.instance([0, 1]), np.zeros(2)
     for t in range(30):
@@ -438,7 +445,7 @@ def test_without_stock_nothing_changes():
     assert type(instance) is Instance and instance.left is None
     assert benchmark([99], 2000) == EXACT and benchmark([100], 2000) == BOUND
     season = make_problem("DPB/Pricing-v0", stock=4).instance([0])
-    assert type(season) is Season and season.fork() is not season
+    assert type(season) is StockInstance and season.fork() is not season
 
 
 KNOWN = [

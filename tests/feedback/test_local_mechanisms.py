@@ -20,7 +20,7 @@ from dpb_gym.feedback import (
     LaplaceResponse,
     RandomizedResponse,
 )
-from dpb_gym.feedback.features import statistics_sensitivity
+from dpb_gym.feedback.context_mechanisms import statistics_sensitivity
 from dpb_gym.privacy import Budget, Composition, Guarantee, RandomizedResponseEvent
 
 EPSILONS = st.floats(1e-3, 20.0)

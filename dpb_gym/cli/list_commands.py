@@ -24,7 +24,7 @@ NAME: Any = Argument(help="Name of a data set; see: dpb data list")
 
 
 def _envs() -> list[dict[str, Any]]:
-    from dpb_gym.envs.catalogue import ENVIRONMENTS
+    from dpb_gym.envs.registration import ENVIRONMENTS
 
     return [{"id": e.id, "problem": e.kind, "summary": e.summary} for e in ENVIRONMENTS.values()]
 
@@ -165,7 +165,7 @@ def show(
 
     Example: dpb show one-pass-linear --budget rho=0.1
     """
-    from dpb_gym.envs.catalogue import ENVIRONMENTS
+    from dpb_gym.envs.registration import ENVIRONMENTS
     from dpb_gym.registry import agent_specs
     from dpb_gym.suites.suite import suite_names
 
@@ -223,7 +223,7 @@ def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
 
 
 def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
-    from dpb_gym.envs.catalogue import environment
+    from dpb_gym.envs.registration import environment
 
     found = environment(name)
     try:
@@ -248,7 +248,7 @@ def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
 def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     """What its curator says on a small problem of each kind, and what its unit leaves public."""
     from dpb_gym.audits.agent_audit import SMALL, small_setting
-    from dpb_gym.envs.catalogue import make_problem
+    from dpb_gym.envs.registration import make_problem
     from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report import Interval, numerals
-from dpb_gym.report.groups import Group, budget_order, scale_of, short
-from dpb_gym.report.numerals import MINUS, decimals, number, tick
+from dpb_gym.report import Interval, number_format
+from dpb_gym.report.comparison_groups import Group, budget_order, scale_of, short
+from dpb_gym.report.number_format import MINUS, decimals, number, tick
 from dpb_gym.report.palette import shade
-from dpb_gym.report.views import board
+from dpb_gym.report.tables import board
 
 
 def only(task):
@@ -247,5 +247,5 @@ def test_extremes_leave_the_choice_to_each_number():
 
 
 def test_docstrings_run():
-    result = doctest.testmod(numerals)
+    result = doctest.testmod(number_format)
     assert result.attempted > 0 and result.failed == 0

@@ -12,9 +12,9 @@ from dpb_gym.errors import DataError
 from dpb_gym.files import write_file
 from dpb_gym.papers.claims import Claim
 from dpb_gym.papers.curves import Curve
-from dpb_gym.papers.figure import Figure, load_figures
-from dpb_gym.papers.rendering import PAGE, html, print_figure, write
-from dpb_gym.papers.results import FigureResult
+from dpb_gym.papers.figure_output import PAGE, html, print_figure, write
+from dpb_gym.papers.figure_result import FigureResult
+from dpb_gym.papers.figure_spec import Figure, load_figures
 from dpb_gym.papers.verdicts import Judgement, judge
 from dpb_gym.results.row_result import collect
 from dpb_gym.running.execution import run_plan

@@ -14,7 +14,7 @@ from PIL import Image
 
 from dpb_gym.errors import ParameterError, UnknownNameError
 from dpb_gym.report import Interval, plot, plot_frontier
-from dpb_gym.report.views import board
+from dpb_gym.report.tables import board
 
 
 def colours(data):

@@ -11,12 +11,12 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
+from dpb_gym.problems.availability import check_offered
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
 from dpb_gym.problems.conditions.base import Condition
 from dpb_gym.problems.contexts import fixed_rows
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.offers import check_offered
 from dpb_gym.problems.prior import Prior
 from dpb_gym.streams import Stream
 
@@ -81,7 +81,7 @@ class Stock(Condition):
     """Units that can be sold over the season: a number (of every item), or one for each item.
 
     What is sold out cannot be offered; once nothing is on sale any action sells nothing. Regret
-    is what is lost of the season's optimum, see `dpb_gym.problems.season`.
+    is what is lost of the season's optimum, see `dpb_gym.problems.limited_stock`.
     """
 
     name = "stock"
