@@ -1,6 +1,6 @@
 """Kernels of one-pass least squares: choices, records, posterior means.
 
-Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
+The first axis of all arrays is the replicate. Replicates are computed one by one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dpb_gym.kernels.elementary import sigmoid
 from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
 
 ROOT2 = np.sqrt(2.0)
-# Lengths that differ by less are the same, rounded.
+# Lengths whose squares differ by a smaller factor count as equal.
 ROUNDING = 1.0 + 1e-6
 
 
 @jit
 def _add(features, b, k, weight, out):
-    """out += weight x; returns |x|^2."""
+    """Add weight x to `out` and return |x|^2."""
     square = 0.0
     for j in range(out.shape[0]):
         x = np.float64(features[b, k, j])
@@ -86,24 +86,25 @@ def likeness(moments, m, ratio):
 
 @jit
 def directions(features, action, observed, contrast, intercept, phi, out, moments):
-    """What a round's reward is regressed on, and the unit vector that it multiplies.
+    """Write the regressors phi of a round's reward and the unit vector v that it multiplies.
 
     phi[b] = [x; 1; xbar] for the chosen x and the mean xbar of the round's candidates. With
     z = x - kappa xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). kappa is 0 or, with
-    `contrast`, (1 - (1 + 2 / d) s^2 / |xbar|^2)_+, s^2 what the candidates' spread about xbar
-    leaves in |xbar|^2 by chance, of relative variance 2 / d: kappa xbar estimates what they share,
-    after James and Stein. It is at most 1 - 1 / m, for candidates that are all but equal. phi[b]
-    and out[b] are 0 where nothing was observed, out[b] also if z = 0.
+    `contrast`, (1 - (1 + 2 / d) s^2 / |xbar|^2)_+. s^2 is the expected |xbar|^2 of candidates that
+    share nothing, estimated from their spread with a relative variance of 2 / d, so kappa xbar is
+    a James-Stein estimate of what they share. kappa is at most 1 - 1 / m, so that nearly equal
+    candidates leave a record. phi[b] and out[b] are 0 where nothing was observed, out[b] also if
+    z = 0.
 
     Args:
         features: ``(B, m, d)``.
         action: ``(B,)``, the chosen candidates.
         observed: ``(B,)``.
-        contrast: Whether what the round's candidates share is taken out of z.
+        contrast: Whether kappa xbar is subtracted.
         intercept: Value of the constant feature.
         phi: Output ``(B, 2 d + 1)``.
         out: Output ``(B, d + 1)``.
-        moments: ``(B, d + 3)``, gains [xbar; |xbar|^2, mean |x_k|^2, 1].
+        moments: Increased by [xbar; |xbar|^2, mean |x_k|^2, 1], ``(B, d + 3)``.
 
     Returns:
         0, or 1 + the first replicate whose action is out of range.
@@ -124,7 +125,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             alone += _add(features, b, k, 1.0 / m, x[d + 1 :]) / m
         for j in range(d):
             together += x[d + 1 + j] ** 2
-        if together < np.inf:  # NaN is refused below
+        if together < np.inf:  # not for NaN
             for j in range(d):
                 moments[b, j] += x[d + 1 + j]
             moments[b, d] += together
@@ -139,7 +140,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
         for j in range(d):
             z[j] = x[j] - kappa * x[d + 1 + j]
             square += z[j] * z[j]
-        # NaN goes on to the releaser, which refuses it
+        # the releaser raises for NaN
         if square == 0.0:
             continue
         for j in range(d):
@@ -150,7 +151,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
 
 @jit
 def joint_rows(directions, response, weights, rows):
-    """Rows of private rounds: the isometric half of v v', and the response times v.
+    """Write rows of private rounds: the isometric half of v v', and the response times v.
 
     Args:
         directions: v, ``(B, n)``.
@@ -173,18 +174,18 @@ def joint_rows(directions, response, weights, rows):
 
 @jit
 def bend(phi, mean, steepness, directions, bent, offset):
-    """A logistic reward's expectation, to first order about where the posterior mean puts it.
+    """Linearise the expected logistic reward at the posterior mean.
 
     With p = sigmoid(s u), s = `steepness`, E r = (4 / s) (p - 1/2) has the slope 4 p (1 - p) at u,
-    which is 1 at u = 0 and also what a reward's variance is a multiple of.
+    which is 1 at u = 0 and proportional to the variance of the reward.
 
     Args:
         phi: ``(B, n)``; u = <phi, mean>.
         mean: ``(B, n)`` or wider.
         steepness: 4 over the range of the rewards.
-        directions: v, which the reward multiplies, ``(B, m)``.
+        directions: v, the factor of the reward, ``(B, m)``.
         bent: Output, the slope times v.
-        offset: Gains (E r - slope u) v, ``(B, m)``.
+        offset: Increased by (E r - slope u) v, ``(B, m)``.
     """
     for b in range(len(phi)):
         u = (phi[b] * mean[b, : phi.shape[1]]).sum()
@@ -196,7 +197,7 @@ def bend(phi, mean, steepness, directions, bent, offset):
 
 @jit
 def add_products(left, right, out):
-    """out[b] += left[b] right[b]'."""
+    """Add left[b] right[b]' to out[b]."""
     for b in range(len(left)):
         for i in range(left.shape[1]):
             for j in range(right.shape[1]):
@@ -215,14 +216,14 @@ def _product(left, right):
 
 @jit
 def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
-    """One step of the Kalman filter on (theta, S), S the weighted sum of rewards times z.
+    """Update the normal distribution of (theta, S), S the weighted sum of rewards times z.
 
-    A batch adds weight * sum (<phi, theta> + e) z to S, Var e = spread; then the state is
-    conditioned on release = S + N(0, noise I).
+    This is one step of a Kalman filter. A batch adds weight * sum (<phi, theta> + e) z to S,
+    Var e = spread. Then the state is conditioned on release = S + N(0, noise I).
 
     Args:
-        mean: ``(B, n + m)``, in place.
-        covariance: ``(B, n + m, n + m)``, in place, exactly symmetric.
+        mean: ``(B, n + m)``, updated in place.
+        covariance: ``(B, n + m, n + m)``, updated in place, exactly symmetric.
         gram: Sum of z phi' over the batch, ``(B, m, n)``.
         own: Sum of z z', ``(B, m, m)``.
         weight: Of the batch.
@@ -264,7 +265,7 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
 
 @jit
 def shrunken_curvature(half, share, noise, intercept, out):
-    """Estimates H = sum v v' over t rounds, v = [z; b] / sqrt(1 + b^2), |z| = 1, from a noisy half.
+    """Estimate H = sum v v' over t rounds, v = [z; b] / sqrt(1 + b^2), |z| = 1, from a noisy half.
 
     The trace and the constant's entry of H are public. The cross term c of slopes and constant
     is shrunk by its expected noise, d noise^2 / 2, and obeys Cauchy-Schwarz; the deviation D of
@@ -279,7 +280,7 @@ def shrunken_curvature(half, share, noise, intercept, out):
         out: Output ``(n, n)``.
 
     Returns:
-        The parts of D's noise, in variance, and of c that the shrinkage left.
+        The factors of D and of c by which the shrinkage multiplied them.
     """
     n = out.shape[0]
     d = n - 1
@@ -337,12 +338,12 @@ def joint_posterior(
     b,
     out,
 ):
-    """Posterior means of t given noisy sums of v v' and of the responses <v, t> + e times v.
+    """Write posterior means of t given noisy sums of v v' and of the responses <v, t> + e times v.
 
     With H from `shrunken_curvature`, u = H t + e, t ~ N(mean, prior) and
-    e ~ N(0, spread H + s^2 I), s^2 the noise of u and what is left of H's, times t:
+    e ~ N(0, spread H + s^2 I), s^2 the variance of the noise of u and of H t after shrinkage, it is
     mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean). The prior's variance along
-    the slopes' mean, H's cross term, is larger by `common`, as far as that is known.
+    the mean slope feature, the cross term of H, is larger by `common` times its shrinkage squared.
 
     Args:
         halves: Isometric halves, ``(B, n (n + 1) / 2)``.
@@ -379,9 +380,9 @@ def joint_posterior(
 
 @jit
 def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
-    """Scales each round's public direction so that its user stays within a lifetime bound.
+    """Scale each round's public direction so that its user stays within a lifetime bound.
 
-    With z_s the directions that user had before, the bound is on
+    With z_s the earlier directions of the user, the bound is on
     sum_{s,t} |<z_s, z_t>|, which is at least ||sum_t c_t z_t||^2 for all |c_t| <= 1. Directions
     that are not admitted become 0.
 
@@ -389,8 +390,8 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
         users: ``(B,)``, below counts.shape[1].
         admitted: ``(B,)``.
         bound: Largest sum, > 0.
-        counts: Rounds kept so far ``(B, U)``, updated.
-        spent: The sums so far ``(B, U)``, updated.
+        counts: Stored rounds ``(B, U)``, updated.
+        spent: The sums ``(B, U)``, updated.
         kept: Scaled directions ``(B, U, k, m)``, float32, updated.
         directions: ``(B, m)``, in place.
     """
@@ -401,7 +402,7 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
             continue
         square, cross = (z * z).sum(), 0.0
         if not square < np.inf:
-            # the releaser refuses it
+            # the releaser raises for it
             continue
         for i in range(counts[b, u]):
             cross += abs((kept[b, u, i] * z).sum())

@@ -59,6 +59,7 @@ def best_schedule(ends, T, noise, spread, prior):
     supports=["recommendation"],
     protects=("central", "reward"),
     partial_feedback=False,
+    needs_horizon=True,
 )
 class ReferenceOnePassLinear(dpb_gym.SingleAgent):
     """One-pass linear in plain NumPy, to read and to test `one-pass-linear` with.

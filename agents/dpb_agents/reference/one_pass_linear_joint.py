@@ -25,6 +25,7 @@ from dpb_gym.errors import AgentError
     supports=["recommendation"],
     protects=("joint", "user-round"),
     partial_feedback=False,
+    needs_horizon=True,
 )
 class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
     """One-pass linear with private contexts in plain NumPy, to test `one-pass-linear-joint` with.
