@@ -12,7 +12,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
-from dpb_gym import kernels, portable
+from dpb_gym import kernels
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -146,18 +146,15 @@ class OnePass(WarmStart):
         anytime = self.anytime or self.problem.horizon is None
         horizon = LONGEST if anytime else self.problem.longest
         if sigma == 0.0:
-            # exact releases cost nothing
-            fine = Schedule.geometric(
-                horizon, self.problem.dim, portable.power(self.ratio, 0.2), 0.0
-            )
-            return Schedule.unweighted(fine.ends)
+            exact = Schedule.geometric(horizon, self.problem.dim, self.ratio, 0.0)
+            return Schedule.unweighted(exact.ends)
         # information of one round about a coordinate of theta
         rate = 1.0 / self.problem.dim
         if self.problem.partial_feedback:
             rate /= self.problem.n_candidates or 1
         noise = sigma * self._unit_noise / rate
         first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
-        return planned(
+        return best_schedule(
             Schedule.geometric(horizon, first, self.ratio, 1.0),
             horizon,
             noise=noise,
@@ -285,7 +282,7 @@ class OnePassLinear(OnePass):
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
 
 
-def planned(
+def best_schedule(
     start: Schedule, horizon: int, *, noise: float, spread: float, prior: float, anytime: bool
 ) -> Schedule:
     """Return the schedule that minimises a model of the greedy policy's regret.

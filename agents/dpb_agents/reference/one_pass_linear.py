@@ -123,7 +123,7 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
         """Return the schedule for noise of standard deviation `sigma`; 0 is exact."""
         d, T = self.d, self.problem.longest
         if sigma == 0:
-            return Schedule.unweighted(release_rounds(T, d, self.ratio**0.2))
+            return Schedule.unweighted(release_rounds(T, d, self.ratio))
         noise = sigma * unit_noise * d  # a round tells 1 / d of a coordinate of theta
         first = max(d, self.first * noise / math.sqrt(self.variance))
         ends = release_rounds(T, first, self.ratio)
