@@ -190,7 +190,7 @@ class OnePass(WarmStart):
         agent_kernels.linear_records.likeness(
             self._moments, context.features.shape[1], self._likeness
         )
-        self._repeated = np.maximum(0.0, 1.0 - self._likeness)
+        self._repeated = np.maximum(0.0, 1.0 - self._likeness) ** 2
         if self._weights is not None:
             self._weights.scale(context.users, observed, self._directions)
         self.releaser.add(reward, self._directions)
@@ -259,8 +259,8 @@ class OnePassLinear(OnePass):
     customer's taste, which all of them share. theta's prior size is for features of mean square 1.
 
     Where rounds repeat their candidates, a greedy policy never learns what it does not play, so
-    the agent plays theta + (1 - ratio)_+ (a draw from its posterior - theta). The ratio is 0 for
-    candidates that are the same in all rounds and 1 for independent ones.
+    the agent plays theta + (1 - ratio)_+^2 (draw - theta) with a draw from its posterior. The ratio
+    is 0 for candidates that are the same in all rounds and 1 for independent ones.
     docs/agents/one-pass-linear.md has the derivations.
 
     Args:

@@ -160,7 +160,7 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
         """Count the public part of the round; the raw reward goes to the curator's sums only."""
         x, d = context.features.astype(float), self.d
         phi, v = self.record(context, action)
-        # How far the candidates of different rounds are the same: 1 - m Var(xbar) / Var(x).
+        # m Var(xbar) / Var(x) is 0 for the same candidates in all rounds, 1 for independent ones.
         self.n, self.sum_xbar = self.n + 1, self.sum_xbar + phi[d + 1 :]
         self.sum_xbar2 += (phi[d + 1 :] ** 2).sum()
         self.sum_x2 += (x**2).sum() / len(x)
@@ -169,7 +169,7 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
             centre = ((self.sum_xbar / self.n) ** 2).sum()
             between = max(0.0, self.sum_xbar2 / self.n - centre) * self.n / (self.n - 1)
             self.likeness = len(x) * between / max(self.sum_x2 / self.n - centre, 1e-9)
-        self.repeated = max(0.0, 1 - self.likeness)
+        self.repeated = max(0.0, 1 - self.likeness) ** 2
         self.sums.add(feedback.reward - self.c, along=v)
         # m(u) is about m(u_0) + W (u - u_0), u_0 = <phi, t>, and Var r = (w / 2)^2 W.
         u = phi @ self.m[: 2 * d + 1]
