@@ -280,7 +280,7 @@ def shrunken_curvature(half, share, noise, intercept, out):
         out: Output ``(n, n)``.
 
     Returns:
-        The factors of D and of c by which the shrinkage multiplied them.
+        The factor of D by which the shrinkage multiplied it.
     """
     n = out.shape[0]
     d = n - 1
@@ -320,7 +320,7 @@ def shrunken_curvature(half, share, noise, intercept, out):
     out[d, :d] = cross
     out[:d, d] = cross
     out[d, d] = level
-    return left, kept
+    return left
 
 
 @jit
@@ -334,7 +334,6 @@ def joint_posterior(
     response_noise,
     mean,
     prior,
-    common,
     b,
     out,
 ):
@@ -342,8 +341,7 @@ def joint_posterior(
 
     With H from `shrunken_curvature`, u = H t + e, t ~ N(mean, prior) and
     e ~ N(0, spread H + s^2 I), s^2 the variance of the noise of u and of H t after shrinkage, it is
-    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean). The prior's variance along
-    the mean slope feature, the cross term of H, is larger by `common` times its shrinkage squared.
+    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean).
 
     Args:
         halves: Isometric halves, ``(B, n (n + 1) / 2)``.
@@ -355,19 +353,14 @@ def joint_posterior(
         response_noise: Variance per coordinate of u, > 0.
         mean: ``(n,)``.
         prior: ``(n, n)``.
-        common: See above.
         b: Value of the constant feature.
         out: Output ``(B, n)``.
     """
     B, n = out.shape
     h, solution = np.empty((n, n)), np.empty(n)
     for r in range(B):
-        left, kept = shrunken_curvature(halves[r], shares[r], noise, b, h)
-        cross, wider = h[n - 1, : n - 1], prior.copy()
-        square = (cross * cross).sum()
-        if square > 0.0:
-            wider[: n - 1, : n - 1] += common * kept * kept / square * np.outer(cross, cross)
-        reached = _product(wider, h)
+        left = shrunken_curvature(halves[r], shares[r], noise, b, h)
+        reached = _product(prior, h)
         covariance = _product(h, reached) + spread * h
         for j in range(n):
             covariance[j, j] += response_noise + left * curvature_noise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import positive, real
+from dpb_agents.common.parameters import positive
 from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
@@ -40,8 +40,6 @@ class OnePassLinearJoint(OnePass):
         prior_mean: See `OnePass`; its length is learnt.
         max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times as much.
         curvature: w_H^2 / w_u^2, > 0.
-        common: Additional prior variance of theta along the mean feature, as a share of
-            ``(norm w / 2)^2``, >= 0. Features that candidates share are often liked.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -54,7 +52,6 @@ class OnePassLinearJoint(OnePass):
     norm: float = 1.5
     intercept: float = 0.35
     curvature: float = positive(0.2)
-    common: float = real(0.15, 0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,7 +73,6 @@ class OnePassLinearJoint(OnePass):
         self._center = 0.5 * known
         self._prior = self._prior_covariance * np.outer(self._scale, self._scale)
         self._prior += np.outer(known, known) / 12.0
-        self._common = self.common * d * self._variance * float(self._scale[0]) ** 2
         size = float(np.trace(self._prior[:d, :d]) + (self._center**2).sum())
         # mean square of a coordinate of the noise of H, which is isometric, times t
         self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
@@ -158,7 +154,6 @@ class OnePassLinearJoint(OnePass):
             max((std / response) ** 2, 1e-6 * rounds),
             self._center,
             self._prior,
-            self._common,
             self.intercept,
             t,
         )

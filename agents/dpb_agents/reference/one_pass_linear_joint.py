@@ -41,8 +41,6 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         ratio: See `ReferenceOnePassLinear`.
         prior_mean: See `ReferenceOnePassLinear`; its length is learnt.
         curvature: w_H^2 / w_u^2, > 0.
-        common: Prior variance of theta along the mean feature besides, as a share of
-            ``(norm w / 2)^2``, >= 0.
     """
 
     def __init__(
@@ -53,10 +51,9 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         ratio=1.1,
         prior_mean=None,
         curvature=0.2,
-        common=0.15,
     ):
         super().__init__(norm, intercept, first, ratio, effect=0.0, prior_mean=prior_mean)
-        self.curvature, self.common = curvature, common
+        self.curvature = curvature
 
     def direction(self, x, action):
         """Return z = x - kappa xbar, without what the round's candidates share.
@@ -156,12 +153,9 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         trace = t / (1 + self.intercept**2)
         level, c = t - trace, H[d, :d]
         # The cross term, shrunk by its expected noise d s^2 / 2; |c|^2 <= level trace.
-        kept, along = 0.0, np.zeros((d, d))
         if c.any():
             kept = max(0.0, 1 - d * s**2 / 2 / (c @ c))
-            kept = min(kept, math.sqrt(level * trace / (c @ c)))
-            along = np.outer(c, c) / (c @ c)
-        c = kept * c
+            c = min(kept, math.sqrt(level * trace / (c @ c))) * c
         # The Schur complement: its trace is known, its deviation D from even is shrunk likewise.
         cut = np.outer(c, c) / level
         even = (trace - np.trace(cut)) / d * np.eye(d)
@@ -172,11 +166,7 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
             left = max(0.0, 1 - (d * (d + 1) / 2 - 1) * s**2 / (D**2).sum())
         values, vectors = np.linalg.eigh(even + left * D)
         H = np.block([[vectors * values.clip(0) @ vectors.T + cut, c[:, None]], [c, level]])
-        # t has more prior variance along the mean feature, as far as that is known.
-        Sigma = self.Sigma.copy()
-        common = self.common * d * self.variance * self.scale[0] ** 2
-        Sigma[:d, :d] += common * kept**2 * along
         # Var e: the responses' own, the noise of u, and what is left of the noise of H, times t.
         e = max((noise / self.w_u) ** 2, 1e-6 * t) + left * noise**2 * self.bent
-        covariance = H @ Sigma @ H + 0.25 * uneven * H + e * np.eye(n)
-        return self.t_0 + Sigma @ H @ np.linalg.solve(covariance, u - H @ self.t_0)
+        covariance = H @ self.Sigma @ H + 0.25 * uneven * H + e * np.eye(n)
+        return self.t_0 + self.Sigma @ H @ np.linalg.solve(covariance, u - H @ self.t_0)

@@ -526,7 +526,7 @@ def test_users_must_be_identified(name):
 
 
 def test_parameters_are_checked():
-    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"common": -1.0}):
+    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"norm": -1.0}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent("one-pass-linear-joint", **bad)
 
