@@ -50,7 +50,8 @@ SERIES = {
 class Lockstep:
     """One agent in the lockstep loop, advanced in slices so that measurements interleave."""
 
-    def __init__(self, env_id, agent, replicates, horizon, budget="none", **kwargs):
+    def __init__(self, env_id, agent, replicates, horizon, budget="none", compiled=True, **kwargs):
+        self.compiled = compiled
         self.problem = make_problem(env_id, horizon=horizon, **kwargs)
         self.replicates = replicates
         seeds = range(replicates)
@@ -62,7 +63,16 @@ class Lockstep:
     def run(self, rounds):
         """Plays `rounds` rounds and returns replicate-rounds per second."""
         start = time.process_time()
-        for _ in range(rounds):
+        compiled, done = self.compiled and self.agent.stretches, 0
+        while compiled and done < rounds:
+            _, stretch = self.instance.upcoming(rounds - done, True, False)
+            expected, observed, _ = stretch.answer(self.agent.play(stretch), "agent")
+            regret = self.instance.regret(expected, observed, stretch.best)
+            self.regret = np.add.accumulate(np.vstack((self.regret, regret)))[-1]
+            done += stretch.shape[0]
+            if self.instance.t[0] < self.problem.horizon:
+                self.instance.advance()
+        for _ in range(rounds - done):
             context = self.instance.context()
             action = self.agent.act(context)
             outcome = self.instance.respond(action)
