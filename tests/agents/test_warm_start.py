@@ -20,7 +20,7 @@ PROBLEMS = {
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 8, "interactions_per_user": 2}),
 }
-# Nothing of theirs estimates theta, or another agent does it for them.
+# Nothing of theirs estimates theta, or another agent does it for them; references take no prior.
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
