@@ -140,13 +140,13 @@ COLUMNS: list[Column] = [
     Column(
         "tuning", "Tuning", shown=DETAILS,
         help="A row marked tuned has the best of the same number of points that every agent gets, "
-        "chosen on other customers; its details say at what cost. It stands beside the row of the "
-        "defaults. Either may be the best.",
+        "chosen on other customers; its details state the cost. It is next to the row of the "
+        "defaults, and either may be the best.",
     ),
     Column(
         "trust", "Trust", shown=DETAILS,
         help="Rows are computed here, recomputed here from a submission, or stated by a sender. "
-        "What is only stated has no rank and is never the best.",
+        "Rows that are only stated are not ranked.",
     ),
     Column("replicates", "Replicates", "number", DETAILS),
     Column(
@@ -173,9 +173,9 @@ COLUMNS: list[Column] = [
         ("records", "terminal", "notebook", "latex", "task", "track", "details"),
         better="more", decimals=3,
         help="Random choice is 0, the oracle is 1: one minus the regret in units of what the "
-        "oracle earns more than random choice. That unit belongs to the suite and does not move "
-        "with the results. A track's score is the mean over its tasks; rows in italics miss a "
-        "task, stand last and are no match for the others.",
+        "oracle earns more than random choice. That unit is a constant of the suite. A track's "
+        "score is the mean over its tasks. Rows in italics lack a task; they are last and "
+        "not compared with the others.",
     ),
     Column(
         "lead", "Lead over the best other agent", "interval", DETAILS,
