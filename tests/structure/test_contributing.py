@@ -111,7 +111,8 @@ def test_the_lengths_of_the_examples_are_right():
         lines[what] = node.end_lineno - node.lineno + 1
     lines["figure"] = len(code("A figure", "yaml").splitlines())
     nodes = ast.walk(ast.parse((ROOT / "tests/report/test_columns.py").read_text()))
-    call = next(n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "Column")
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    call = next(node for node in calls if ast.unparse(node.func) == "ResultColumn")
     lines["column"] = call.end_lineno - call.lineno + 1
     assert {what: int(count) for what, count in stated.items()} == lines
 

@@ -133,6 +133,7 @@ class LinearPolicy(WarmStart):
         self._exploration = 0.0 if self.gamma is None else problem.dim / self.gamma
         if self._exploration:
             self._coins = streams.uniforms(2)
+        self.stretches = not self._exploration and self.window is None
         self._rounds = 0
         # prior mean and ridge in units of the scaled features
         known, stretch = self.prior(problem), 1.0 + self.intercept**2
@@ -233,10 +234,6 @@ class LinearPolicy(WarmStart):
                 self._block[:] = 0.0
 
     replaced = ("act", "observe", "_admitted", "_add", "_choose", "_grow", "_forced")
-
-    @property
-    def stretches(self) -> bool:
-        return not self._exploration and self.window is None
 
     def _play(self, rounds: Stretch, kernel: Any, state: Array, *draws: Array) -> Array:
         """Play a stretch with a kernel that does `act` and `observe`; release where batches end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +18,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -57,6 +59,7 @@ class OnePass(WarmStart):
         ParameterError: If a parameter is out of range, or rewards are not bounded.
     """
 
+    replaced = ("act", "observe", "_learn")
     contrast: ClassVar[bool] = False
     norm: float = positive(1.0)
     intercept: float = positive(0.15)
@@ -102,6 +105,7 @@ class OnePass(WarmStart):
         # standard deviation in a coordinate of sum r v of noise of standard deviation 1
         self._unit_noise = 1.0
         self._batches = 0
+        self.stretches = self.max_rounds_per_user is None
         self._open(curator)
 
     @among_available
@@ -130,10 +134,52 @@ class OnePass(WarmStart):
                 f"0..{context.features.shape[1] - 1}"
             )
         self._learn(context, feedback.reward - self._middle, observed)
+        self._renew_if_due()
+
+    def _renew_if_due(self) -> None:
+        """Update theta after a release."""
         ends, batch = self.releaser.schedule.ends, self._batches
         if batch < len(ends) and self.releaser.rounds == ends[batch]:
             self._batches += 1
             self._update(batch)
+
+    def play(self, rounds: Stretch) -> Array:
+        scale, sums = 4.0 / self._range, (self._state, self._offset, self._gram, self._own)
+        regression = True, self.link == "logistic", scale, *sums
+        return self._play(rounds, regression, self.releaser.add_rounds)
+
+    def _play(
+        self, rounds: Stretch, regression: tuple[Any, ...], record: Callable[[Array, Array], None]
+    ) -> Array:
+        """Play a stretch in parts that end with a release.
+
+        Args:
+            rounds: The stretch.
+            regression: See `kernels.linear_records.play_greedy`.
+            record: Hands rewards and directions of several rounds to the releaser.
+        """
+        n, B = rounds.shape
+        features = rounds.context.features
+        directions, reward = np.empty((n, B, self.theta.shape[1])), np.empty((n, B))
+        action, start = np.empty((n, B), np.int64), 0
+        self._candidates = features.shape[2]
+        while start < n:
+            left = self.releaser.schedule.ends[self._batches :][:1] - self.releaser.rounds
+            part = slice(start, min([n, *(start + left).tolist()]))
+            agent_kernels.linear_records.play_greedy(
+                (features[part], rounds.reward[part], rounds.observed[part]),
+                (self.theta, self._doubt, self._even, self._worth),
+                (self.contrast, self.intercept, self._middle),
+                regression,
+                self._moments,
+                directions[part],
+                reward[part],
+                action[part],
+            )
+            record(reward[part], directions[part])
+            self._renew_if_due()
+            start = part.stop
+        return action
 
     def _plan(self, sigma: float) -> Schedule:
         """Return the schedule of the releases.

@@ -13,10 +13,15 @@ from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
+
+# Instead of the sums of `OnePassLinear`.
+NO_REGRESSION = False, False, 1.0, *[np.empty((0, 0))] * 2, *[np.empty((0, 0, 0))] * 2
+FEW = 16  # rounds whose rows fit in a core's cache
 
 
 @register_agent(
@@ -61,6 +66,7 @@ class OnePassLinearJoint(OnePass):
         self._arms: Array | None = None
         if self.problem.fixed_arms:
             super()._open(curator)
+            self.stretches = False
             return
         B, n = self.theta.shape
         d, b = n - 1, self.intercept
@@ -115,6 +121,23 @@ class OnePassLinearJoint(OnePass):
             self._recorded += 1.0 / (self.problem.n_candidates or 1)
         else:
             self._recorded += observed
+
+    def play(self, rounds: Stretch) -> Array:
+        return self._play(rounds, NO_REGRESSION, self._record)
+
+    def _record(self, reward: Array, directions: Array) -> None:
+        """Hand the records of several rounds to the releaser, a few rounds at a time."""
+        (rounds, B, n), width = directions.shape, self._rows.shape[1]
+        response = np.clip(reward / self._range, -0.5, 0.5)
+        each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0
+        for first in range(0, rounds, FEW):
+            part = slice(first, first + FEW)
+            vectors, numbers = directions[part].reshape(-1, n), response[part].reshape(-1)
+            rows = np.empty((len(numbers), width))
+            agent_kernels.linear_records.joint_rows(vectors, numbers, self._weights, rows)
+            self.releaser.add_rounds(rows.reshape(-1, B, width))
+        for _ in range(rounds):
+            self._recorded += each
 
     def _check_arms(self, context: Context) -> None:
         """Raise AgentError unless the arms have the features of the first round."""
