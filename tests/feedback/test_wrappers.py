@@ -331,9 +331,9 @@ def test_wrong_combinations_are_refused():
         (lambda e: f.PrivateResponse(e, rr), lambda e: f.VectorPrivateResponse(e, rr)),
         (lambda e: f.CentralCurator(e, budget), lambda e: f.VectorCentralCurator(e, budget)),
     ):
-        with pytest.raises(ParameterError, match="twin"):
+        with pytest.raises(ParameterError, match="version of this wrapper"):
             one(vec)
-        with pytest.raises(ParameterError, match="twin"):
+        with pytest.raises(ParameterError, match="version of this wrapper"):
             many(rec)
 
 

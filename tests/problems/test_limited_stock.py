@@ -197,11 +197,11 @@ def test_regret_is_what_is_missing_to_the_optimum_in_expectation(env_id, exact):
         earned, lost = earned + outcome.expected, lost + outcome.regret
         if t < T - 1:
             season.advance()
-    worth = season._worth
-    assert worth.exact == exact
+    values = season._unit_values
+    assert values.exact == exact
     stock = np.array(problem.info.stock)
     if exact:
-        best = np.array([worth._known[b][0][-1] for b in range(B)])
+        best = np.array([values._values[b][0][-1] for b in range(B)])
     else:
         best = np.array([bound_of(problem, b, stock)[0] for b in range(B)])
     missing = best - earned - lost
@@ -219,7 +219,7 @@ def test_the_best_policy_loses_nothing_and_earns_the_optimum(env_id):
         assert outcome.regret.max() < 1e-12
         if t < 7:
             season.advance()
-    best = np.array([season._worth._known[b][0][-1] for b in range(B)])
+    best = np.array([season._unit_values._values[b][0][-1] for b in range(B)])
     assert abs((best - earned).mean()) < 4.0 * (best - earned).std() / np.sqrt(B)
 
 
