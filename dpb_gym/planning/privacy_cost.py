@@ -1,4 +1,4 @@
-"""What would privacy cost: from an environment or a log to a sentence, a picture and a page."""
+"""Cost of privacy on an environment or a log, as sentences, a picture and a page."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.report.comparison_groups import group_of
-from dpb_gym.report.leaderboard_data import Interval, Row
+from dpb_gym.report.comparison_groups import Group
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.notebook import grid
 from dpb_gym.results import metrics
 from dpb_gym.results.leaderboard import data_notes
 from dpb_gym.results.result import Result
-from dpb_gym.results.row_result import RowResult
+from dpb_gym.results.row_result import REPORT_DELTA, RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
 from dpb_gym.suites.suite import resolve_checkpoints
 
@@ -35,9 +35,11 @@ RECOMMENDED = {
     "assortment": ("one-pass-mnl", "dpmnl"),
     "recommendation": ("one-pass-linear", "adaprivate-ucb"),
 }
-"""Per problem: the agent to use, whose own non-private twin is the yardstick, and a paper's."""
+"""Per problem the recommended agent, whose non-private version is the baseline, and a paper's."""
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM = "random"
+LARGEST_EPSILON = 10.0
+"""A larger epsilon per person is reported as no promise: outputs may be e^10 times as likely."""
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
@@ -47,14 +49,14 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Shortfall:
-    """What an agent earns less than the yardstick in a part of the horizon.
+    """Loss of an agent relative to the baseline in a part of the horizon.
 
     Attributes:
         agent: Label.
         budget: Budget as text, ``"none"`` for random choices.
         first: First round of the part, from 1.
         last: Last round.
-        percent: Of what the yardstick earns there: expected earnings on the same customers, mean
+        percent: Loss in percent of the baseline's expected earnings on the same customers, mean
             over replicates with its 95% interval.
     """
 
@@ -72,14 +74,14 @@ class Shortfall:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivacyCost:
-    """What `cost_of_privacy` found.
+    """Result of `cost_of_privacy`.
 
     Attributes:
         result: All runs, with curves, tables and guarantees.
-        agent: Label of the recommended agent; without a budget it is the yardstick.
-        losses: Agents by budgets by two parts of the horizon.
-        notes: What the figures do not say: what is protected and what is not, repeated customers,
-            remarks on the fit and on the simulation.
+        agent: Label of the recommended agent; without a budget it is the baseline.
+        losses: One entry per agent, budget and part of the horizon.
+        notes: What is protected and what is not, repeated customers, and remarks on the fit and
+            on the simulation.
     """
 
     result: Result
@@ -88,7 +90,7 @@ class PrivacyCost:
     notes: tuple[str, ...]
 
     def sentence(self, budget: Budget | str | None = None, agent: str | None = None) -> str:
-        """What privacy costs, in words.
+        """Return the cost of privacy as a sentence.
 
         Args:
             budget: One of the budgets; the first by default.
@@ -120,12 +122,12 @@ class PrivacyCost:
 
     @property
     def sentences(self) -> list[str]:
-        """One per budget of the recommended agent, and one for random choices."""
+        """Sentences for each budget of the recommended agent, and for random choices."""
         budgets = dict.fromkeys(x.budget for x in self.losses if x.agent == self.agent)
         return [*map(self.sentence, budgets), self.sentence(agent=RANDOM)]
 
     def records(self) -> list[dict[str, Any]]:
-        """One dict per agent, budget and part, ready for a data frame."""
+        """Return one dict per agent, budget and part, for a data frame."""
         return [
             {**vars(loss), "percent": loss.percent.mean, "low": loss.percent.low,
              "high": loss.percent.high}
@@ -133,7 +135,7 @@ class PrivacyCost:
         ]  # fmt: skip
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draws what is earned against the budget, in percent of the non-private twin.
+        """Draw earnings against the budget, in percent of the non-private baseline.
 
         Args:
             path: File to write, as for `dpb_gym.report.plot`.
@@ -150,7 +152,7 @@ class PrivacyCost:
         return report.plot_kept(task, parts, said, path)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a page of its own: sentences, picture, table, notes."""
+        """Write a self-contained page with sentences, picture, table and notes."""
         drawn = io.BytesIO()
         self.plot().savefig(drawn, format="png", dpi=150)
         picture = base64.b64encode(drawn.getvalue()).decode()
@@ -196,9 +198,9 @@ def cost_of_privacy(
     progress: bool | Callable[[int, int], Any] | None = None,
     **log: Any,
 ) -> PrivacyCost:
-    """What privacy costs on an environment or on a log, by running agents with and without it.
+    """Estimate the cost of privacy on an environment or a log by running agents with and without.
 
-    The yardstick is the recommended agent without a budget: the same code with exact releases.
+    The baseline is the recommended agent without a budget: the same code with exact releases.
     Losses are differences of expected earnings on the same customers (`dpb_gym.evaluate`).
 
     Args:
@@ -216,9 +218,9 @@ def cost_of_privacy(
         **log: Further arguments of `dpb_gym.from_log`, or parameters of the environment.
 
     Raises:
-        DataError: If the log cannot tell.
+        DataError: If the log cannot be read or contains too little.
         ParameterError: If an argument is invalid.
-        AgentError: If the recommended agent fails or has no non-private twin.
+        AgentError: If the recommended agent fails or does not run without a budget.
 
     Example:
         >>> import dpb_gym
@@ -256,11 +258,11 @@ def cost_of_privacy(
     return PrivacyCost(result, ours, tuple(losses), tuple(_notes(result)))
 
 
-def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
-    """Percent of the yardstick's earnings that are lost in the rounds start + 1 to end."""
+def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
+    """Return the loss in rounds start + 1 to end, in percent of the baseline's earnings."""
 
     def within(curve: Any) -> Any:
-        at = [0.0 if t == 0 else curve[:, series.rounds.tolist().index(t)] for t in (start, end)]
+        at = [0.0 if t == 0 else curve[:, row.rounds.tolist().index(t)] for t in (start, end)]
         return at[1] - at[0]
 
     earned = float(within(base.reward).mean())
@@ -269,34 +271,51 @@ def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
             f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is nothing to lose; "
             "more replicates, or another `first`, may tell"
         )
-    return metrics.interval(100.0 * (within(series.regret) - within(base.regret)) / earned)
+    return metrics.interval(100.0 * (within(row.regret) - within(base.regret)) / earned)
+
+
+def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
+    """Return the guarantee per person of each row whose unit is one round.
+
+    A person who comes in `uses` rounds is a group of that size; see `Composition.group`.
+    """
+    notes = []
+    for row in rows:
+        if row.guarantee is None or row.guarantee["unit"] in ("user", "user-rewards"):
+            continue
+        guarantee, budget = read_guarantee(row.guarantee), row.cell.agent.budget
+        delta = (budget.delta if budget is not None else None) or REPORT_DELTA
+        epsilon = replace(guarantee, uses=(1, uses)).data_level(delta)["person"]
+        promise = f"eps={epsilon:.4g} at delta={delta:g} for one person"
+        if epsilon > LARGEST_EPSILON:
+            promise += ", so nothing is promised per person"
+        notes.append(f"{row.agent} at {row.budget}: {promise}")
+    return notes
 
 
 def _notes(result: Result) -> list[str]:
-    (task,), (board,) = result.suite.tasks, result.to_leaderboard().tasks
+    (task,) = result.suite.tasks
     notes, groups = [], dict[str, list[str]]()
-    for row in board.rows:
-        assert isinstance(row, Row)
-        if row.private:
-            groups.setdefault(group_of(row).explanation, []).append(row.agent)
+    for row in result.rows:
+        if row.guarantee is not None:
+            group = Group(row.guarantee["notion"], row.guarantee["unit"])
+            groups.setdefault(group.explanation, []).append(row.agent)
     for explanation, labels in groups.items():
         notes.append(f"{', '.join(dict.fromkeys(labels))}: {explanation}")
     problem = task.problem()
     uses = problem.info.person_uses or problem.info.max_interactions or 1
     if uses > 1:
-        notes.append(
-            f"one person comes in up to {uses:,} rounds; where the guarantee is for one round, a "
-            f"person is protected as a group of {uses:,}, at about {uses:,} times the epsilon"
-        )
+        notes.append(f"one person comes in up to {uses:,} rounds")
+        notes += _per_person(result.rows, uses)
     notes += data_notes(task)
     if fitted := problem.summary():
         notes += fitted.get("notes", [])
-        notes.append("the log was read without noise: nobody in it is protected")
+        notes.append("the log was read without noise: its customers are not protected")
     notes.append(
         "an interval that holds 0 is a difference that these replicates cannot tell from none"
     )
     notes.append(
-        "simulated customers and noise: whoever knows the seed can take the noise away. For real "
+        "simulated customers and noise: the seed is enough to remove the noise. For real "
         "customers use dpb_gym.serve"
     )
     return [*notes, *(f"failed: {failure}" for failure in result.failures)]

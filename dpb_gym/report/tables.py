@@ -1,6 +1,6 @@
-"""The one view of a leaderboard: which rows are compared, in which order, and how they read.
+"""A leaderboard as tables: which rows are compared, in which order, and the text of each cell.
 
-Tables in the terminal, pages, figures, records and files are all drawn from a `Board`.
+The terminal, notebooks, pages, figures, records and files are all drawn from a `Board`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.columns import COLUMNS
 from dpb_gym.report.comparison_groups import (
     Group,
     budget_order,
@@ -37,19 +38,22 @@ MARKS = {
     "alone": ("–", "alone"),
     "unsaid": ("?", "too few replicates to say"),
 }
-"""How the first of a contest stands to the second: a sign and words."""
+"""How the best row of a contest compares with the second: a sign and its meaning."""
+
+EMPHASISED = ("agent", "regret")
+"""Columns set in bold where a row is the best of several."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row as it is shown.
+    """A row of a table.
 
     Attributes:
         row: The row.
         number: Number of its agent on the whole board, None for references.
-        strength: In (0, 1]: the weaker the budget of an agent, the fainter its curve.
-        rivals: If it is the first at its notion, unit and budget, how many take part; else 0.
-        complete: Whether it has results wherever its rivals have.
+        strength: Opacity of its curve in (0, 1]; lower for smaller budgets of an agent.
+        rivals: Number of rows compared, if it is the best at its notion, unit and budget; else 0.
+        complete: Whether it has results on every task of the table.
     """
 
     row: Row | TrackRow
@@ -60,12 +64,12 @@ class Line:
 
     @property
     def best(self) -> bool:
-        """Whether it won against at least one other."""
+        """Whether it is the best of at least two rows."""
         return self.rivals > 1
 
     @property
     def mark(self) -> str:
-        """Of the first of a contest, one of `MARKS`: whether its lead's interval is above 0."""
+        """Key of `MARKS` for the best row of a contest, by the interval of its lead."""
         if not self.best:
             return "alone"
         lead = self.row.lead
@@ -73,20 +77,20 @@ class Line:
 
     @property
     def group(self) -> Group:
-        """What the row is compared in."""
+        """Group that the row is compared in."""
         return group_of(self.row)
 
     @property
     def colour(self) -> tuple[str, str]:
-        """Shades for the light and the dark theme."""
+        """Hex colours for the light and the dark theme."""
         return shade(self.number)
 
     @property
     def label(self) -> str:
-        """Its label, and its budget unless the label says it already."""
+        """The agent's label, with the budget unless the label contains it."""
         row = self.row
-        said = row.budget is None or str(row.budget) in row.agent or short(row.budget) in row.agent
-        return row.agent if said else f"{row.agent} {row.budget}"
+        named = row.budget is None or str(row.budget) in row.agent or short(row.budget) in row.agent
+        return row.agent if named else f"{row.agent} {row.budget}"
 
     @property
     def stroke(self) -> str:
@@ -98,11 +102,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A task or a track as it is shown.
+    """The table of a task or a track.
 
     Attributes:
         source: The task or track.
-        lines: One per row, in the given order.
+        lines: One per row of the source, in its order.
     """
 
     source: TaskResult | TrackResult
@@ -110,7 +114,7 @@ class Table:
 
     @property
     def task(self) -> TaskResult:
-        """The source of a task's table."""
+        """The source, for the table of a task."""
         assert isinstance(self.source, TaskResult)
         return self.source
 
@@ -126,16 +130,16 @@ class Table:
 
     @cached_property
     def sections(self) -> list[tuple[Group, list[Line]]]:
-        """Lines by guarantee, best first within each; non-private last.
+        """Lines by group, best first within each group; the non-private group is last.
 
-        Rows of one agent at one budget stand together: defaults and tuned.
+        Rows of one agent at one budget, defaults and tuned, are adjacent.
         """
 
-        def place(line: Line) -> tuple[bool, float, str]:
+        def order(line: Line) -> tuple[bool, float, str]:
             return (not line.complete, line.row.loss.mean, line.row.key)
 
         families: dict[Group, dict[Any, list[Line]]] = {}
-        for line in sorted(self.lines, key=place):
+        for line in sorted(self.lines, key=order):
             family = (line.complete, line.row.name, line.row.budget)
             families.setdefault(line.group, {}).setdefault(family, []).append(line)
         return [
@@ -150,57 +154,61 @@ class Table:
 
     @cached_property
     def places(self) -> dict[str, int | None]:
-        """Decimals of the columns."""
-        rows = self.task.rows
+        """Decimals by column that shows numbers; see `Column.decimals`."""
+        by_name = {column.name: column for column in COLUMNS}
+
+        def shared(name: str) -> int | None:
+            found = (by_name[name].of(self.source, row) for row in self.source.rows)
+            return decimals(v.mean if isinstance(v, Interval) else float(v) for v in found if v)
+
         return {
-            "regret": decimals(row.regret.mean for row in rows),
-            "reward": decimals(row.reward.mean for row in rows),
-            "excess": decimals(row.excess.mean for row in rows if row.excess is not None),
-            "score": 3,
+            column.name: shared(column.decimals)
+            if isinstance(column.decimals, str)
+            else column.decimals
+            for column in COLUMNS
+            if column.is_numeric
         }
 
     @cached_property
     def winners(self) -> dict[tuple[Group, Budget | None], Line]:
-        """The best complete line of each notion, unit and budget."""
+        """The best complete line at each notion, unit and budget."""
         return {(line.group, line.row.budget): line for line in self.ordered if line.rivals}
 
     @property
     def scales(self) -> set[str]:
-        """The scales of the budgets of its winners."""
+        """Scales of the winners' budgets; see `scale_of`."""
         return {scale_of(budget) for _, budget in self.winners if budget is not None}
 
     @property
     def rival(self) -> Line | None:
-        """The best non-private line, which is what privacy is measured against."""
+        """The best non-private line: the baseline of private ones."""
         return self.winners.get((Group(None, None), None))
 
     def cells(self, line: Line) -> dict[str, str]:
-        """The text of each column of a task's line."""
-        row = line.row
-        assert isinstance(row, Row)
-        result = {
-            "agent": row.agent,
-            "budget": Budget.text(row.budget),
-            "guarantee": row.guarantee,
-            "speed": number(row.rounds_per_second),
-        }
-        for name, places in self.places.items():
-            value: Interval | None = getattr(row, name)
-            result[name] = number(None if value is None else value.mean, places)
-            if value is not None:
-                result[f"{name}_ends"] = (
+        """Return the text of each column; ``NAME_ends`` is an interval's, if it has one."""
+        result = {}
+        for column in COLUMNS:
+            value = column.of(self.source, line.row)
+            if not column.is_numeric:
+                result[column.name] = "–" if value is None else str(value)
+                continue
+            places = self.places[column.name]
+            if isinstance(value, Interval):
+                result[f"{column.name}_ends"] = (
                     f"[{number(value.low, places)}, {number(value.high, places)}]"
                 )
+                value = value.mean
+            result[column.name] = number(value, places)  # type: ignore[arg-type]
         return result
 
     def ratio(self, line: Line) -> float | None:
-        """Its regret in units of that of the best non-private agent, None without one."""
+        """Return its regret over that of the best non-private agent, None without one."""
         base = 0.0 if self.rival is None else self.rival.row.loss.mean
         return line.row.loss.mean / base if base > 0 else None
 
 
 class MatrixRow(NamedTuple):
-    """The winners of one task or track at one guarantee, one per budget."""
+    """The winners of one task or track in one group, one per budget."""
 
     table: Table
     group: Group
@@ -224,13 +232,13 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Board:
-    """A whole leaderboard as it is shown.
+    """The tables of a whole leaderboard.
 
     Attributes:
-        title: Heading, empty for a lone task.
+        title: Heading, empty for a single task.
         tasks: One table per task.
         tracks: One table per track.
-        notes: What is said below the numbers, each remark once.
+        notes: Distinct remarks, printed below the tables.
     """
 
     title: str
@@ -240,7 +248,7 @@ class Board:
 
     @property
     def parts(self) -> list[Table]:
-        """Each track before its tasks, then the tasks without one."""
+        """Tables of each track followed by those of its tasks; tasks without a track last."""
         members: dict[str, list[Table]] = {track.name: [track] for track in self.tracks}
         for task in self.tasks:
             members.setdefault(task.source.track, []).append(task)
@@ -248,7 +256,7 @@ class Board:
 
     @cached_property
     def matrices(self) -> list[Matrix]:
-        """The winners, one matrix per scale of budgets."""
+        """Winners by task and budget, one matrix per scale of budgets."""
         scales = list(dict.fromkeys(s for table in self.parts for s in sorted(table.scales)))
         return [_matrix(scale, self.parts) for scale in scales or [""]]
 
@@ -267,7 +275,7 @@ def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:
 
 
 def board(data: LeaderboardData | TaskResult) -> Board:
-    """Builds the view of a leaderboard or of one task.
+    """Return the tables of a leaderboard or of one task.
 
     Raises:
         ParameterError: `data` is of another type.

@@ -35,7 +35,7 @@ from dpb_gym.privacy import (
     amplified_sigma_ru,
     objective_plan,
 )
-from dpb_gym.privacy.releasers.running_sum import BinaryTree
+from dpb_gym.privacy.releasers.correlated_noise import BinaryTree
 
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 RHOS = (0.5, 2.0)
@@ -102,7 +102,7 @@ def test_densities_of_the_minimiser_are_densities(worlds):
     """E_0[p_1 / p_0] = 1 for the released minimisers: an oracle for the likelihood ratio."""
     plan = objective_plan(0.5, dim=2, gradient_bound=4.0, curvature=4.0, records=101)
     report, ratios = None, []
-    from dpb_gym.audits import objective as room
+    from dpb_gym.audits import objective_audits as room
 
     original = room.audit_scores
 
@@ -319,7 +319,7 @@ def test_erratum_r10(rho, batches):
 
 @pytest.mark.parametrize("rho", RHOS)
 def test_erratum_r10_batches_alone(rho):
-    """The composition over batches is a fault of its own, even at sensitivity 2C."""
+    """The composition over batches is wrong even at sensitivity 2C."""
     clip = math.sqrt(5)
     claimed = zcdp(rho, "central", "user")
     several = user_scores(clip, 2 * clip / math.sqrt(2 * rho), 3, seed=2)
