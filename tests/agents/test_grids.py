@@ -29,14 +29,14 @@ def test_every_grid_has_as_many_points(name):
         assert any(known[key] == value for value in values), f"the default of {key} is a point"
 
 
-def test_yardsticks_have_nothing_to_tune():
+def test_baselines_have_nothing_to_tune():
     for name in YARDSTICKS:
         with pytest.raises(ParameterError, match="nothing to tune"):
             read_grid(agent_spec(name))
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_parameters_are_few_and_one_that_went_says_what_to_say_instead(name):
+def test_parameters_are_few_and_removed_ones_name_their_replacement(name):
     cls = agent_spec(name).maker
     taken = inspect.signature(cls).parameters
     assert len(taken) <= MOST

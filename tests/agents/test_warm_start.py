@@ -72,7 +72,7 @@ def best(problem, context, b):
     return max(value(problem, context, action, b) for action in actions)
 
 
-def test_all_others_estimate_nothing():
+def test_agents_without_prior_mean_estimate_nothing():
     for name in ZOO:
         known = inspect.signature(agent_spec(name).maker).parameters
         assert ("prior_mean" in known) == (name in WARM), name
@@ -104,13 +104,13 @@ def test_a_prior_mean_is_a_vector_of_the_length_of_theta(name):
 
 
 @pytest.mark.parametrize("name", ["coreset-elimination", "dgs-lin-ucb", "jdp-lin-ucb"])
-def test_rivals_estimate_from_the_prior_on(name):
+def test_linear_rivals_start_at_the_prior(name):
     agent, _ = begin(name, ridge=1.0)
     np.testing.assert_allclose(agent._estimate(), [KNOWN, KNOWN])
 
 
 @pytest.mark.parametrize("name", ["jdp-lin-ucb", "noisy-gram-ucb"])
-def test_where_v_is_shifted_the_shift_pulls_to_the_prior(name):
+def test_the_shift_of_v_pulls_to_the_prior(name):
     """The ridge alone is a hundredth of it."""
     agent, problem = begin(name, 1e6 * KNOWN, ridge=1.0, every=20)
     instance = problem.instance(SEEDS)
@@ -123,7 +123,7 @@ def test_where_v_is_shifted_the_shift_pulls_to_the_prior(name):
 
 
 @pytest.mark.parametrize("intercept", [0.0, 0.5])
-def test_ridge_regression_from_the_prior_on(intercept):
+def test_ridge_regression_starts_at_the_prior(intercept):
     """theta minimises the squared errors plus the ridge times its distance from the prior mean."""
     agent, problem = begin("lin-greedy", ridge=3.0, intercept=intercept)
     instance, records = problem.instance(SEEDS), []
@@ -146,7 +146,7 @@ def test_ridge_regression_from_the_prior_on(intercept):
 
 
 @pytest.mark.parametrize("name", ["greedy-pricing", "greedy-mnl"])
-def test_maximum_likelihood_from_the_prior_on(name):
+def test_maximum_likelihood_starts_at_the_prior(name):
     agent, problem = begin(name, ridge=2.0, growth=1.0001, horizon=120)
     instance, records = problem.instance(SEEDS), []
     for _ in range(100):

@@ -51,24 +51,24 @@ def reference() -> dict[str, str]:
     return found
 
 
-def test_the_pinned_bits_stand(reference):
+def test_pinned_bits_are_unchanged(reference):
     """A change of these is declared: the algorithm's version and `pinned.json` change with it."""
     pinned = json.loads((HERE / "pinned.json").read_text())
     assert {k for k in pinned if reference[k] != pinned[k]} == set() and len(pinned) > 25
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_processors_and_libraries_do_not_show(name, reference):
+def test_bits_do_not_depend_on_processor_and_libraries(name, reference):
     found = play(**VARIANTS[name])
     assert {k for k in reference if found[k] != reference[k]} == set()
 
 
-def test_blocks_and_workers_do_not_show(reference):
+def test_bits_do_not_depend_on_blocks_and_workers(reference):
     found = play("--workers", "2")
     assert {k for k in reference if found[k] != reference[k]} == set()
 
 
-def test_the_compiler_does_not_show(reference, tmp_path):
+def test_bits_do_not_depend_on_compiler_flags(reference, tmp_path):
     """Code for a processor without FMA and AVX; a sample, as everything is compiled anew."""
     some = () if ALL else ("--agents", "dpmnl,one-pass-pricing,lin-ucb", "--tasks", SAMPLE)
     generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
@@ -79,7 +79,7 @@ def test_the_compiler_does_not_show(reference, tmp_path):
 SAMPLE = "assortment,pricing,recommendation"
 
 
-def test_compiled_kernels_are_their_python_text():
+def test_compiled_kernels_equal_python():
     """Without a compiler at all, by the interpreter's arithmetic."""
     sample = ("--tasks", SAMPLE, "--horizon", "12")
     sample += ("--agents", "ucb-mnl,one-pass-pricing,lin-ucb,local-lin-ucb")

@@ -77,7 +77,7 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
     np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
 
 
-def test_the_penalty_pulls_to_a_centre() -> None:
+def test_the_penalty_has_a_centre() -> None:
     rng = np.random.default_rng(4)
     rows, choice = rng.normal(size=(90, 2)).astype(np.float32), rng.integers(-1, 1, 90)
     centre = np.array([1.5, -0.5])
@@ -112,7 +112,7 @@ def test_bounds_are_public_where_they_are_declared() -> None:
 # ----------------------------------------------------------------------------------- pricing
 
 
-def test_the_environment_answers_with_the_fitted_demand(loans: Any) -> None:
+def test_the_environment_responds_with_the_fitted_demand(loans: Any) -> None:
     problem = LoggedPricing(loans, horizon=300)
     assert float(np.linalg.norm(problem.theta)) == pytest.approx(1.0)
     instance = problem.instance([0, 1])
@@ -128,7 +128,7 @@ def test_the_environment_answers_with_the_fitted_demand(loans: Any) -> None:
     assert problem.elasticity < -1.0
 
 
-def test_everybody_arrives_before_anybody_comes_again() -> None:
+def test_customers_repeat_only_after_all_have_arrived() -> None:
     problem = LoggedPricing(prices(100), horizon=250)
     order = problem.draw_hidden(np.random.default_rng(3))["order"]
     assert len(order) == 250
@@ -142,7 +142,7 @@ def test_everybody_arrives_before_anybody_comes_again() -> None:
             instance.advance()
 
 
-def test_a_fit_says_how_well_it_knows_people_it_has_not_seen(loans: Any) -> None:
+def test_a_fit_reports_its_quality_on_held_out_people(loans: Any) -> None:
     figures = LoggedPricing(loans).summary()
     assert figures["held_out_log_likelihood"] > figures["held_out_null"] + 0.02
     assert figures["held_out_rows"] == 800 and figures["rows"] == 4000
@@ -163,7 +163,7 @@ def test_a_fit_says_how_well_it_knows_people_it_has_not_seen(loans: Any) -> None
         assert any("knows no more than the mean" in note for note in notes)
 
 
-def test_a_person_is_either_fitted_to_or_held_out() -> None:
+def test_people_are_either_fitted_or_held_out() -> None:
     frame = {**synthetic.loans(600), "who": np.arange(600) // 30}
     table = dpb_data.prices(frame, features=["score"], person="who")
     assert LoggedPricing(table).summary()["held_out_rows"] % 30 == 0
@@ -183,7 +183,7 @@ def test_a_person_is_either_fitted_to_or_held_out() -> None:
         (lambda: prices(score=np.full(400, 3.0)), "score lies in .* leave out what never varies"),
     ],
 )
-def test_logs_that_cannot_tell(table: Any, message: str) -> None:
+def test_unsuitable_price_logs_are_rejected(table: Any, message: str) -> None:
     with pytest.raises(DPBError, match=message):
         LoggedPricing(table())
 
@@ -191,7 +191,7 @@ def test_logs_that_cannot_tell(table: Any, message: str) -> None:
 # -------------------------------------------------------------------------------- assortment
 
 
-def test_an_outside_option_among_the_items_leaves_the_model_as_it_is() -> None:
+def test_an_outside_option_among_the_items_does_not_change_the_model() -> None:
     """Chances under attributes relative to it are those of the logit over all alternatives."""
     rng = np.random.default_rng(2)
     sizes = np.array([3, 2, 4, 2, 1])
@@ -262,7 +262,7 @@ def test_sets_without_a_choice_are_the_outside_option() -> None:
         ({"outside": "car", "bounds": {"x": (0, 1)}}, r"bounds of \['x'\]"),
     ],
 )
-def test_choices_that_cannot_tell(trips: Any, kwargs: dict[str, Any], message: str) -> None:
+def test_unsuitable_choice_logs_are_rejected(trips: Any, kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(DPBError, match=message):
         LoggedAssortment(trips, **kwargs)
 
@@ -365,7 +365,7 @@ def test_a_recommenders_log_with_propensities() -> None:
     assert result.final_regret("lin-ucb").mean() < result.final_regret("random").mean()
 
 
-def test_an_item_of_which_little_is_known_has_everybodys_share() -> None:
+def test_items_with_little_data_get_the_overall_rate() -> None:
     frame = {k: np.asarray(v) for k, v in banners().items()}
     rare = np.flatnonzero(frame["ad"] == "c")[:3]
     kept = np.sort(np.append(np.flatnonzero(frame["ad"] != "c"), rare))
@@ -413,7 +413,7 @@ def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
         ({"ad": [str(k % 900) for k in range(4000)]}, "900 items with 2 coefficients each"),
     ],
 )
-def test_recommenders_logs_that_cannot_tell(changes: Any, message: str) -> None:
+def test_unsuitable_recommender_logs_are_rejected(changes: Any, message: str) -> None:
     with pytest.raises(DPBError, match=message):
         dpb_gym.from_log(banners(**changes), "recommendation", **BANNERS)
     few = {k: v[:20] for k, v in banners().items()}
@@ -421,7 +421,7 @@ def test_recommenders_logs_that_cannot_tell(changes: Any, message: str) -> None:
         dpb_gym.from_log(few, "recommendation", **BANNERS)
 
 
-def test_a_fit_is_drawn_and_shown(tmp_path: Any) -> None:
+def test_a_fit_is_plotted_and_shown_in_notebooks(tmp_path: Any) -> None:
     env_id = dpb_gym.from_log(synthetic.loans(500), "pricing", features=["score"])
     bins = env_id.summary()["calibration"]
     figure = env_id.plot(tmp_path / "fit.svg")
@@ -469,7 +469,7 @@ def test_own_price_elasticities_of_items(trips: Any) -> None:
         assert value == pytest.approx(expected, rel=1e-3)
 
 
-def test_slow_steps_are_told(capsys: Any, monkeypatch: Any) -> None:
+def test_slow_steps_are_reported(capsys: Any, monkeypatch: Any) -> None:
     said: list[str] = []
     dpb_gym.from_log(synthetic.loans(300), "pricing", features=["term"], progress=said.append)
     assert said[0] == "reading" and said[1] == "scaling the features"
@@ -481,7 +481,7 @@ def test_slow_steps_are_told(capsys: Any, monkeypatch: Any) -> None:
     assert "from_log: fitting to all 320 customers (" in capsys.readouterr().err
 
 
-def test_results_are_shown_where_the_log_is_not(tmp_path: Any) -> None:
+def test_results_are_shown_without_the_log(tmp_path: Any) -> None:
     env_id = dpb_gym.from_log(synthetic.loans(200), "pricing", features=["score"], horizon=40)
     result = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=2)
     result.save(tmp_path / "kept")
@@ -527,7 +527,7 @@ def test_the_other_two_problems(trips: Any) -> None:
             dpb_gym.from_log("synthetic-loans", **wrong)
 
 
-def test_columns_that_are_named_wrongly_are_told(tmp_path: Path) -> None:
+def test_unknown_columns_are_reported(tmp_path: Path) -> None:
     place = tmp_path / "quotes.csv"
     place.write_bytes("price,bought,größe\n3,1,2\n4,0,1\n".encode("latin-1"))
     for columns, message in (

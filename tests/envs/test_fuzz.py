@@ -158,7 +158,7 @@ def attempt(call, value, what):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_values_are_accepted_or_refused_by_name(door):
+def test_hostile_values_raise_named_errors(door):
     if "Replay" in door or "Expedia" in door:
         chosen = random.Random(f"{SEED} {door}").sample(sorted(VALUES), 8)
     else:

@@ -93,7 +93,7 @@ def test_the_checker_passes_on_every_id(condition):
 
 
 @pytest.mark.parametrize("env_id", PAIRS)
-def test_a_private_and_a_free_agent_play_everywhere(env_id):
+def test_private_and_non_private_agents_play_under_every_condition(env_id):
     played = [(c, kwargs) for c in CONDITIONS if (kwargs := given(env_id, c)) is not None]
     assert len(played) >= 13
     for condition, kwargs in played:

@@ -78,7 +78,7 @@ def test_the_event_is_dp_accountings(epsilon, k):
     assert claimed.epsilon(1e-3) == pytest.approx(three.get_epsilon_for_delta(1e-3), abs=1e-3)
 
 
-def test_the_count_trap():
+def test_dp_accounting_ignores_count_for_randomized_response():
     """Ten messages through dp-accounting's `count` cost 0.4 where ten messages cost 3.3."""
     from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent
     from dp_accounting.pld import PLDAccountant
@@ -96,14 +96,14 @@ def test_the_count_trap():
 
 
 @given(EPSILONS, CATEGORIES)
-def test_one_hot_estimates_have_no_bias(epsilon, k):
+def test_one_hot_estimates_are_unbiased(epsilon, k):
     mechanism = RandomizedResponse(epsilon, k)
     mean = mechanism.transition() @ mechanism.estimate(np.arange(k))
     assert np.allclose(mean, np.eye(k), atol=1e-6)
 
 
 @given(EPSILONS)
-def test_binary_estimates_have_no_bias(epsilon):
+def test_binary_estimates_are_unbiased(epsilon):
     mechanism = RandomizedResponse(epsilon)
     assert np.allclose(mechanism.transition() @ mechanism.scalar([0, 1]), [0.0, 1.0], atol=1e-6)
     low, high = mechanism.bounds
@@ -111,14 +111,14 @@ def test_binary_estimates_have_no_bias(epsilon):
 
 
 @pytest.mark.parametrize("bad", [[2], [-1], [0.5], [math.nan], ["a"], [[0]], 0])
-def test_answers_outside_the_categories_are_refused(bad):
+def test_answers_outside_the_categories_are_rejected(bad):
     numbers = np.zeros((1, 2))
     with pytest.raises(ParameterError):
         RandomizedResponse(1.0).privatise(bad, numbers)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, "1", None])
-def test_bad_parameters_are_refused(bad):
+def test_bad_parameters_are_rejected(bad):
     with pytest.raises(ParameterError):
         RandomizedResponse(bad)
     with pytest.raises(ParameterError):
@@ -131,7 +131,7 @@ def test_bad_parameters_are_refused(bad):
         GaussianStatistics(bad, 2)
 
 
-def test_numbers_of_a_wrong_shape_are_refused():
+def test_numbers_of_a_wrong_shape_are_rejected():
     with pytest.raises(ParameterError, match="numbers"):
         RandomizedResponse(1.0).privatise([0, 1], np.zeros((1, 2)))
     with pytest.raises(ParameterError, match="two categories"):
@@ -200,7 +200,7 @@ def test_mechanisms_spend_their_budget(budget):
         assert allowed * (1 - 1e-5) <= spent <= allowed * (1 + 1e-9), mechanism
 
 
-def test_infinite_answers_are_refused():
+def test_infinite_answers_are_rejected():
     for mechanism in (GaussianResponse(1.0), LaplaceResponse(1.0)):
         with pytest.raises(ParameterError, match="finite"):
             mechanism.privatise([math.inf], [[0.5]])
@@ -297,7 +297,7 @@ def test_the_stacked_sensitivity_is_attained(low, high):
     assert max(distances) == pytest.approx(bound, rel=1e-6)
 
 
-def test_statistics_carry_goe_noise_and_no_bias():
+def test_statistics_have_goe_noise_and_are_unbiased():
     rng = np.random.default_rng(1)
     mechanism = GaussianStatistics(0.7, dim=3)
     x, r = np.array([0.6, 0.0, 0.8]), 0.5
@@ -325,7 +325,7 @@ def test_sums_of_rows_are_sums_of_messages():
     assert np.array_equal(gram, 2 * found[0]) and np.array_equal(response, 2 * found[1])
 
 
-def test_statistics_clip_what_is_too_long():
+def test_statistics_clip_long_features():
     mechanism = GaussianStatistics(1.0, dim=2)
     zeros = np.zeros((1, mechanism.width))
     gram, response = mechanism.privatise([[3.0, 4.0]], [7.0], zeros)

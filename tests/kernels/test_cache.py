@@ -80,7 +80,7 @@ def blocked(home: Path) -> dict[str, str]:
     return {"NUMBA_CACHE_DIR": str(home / "blocked"), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def test_without_a_lasting_place_kernels_are_kept_for_the_run(package, tmp_path):
+def test_without_a_writable_directory_kernels_are_cached_for_the_run(package, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     result, messages = play(package, TMPDIR=str(temporary), **blocked(package))
@@ -90,7 +90,7 @@ def test_without_a_lasting_place_kernels_are_kept_for_the_run(package, tmp_path)
     assert not list(temporary.iterdir())  # cleaned up
 
 
-def test_without_any_place_there_is_no_cache(package):
+def test_without_any_directory_there_is_no_cache(package):
     variables = blocked(package)
     result, messages = play(package, DPB_GYM_KERNELS=str(package / "blocked"), **variables)
     assert result == "3.0 0"

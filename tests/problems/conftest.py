@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import `reference`, the plain NumPy twins of the kernels."""
+"""Lets the tests of this folder import `numpy_kernels`, the plain NumPy twins of the kernels."""
 
 import sys
 from pathlib import Path

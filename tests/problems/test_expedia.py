@@ -186,7 +186,7 @@ def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridg
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_fit_recovers_what_simulated_choices_came_from(data, seed):
+def test_the_fit_recovers_the_theta_of_simulated_choices(data, seed):
     """Choices redrawn from a known theta on the same searches: the fit comes back to it."""
     rng = np.random.default_rng(seed)
     theta = np.append(0.5 * rng.normal(size=10), -2.0)
@@ -382,7 +382,7 @@ def test_a_replicate_is_the_same_in_any_batch_and_block(kwargs, seeds):
             np.testing.assert_array_equal(a[-1], b[0])
 
 
-def test_the_oracle_has_no_regret_and_lanes_run_apart():
+def test_the_oracle_has_no_regret_and_replicates_restart_independently():
     problem = make_problem(ENV, horizon=30, revenues="price")
     instance = problem.instance([5, 6])
     alone = problem.instance([6])

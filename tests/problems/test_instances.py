@@ -83,7 +83,7 @@ def test_block_length_changes_nothing(case, monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_lanes_may_run_apart(case):
+def test_replicates_restart_independently(case):
     """A lane that starts late, or restarts, sees what a lane of its own would see."""
     env_id, kwargs = CASES[case]
     problem = make_problem(env_id, horizon=30, **kwargs)
@@ -132,7 +132,7 @@ def test_bad_seeds(seeds):
         make_problem("DPB/Pricing-v0").instance(seeds)
 
 
-def test_context_never_holds_hidden_state():
+def test_context_never_contains_hidden_state():
     for env_id, kwargs in CASES.values():
         problem = make_problem(env_id, horizon=10, **kwargs)
         context = problem.instance([0]).context()

@@ -187,7 +187,7 @@ def test_generated_data_work_out_of_the_box(env_id):
 # ------------------------------------------------------------------ private features, warm start
 
 
-def test_private_features_protect_training_users_and_nobody_else(table):
+def test_private_features_protect_training_users_only(table):
     problem = ReplayProblem(table, dim=5, feature_epsilon=2.0)
     guarantee = problem.features_guarantee
     assert (guarantee.notion, guarantee.unit) == ("central", "user")
@@ -198,7 +198,7 @@ def test_private_features_protect_training_users_and_nobody_else(table):
     assert plain.summary()["protects training users"] == "nothing"
 
 
-def test_private_features_see_training_users_through_the_noisy_moment_only(table):
+def test_private_features_depend_on_training_users_through_the_noisy_moment_only(table):
     """All else (items, users, rewards, centring) is the same whatever they rated."""
     first = ReplayProblem(table, dim=5, feature_epsilon=1e6, personalised=True)
     training = ~np.isin(table.users, first.user_index)
@@ -255,7 +255,7 @@ def test_most_rated_items_are_kept(table):
     assert counts[problem.item_index].min() >= np.sort(counts)[-21]
 
 
-def test_a_private_agent_starts_at_what_training_users_like():
+def test_a_private_agent_starts_at_the_training_users_preferences():
     films = {"warm_start": True, "dim": 10}
     agents = {
         "cold": ("one-pass-linear", "rho=0.1", {"prior_mean": [0.0] * 11}),
@@ -378,7 +378,7 @@ def test_no_rating_is_offered_twice_where_the_data_suffice(table, protocol, pers
     np.testing.assert_array_equal(users, again)
 
 
-def test_where_the_data_do_not_suffice_all_are_dealt_anew(table):
+def test_ratings_repeat_only_where_the_data_do_not_suffice(table):
     capacity = int((np.diff(ReplayProblem(table, dim=5)._offsets) // 5).sum())
     for horizon, passes in ((capacity, 1), (capacity + 1, 2), (2 * capacity + 7, 3)):
         problem = ReplayProblem(table, dim=5, horizon=horizon)
@@ -409,14 +409,14 @@ def test_rounds_of_a_person_can_be_limited(table):
             ReplayProblem(table, dim=5, **wrong)
 
 
-def test_repetition_on_request_says_that_one_rating_may_be_used_in_every_round(table):
+def test_repeats_allow_one_rating_in_every_round(table):
     problem = ReplayProblem(table, dim=5, horizon=90, repeats=True)
     assert problem.info.rating_uses == problem.info.person_uses == 90
     users, items = run_of(problem)
     assert uses(users, items)[0] > 1
 
 
-def test_dealing_is_fair(table):
+def test_ratings_are_split_uniformly(table):
     """Each of a user's ratings is as likely as another to be in a set, and in each place."""
     problem = ReplayProblem(table, dim=5, horizon=60, rounds_per_user=1)
     low, high = problem._offsets[:2]
@@ -435,7 +435,7 @@ def test_dealing_is_fair(table):
     assert abs(chi2 - seen.size) < 5 * np.sqrt(2 * seen.size)
 
 
-def test_the_dealing_kernel_is_a_shuffle_per_user():
+def test_the_splitting_kernel_is_a_shuffle_per_user():
     from dpb_gym.kernels.recommendation import deal
 
     rng = np.random.default_rng(4)
@@ -457,7 +457,7 @@ def test_the_dealing_kernel_is_a_shuffle_per_user():
     np.testing.assert_array_equal(users, np.repeat(np.arange(4), hands))
 
 
-def test_results_say_what_their_guarantee_is_worth_per_rating_and_person():
+def test_results_state_the_guarantee_per_rating_and_per_person():
     import dpb_gym
 
     def lines(**kwargs):
