@@ -313,7 +313,7 @@ class ReplayProblem(Problem):
             owner = np.empty(n, np.int32)
             sets = np.empty((n, self.n_candidates), np.int32)
             uniforms = rng.random(sets.size)
-            kernels.recommendation.deal(uniforms, self._offsets, counts, owner, sets)
+            kernels.recommendation.split_ratings(uniforms, self._offsets, counts, owner, sets)
             order = rng.permutation(n)[: self.horizon - done]
             users[done : done + n] = owner[order]
             positions[done : done + n] = sets[order]

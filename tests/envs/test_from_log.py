@@ -262,7 +262,9 @@ def test_sets_without_a_choice_are_the_outside_option() -> None:
         ({"outside": "car", "bounds": {"x": (0, 1)}}, r"bounds of \['x'\]"),
     ],
 )
-def test_unsuitable_choice_logs_are_rejected(trips: Any, kwargs: dict[str, Any], message: str) -> None:
+def test_unsuitable_choice_logs_are_rejected(
+    trips: Any, kwargs: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DPBError, match=message):
         LoggedAssortment(trips, **kwargs)
 

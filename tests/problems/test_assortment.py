@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-import pytest
 import numpy_kernels
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 import numpy_kernels
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import numpy_kernels
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import lambertw
@@ -41,7 +41,10 @@ def test_best_price_beats_a_dense_grid(zeta, a, b, demand):
     )
     assert value[0] >= revenue.max() - 1e-12 * max(1.0, abs(revenue.max()))
     np.testing.assert_allclose(
-        value, numpy_kernels.pricing_revenue(features, theta, price, demand, zeta), rtol=1e-12, atol=0
+        value,
+        numpy_kernels.pricing_revenue(features, theta, price, demand, zeta),
+        rtol=1e-12,
+        atol=0,
     )
 
 
@@ -137,7 +140,9 @@ def test_two_type_customers_are_those_of_proposition_1():
     price, _ = problem.best_prices(theta, np.float32([[1], [-1]]))
     assert price[0] == 1.0
     assert price[1] == pytest.approx(0.524, abs=0.04)
-    z = numpy_kernels.pricing_revenue(np.float32([[1]]), theta[:1], np.array([1.0]), "gaussian", 1.0)
+    z = numpy_kernels.pricing_revenue(
+        np.float32([[1]]), theta[:1], np.array([1.0]), "gaussian", 1.0
+    )
     assert 4 * z[0] == pytest.approx(0.0, abs=1e-12)
     instance = problem.instance([0, 1, 2])
     seen = []

@@ -436,25 +436,25 @@ def test_ratings_are_split_uniformly(table):
 
 
 def test_the_splitting_kernel_is_a_shuffle_per_user():
-    from dpb_gym.kernels.recommendation import deal
+    from dpb_gym.kernels.recommendation import split_ratings
 
     rng = np.random.default_rng(4)
     sizes = np.array([7, 3, 12, 5])
     offsets = np.append(0, np.cumsum(sizes))
-    hands = np.array([2, 0, 4, 1])
-    uniforms = rng.random(hands.sum() * 3)
+    counts = np.array([2, 0, 4, 1])
+    uniforms = rng.random(counts.sum() * 3)
     users, positions = np.empty(7, np.int32), np.empty((7, 3), np.int32)
-    deal(uniforms, offsets, hands, users, positions)
+    split_ratings(uniforms, offsets, counts, users, positions)
     draws = iter(uniforms)
     expected = []
     for u in range(4):
-        deck = list(range(offsets[u], offsets[u + 1]))
-        for i in range(hands[u] * 3):
-            j = i + int(next(draws) * (len(deck) - i))
-            deck[i], deck[j] = deck[j], deck[i]
-        expected += [deck[3 * h : 3 * h + 3] for h in range(hands[u])]
+        order = list(range(offsets[u], offsets[u + 1]))
+        for i in range(counts[u] * 3):
+            j = i + int(next(draws) * (len(order) - i))
+            order[i], order[j] = order[j], order[i]
+        expected += [order[3 * h : 3 * h + 3] for h in range(counts[u])]
     np.testing.assert_array_equal(positions, expected)
-    np.testing.assert_array_equal(users, np.repeat(np.arange(4), hands))
+    np.testing.assert_array_equal(users, np.repeat(np.arange(4), counts))
 
 
 def test_results_state_the_guarantee_per_rating_and_per_person():

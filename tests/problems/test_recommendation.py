@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import numpy_kernels
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -236,7 +236,7 @@ class OffPolicy(DeepAgent):
         size, due = self._played.shape[1], np.empty(len(played), bool)
         store, now = (self._remembered, self._played, self._rewards), feedback.reward / self._scale
         observed, times = self._observed(feedback), (self.learning_starts, self.train_freq)
-        if agent_kernels.replay.remember(
+        if agent_kernels.off_policy.remember(
             *store, self._seen, (inputs, played, now), observed, *times, due
         ):
             picks = np.zeros((len(due), self.gradient_steps, self.batch_size), np.int64)
@@ -300,7 +300,7 @@ class DQN(OffPolicy):
     def _train(self, rounds: tuple[Array, ...], due: Array, picks: Array) -> None:
         widths, rate = self._widths(self._layers), self.learning_rate
         state = self._weights, self._moments, self._steps
-        agent_kernels.replay.train_values(*state, widths, rounds, due, picks, rate)
+        agent_kernels.off_policy.train_values(*state, widths, rounds, due, picks, rate)
 
 
 @register_agent("sac", supports=("pricing",))
@@ -336,7 +336,7 @@ class SAC(OffPolicy):
         normals, actions = np.empty((2, len(uniforms)))
         kernels.elementary.normals_of(uniforms, normals)
         outputs = self._run(self._widths(2), True, self._rows(context))[:, 0]
-        agent_kernels.replay.squash(outputs, normals, actions)
+        agent_kernels.off_policy.squash(outputs, normals, actions)
         return np.where(self._seen < self.learning_starts, uniforms, 0.5 * (actions + 1.0))
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -348,6 +348,6 @@ class SAC(OffPolicy):
             portable.fill_normals(self._training[b], normals[b])
         state = self._weights, self._moments, self._steps
         widths, rate = self._widths(2), self.learning_rate
-        agent_kernels.replay.train_actor(
+        agent_kernels.off_policy.train_actor(
             *state, widths, rounds, due, picks, normals, self.target_entropy, rate
         )
