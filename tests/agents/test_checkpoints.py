@@ -1,4 +1,4 @@
-"""Checkpoints: a resumed run is the uninterrupted one, and no checkpoint serves twice."""
+"""Checkpoints: resumed runs equal uninterrupted ones, and private checkpoints load once."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_single_agents_are_saved_and_handed_over_with_all_copies(tmp_path):
 
 
 class Calls:
-    """What pickles as a call of anything."""
+    """Object that pickles as a call of an arbitrary function."""
 
     def __init__(self, *call):
         self.call = call

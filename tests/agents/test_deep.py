@@ -1,4 +1,4 @@
-"""`ppo`, `dqn` and `sac`; `tests/sb3/test_oracle.py` holds them against Stable-Baselines3."""
+"""`ppo`, `dqn` and `sac`; `tests/sb3/test_oracle.py` compares them with Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quick(name, **more):
 
 
 def play(agent, env_id, rounds, seeds=(5,), observed=None, **kwargs):
-    """Plays some rounds; returns contexts, actions and rewards."""
+    """Play some rounds; returns contexts, actions and rewards."""
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     instance = problem.instance(seeds)
     agent.set_up(problem.info, AgentStreams(seeds))
@@ -224,7 +224,7 @@ def test_rounds_without_feedback_are_left_out(name):
 
 
 def test_the_replay_buffer_stores_the_played_candidate():
-    """Responses may come late for who learns from a buffer: context and action come along."""
+    """Agents with a replay buffer allow delayed responses, with their context and action."""
     agent = quick("dqn")
     contexts, actions, _ = play(agent, "DPB/Recommendation-v0", 9, (1, 2), dim=3)
     for b in range(2):
@@ -278,7 +278,7 @@ def test_epsilon_falls_to_its_end():
 
 
 def test_initial_weights_are_those_of_the_libraries():
-    """Orthonormal frames times sqrt(2), the last small; or uniform on +-1 / sqrt(inputs)."""
+    """Weights are orthonormal times sqrt(2), the last small; or uniform on +-1 / sqrt(inputs)."""
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=9, dim=7)
     agent = make_agent("ppo", net_arch=(32,))
     agent.set_up(problem.info, AgentStreams([1]))

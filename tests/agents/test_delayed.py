@@ -1,4 +1,4 @@
-"""Every agent under delayed feedback: it learns, whatever the batch, and keeps nothing from act."""
+"""Every agent under delayed feedback: learning, batch independence, and no state from `act`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ YARDSTICKS = ("oracle", "best-fixed-price")
 
 
 def zoo(arena, delayed=True):
-    """Those of the kind; where arms are fixed random and the agents that need it."""
+    """Return the agents of the kind; with fixed arms those that need them, and random."""
     fixed = arena == "multi-armed"
     return {
         name: spec
@@ -43,7 +43,7 @@ def zoo(arena, delayed=True):
 
 
 def play(arena, name, seeds, rounds, delay):
-    """Actions of one agent, ``(rounds, B)``, and its guarantee."""
+    """Return the actions of one agent, ``(rounds, B)``, and its guarantee."""
     env, kwargs = ARENAS[arena]
     problem = dpb_gym.make_problem(env, horizon=rounds, delay=delay, **kwargs)
     spec = agent_specs()[name]
@@ -72,7 +72,7 @@ def test_no_delay_equals_delay_zero_and_replicates_are_independent(arena, name):
     assert (play(arena, name, [3, 4], 40, 0)[0] == at_once).all()
     late, same = play(arena, name, [3, 4], 40, "geometric=4,lost=0.1")
     assert (play(arena, name, [4], 40, "geometric=4,lost=0.1")[0][:, 0] == late[:, 1]).all()
-    # releasers step once a round all the same: every plan is charged as it was
+    # releasers still advance once per round, so charges are unchanged
     assert str(same) == str(guarantee)
 
 
@@ -146,7 +146,7 @@ def test_unsuitable_agents_are_rejected_by_name(arena):
 
 
 class Fixed(Agent):
-    """Plays by the round alone, and writes down what it is told."""
+    """Agent whose actions depend on the round alone and that records its observations."""
 
     def begin(self, problem, streams, curator):
         self.told = []

@@ -1,4 +1,4 @@
-"""`ProblemInfo.prior`: mean and precision of theta, and the ledger of who learnt them."""
+"""`ProblemInfo.prior`: mean and precision of theta, and its cost on ledgers."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_precise_prior_dominates_and_a_vague_one_does_not(name, env, kwargs):
 def test_the_cost_of_a_prior_is_on_the_ledger(name, budget):
     earlier = cost(0.01)
     problem = info(dpb_gym.Prior(MEAN, PRECISION, earlier))
-    if name == "lin-ucb":  # nobody is promised anything
+    if name == "lin-ucb":  # non-private
         assert begun(name, problem).curator.guarantee is None
         return
     agent, cold = begun(name, problem, budget), begun(name, info(), budget)
@@ -169,7 +169,7 @@ def test_the_cost_of_a_prior_is_on_the_ledger(name, budget):
     assert str(promised).endswith("; rho=0.01 of it for the prior")
     assert Guarantee.from_dict(promised.to_dict()) == promised
     assert "prior" not in str(cold.curator.guarantee)
-    # who does not read it does not pay for it
+    # agents that ignore the prior are not charged for it
     own = begun(name, problem, budget, prior_mean=[0.0] * 3)
     assert own.curator.guarantee == cold.curator.guarantee
 

@@ -107,7 +107,7 @@ def test_only_agents_register_and_names_are_unique():
 
 
 class Echo(dpb_gym.SingleAgent):
-    """Records what it is shown."""
+    """Agent that records its observations."""
 
     def __init__(self, arm=0):
         self.arm = arm
@@ -193,7 +193,7 @@ class Summing(dpb_gym.SingleAgent):
 
 
 def test_single_agents_cannot_protect_which_rounds_are_observed():
-    """It is not called there, so what it releases and when would tell which they were."""
+    """Its releases would reveal these rounds, in which it is not called."""
     replay = {"env_kwargs": {"dim": 2, "protocol": "replay"}, "horizon": 20, "replicates": 2}
     with pytest.raises(AgentError, match="register it with partial_feedback=False"):
         dpb_gym.evaluate(

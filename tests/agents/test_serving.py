@@ -1,4 +1,4 @@
-"""An agent in one's own loop: same as the harness, late responses, files, threads, bad values."""
+"""Sessions: equality with the harness, late responses, files, threads, bad values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOP = ProblemInfo("recommendation", T, 2, (0.0, 1.0), n_candidates=3)
 
 
 class Notebook(dpb_gym.Agent):
-    """Takes the candidates in turn and writes down what it is told."""
+    """Agent that plays candidates in rotation and records its observations."""
 
     def begin(self, problem: Any, streams: Any, curator: Any) -> None:
         self.told: list[Any] = []

@@ -1,4 +1,4 @@
-"""Agents that are not told the horizon: anytime ones switch by themselves, planners refuse."""
+"""Unknown horizon: anytime agents adapt, agents that need a horizon raise an error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_agents_that_need_a_horizon_are_rejected_with_alternatives(kind, name):
     [("assortment", OnePassMNL), ("pricing", OnePassPricing), ("recommendation", OnePassLinear)],
 )
 def test_one_pass_agents_switch_to_their_anytime_form(kind, agent):
-    """Told no horizon they do what `anytime` does, bit for bit, and plan for the longest."""
+    """Without a horizon they equal `anytime`, bit for bit, and plan for 10^9 rounds."""
     env, kwargs = ENVS[kind]
     played = []
     for conditions, anytime in ((UNKNOWN, False), ({}, True)):

@@ -1,4 +1,4 @@
-"""Other people's Gymnasium environments in the harness, and what is said of those that cannot."""
+"""Third-party Gymnasium environments in the harness, and errors for unsuitable ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpb_gym.errors import AgentError, DPBError, ParameterError
 
 
 class Shop(gym.Env):
-    """Five products with two features each; nothing of this package."""
+    """Environment of five products with two features each, written without this package."""
 
     def __init__(self, slope=0.5, fault=None):
         features = gym.spaces.Box(0.0, 1.0, (5, 2), np.float32)
@@ -47,7 +47,7 @@ class Shop(gym.Env):
 
 
 class Native(BanditEnv):
-    """One of ours, seen only from outside."""
+    """Wrap a dpb-gym environment so that only its Gymnasium interface is visible."""
 
     def __init__(self, ours, **kwargs):
         super().__init__(ours, horizon=40, **kwargs)
@@ -87,7 +87,7 @@ def test_agents_run_on_third_party_environments():
     ],
 )
 def test_adapted_environments_give_the_same_numbers(ours, kind, agents, kwargs):
-    """Our own environments through the adapter, which sees steps only."""
+    """Compare dpb-gym environments with the same environments through the adapter."""
     shape = {k: v for k, v in kwargs.items() if k != "zeta"}
     env_id = register(f"Ours{kind}", Native, ours=ours, **shape)
     dpb_gym.register_environment(env_id, kind=kind, **{k: kwargs[k] for k in kwargs if k == "zeta"})

@@ -1,4 +1,4 @@
-"""Delayed feedback in Gymnasium: what arrives belongs to its origin, in every shell and wrapper."""
+"""Delayed feedback in single and vector environments and in wrappers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_feedback_belongs_to_its_origin(env_id):
     at_once = gym.make(env_id, horizon=horizon, **ENVS[env_id])
     late = gym.make(env_id, horizon=horizon, delay=DELAY, **ENVS[env_id])
     actions = actions_of(at_once, horizon)
-    rollout(late, actions[:30])  # what was on its way then is gone
+    rollout(late, actions[:30])  # pending responses are dropped by the next reset
     now, then = rollout(at_once, actions), rollout(late, actions)
     arrivals = Arrivals(Delay.parse(DELAY), horizon, [5])
     arrived = 0
@@ -101,7 +101,7 @@ def test_a_lane_equals_a_single_environment(env_id, mode):
 
 
 def exact(env):
-    """A mechanism whose messages are the truth."""
+    """A mechanism without noise."""
     info = env.unwrapped.problem.info
     return RandomizedResponse(epsilon=60.0, categories=1 + (info.capacity or 1))
 

@@ -1,4 +1,4 @@
-"""From a log to an environment: the fit, what it says of itself, and the logs that cannot tell."""
+"""Environments from logs: fit, summary, and errors for unsuitable logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dpb_gym.problems.logged import (
 
 @pytest.fixture(autouse=True)
 def scratch_ids() -> Iterator[None]:
-    """Forgets the ids that a test registers."""
+    """Unregister the ids that a test registers."""
     known = set(ENVIRONMENTS)
     yield
     for env_id in set(ENVIRONMENTS) - known:
@@ -56,7 +56,7 @@ def prices(n: int = 400, **changes: Any) -> Any:
 
 
 def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
-    """Against a general optimiser on the likelihood as it is written down."""
+    """Compare with a general optimiser of the likelihood."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 5, 120)
     starts = np.append(0, np.cumsum(sizes))
@@ -121,7 +121,7 @@ def test_the_environment_responds_with_the_fitted_demand(loans: Any) -> None:
     logit = x @ problem.fit.coefficients[:-1] - problem.fit.coefficients[-1] * price
     expected = price / (1.0 + np.exp(-logit))
     np.testing.assert_allclose(instance.respond(price).expected, expected, rtol=1e-5)
-    # What generated the log is found again: utility 3.4 - .55 rate - ..., rate up to 12.
+    # The generating model is recovered: utility 3.4 - .55 rate - ..., rate up to 12.
     names = dict(zip(problem.fit.names, problem.fit.coefficients))
     assert names["price"] == pytest.approx(0.55 * 12, rel=0.25)
     assert names["score"] < -0.2 and abs(names["term"]) < 0.2
@@ -192,7 +192,7 @@ def test_unsuitable_price_logs_are_rejected(table: Any, message: str) -> None:
 
 
 def test_an_outside_option_among_the_items_does_not_change_the_model() -> None:
-    """Chances under attributes relative to it are those of the logit over all alternatives."""
+    """Probabilities with relative attributes equal those of the logit over all alternatives."""
     rng = np.random.default_rng(2)
     sizes = np.array([3, 2, 4, 2, 1])
     starts = np.append(0, np.cumsum(sizes))
@@ -323,7 +323,7 @@ def test_one_call_from_a_frame_to_results() -> None:
 
 
 def banners(n: int = 4000, **changes: Any) -> dict[str, Any]:
-    """A recommender's log: item b suits the old, a the young; c is never good."""
+    """Return a recommender's log in which b suits old customers, a young ones, and c nobody."""
     rng = np.random.default_rng(8)
     age = rng.uniform(20, 80, n)
     shares = np.array([0.5, 0.3, 0.2])
@@ -353,7 +353,7 @@ def test_a_recommenders_log_with_propensities() -> None:
         own = x[:, item, 2 * item : 2 * item + 2]
         np.testing.assert_array_equal(own, x[:, 0, :2])
         assert np.count_nonzero(x[:, item]) == 4, "nothing outside its own block"
-    # What generated the log is found again: utility of a over [20, 80] is 1 to -2.
+    # The generating model is recovered: utility of a over [20, 80] is 1 to -2.
     age = 20 + 30 * (scaled + 1)
     expected = 1 / (1 + np.exp(-(1.0 - (age - 20) / 20)))
     np.testing.assert_allclose(instance.respond(np.array([0, 0])).expected, expected, atol=0.06)
@@ -398,7 +398,7 @@ def test_the_open_bandit_log_becomes_an_environment() -> None:
 
 
 def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
-    """The check reads the propensities: a log that says otherwise is heard."""
+    """The held-out estimate uses propensities and contradicts a misspecified model."""
     frame = banners()
     table = dpb_data.clicks(frame, **BANNERS)
     plain = LoggedRecommendation(table).check
@@ -450,7 +450,7 @@ def test_a_fit_is_plotted_and_shown_in_notebooks(tmp_path: Any) -> None:
 
 
 def test_own_price_elasticities_of_items(trips: Any) -> None:
-    """Against a finite difference of the fitted chances."""
+    """Compare with finite differences of the fitted probabilities."""
     problem = LoggedAssortment(trips, horizon=50, outside="car", revenue="cost")
     found = problem.summary()["price_elasticities"]
     assert list(found) == ["air", "bus", "train"] and all(v < 0 for v in found.values())

@@ -1,4 +1,4 @@
-"""Local mechanisms: epsilon by enumeration, noise by its law, estimates without bias."""
+"""Local mechanisms: exact epsilon, noise distributions, unbiased estimates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CATEGORIES = st.integers(2, 12)
 
 
 def grid(n):
-    """Uniform numbers that represent [0, 1) exactly: midpoints of n cells."""
+    """Return midpoints of n cells of [0, 1), on which probabilities are exact."""
     return (np.arange(n) + 0.5) / n
 
 
@@ -49,7 +49,7 @@ def test_epsilon_of_randomized_response_is_exact(epsilon, k):
 @given(st.sampled_from([0.1, 0.5, 1.0, 2.0]), st.integers(2, 5))
 @settings(max_examples=20, deadline=None)
 def test_messages_follow_the_transition_matrix(epsilon, k):
-    """Enumerates the numbers that a message is made of: what is drawn is what is claimed."""
+    """Enumerate the random numbers of a message and compare frequencies with the matrix."""
     mechanism = RandomizedResponse(epsilon, k)
     n = 400
     numbers = np.array(list(itertools.product(grid(n), grid(k - 1))))
@@ -164,7 +164,7 @@ def test_gaussian_noise_is_added_to_the_clipped_answer(value, z, sigma):
 
 @given(st.floats(0.1, 3.0), st.floats(-1.0, 0.0), st.floats(0.5, 4.0))
 def test_laplace_epsilon_is_exact(scale, low, width):
-    """The largest log-density ratio over messages and answers, on a grid that holds it."""
+    """Compare epsilon with the largest log-density ratio over messages and answers on a grid."""
     mechanism = LaplaceResponse(scale, low, low + width)
     messages = np.linspace(low - 3, low + width + 3, 500)
     densities = [stats.laplace.logpdf(messages, loc=v, scale=scale) for v in (low, low + width)]
@@ -242,7 +242,7 @@ def test_sensitivity_of_stacked_statistics(low, high, squared):
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 0.5), (-3.0, 0.1), (2.0, 3.0)])
 def test_a_record_and_none_are_within_the_stacked_sensitivity(low, high):
-    """A round that returned nothing (rejection replay) is the record of zeros."""
+    """A round without feedback (rejection replay) is the record of zeros."""
     for reward in (low, high):
         nothing = stacked(np.zeros(2), reward)
         distance = np.linalg.norm(stacked(np.array([0.6, 0.8]), reward) - nothing)

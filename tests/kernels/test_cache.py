@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: no place, no room and damaged files cost time, never a run."""
+"""Cache of compiled kernels: missing directories and damaged files never break a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODE = (
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the library of its own, so that its cache is."""
+    """Copy the library, so that its kernel cache is empty."""
     home = tmp_path / "copy"
     source = Path(dpb_gym.__file__).parent
     ignored = shutil.ignore_patterns("__pycache__")
@@ -35,7 +35,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def play(home: Path, **variables: str) -> tuple[str, list[str]]:
-    """What the kernel returned with its number of cache hits, and the warnings."""
+    """Return the kernel's result with its number of cache hits, and the warnings."""
     environment = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR",)}
     environment |= {"PYTHONPATH": str(home), "XDG_CACHE_HOME": str(home / "user"), **variables}
     run = subprocess.run(
@@ -73,7 +73,7 @@ def test_damaged_files_are_replaced(package, ending, damage):
 
 
 def blocked(home: Path) -> dict[str, str]:
-    """Makes every usual place a file, which not even root can write into."""
+    """Make every cache directory a file, in which not even root can write."""
     places = (home / "dpb_gym" / "kernels" / "__pycache__", home / "user", home / "blocked")
     for place in places:
         place.write_bytes(b"")

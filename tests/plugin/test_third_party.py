@@ -1,4 +1,4 @@
-"""A third party's package is installed and found; a broken one takes nothing down."""
+"""Third-party packages are found through entry points; broken ones do not affect others."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ agents: [random]
 
 
 def dpb(folder, *commands, last=0):
-    """Runs commands in one process with `folder` on the path; returns what each prints.
+    """Run commands in one process with `folder` on the path; returns what each prints.
 
     The last one must exit with status `last`.
     """
@@ -114,7 +114,7 @@ def test_one_command_adds_the_agent_to_the_leaderboard(installed, tmp_path):
     dpb("", ["run", suite, "--out", board, *quiet])
     shutil.copytree(board, published)
 
-    # The one command of somebody who has installed the package; then checks, and an archive.
+    # One command of a user who has installed the package; then checks, and an archive.
     of_it = ["--agent", "dummy-first"]
     _, shown, checked, info = dpb(
         installed,
@@ -136,7 +136,7 @@ def test_one_command_adds_the_agent_to_the_leaderboard(installed, tmp_path):
     code = (DUMMY / "dpb_dummy" / "__init__.py").read_bytes()
     assert source["sha256"] == hashlib.sha256(code).hexdigest()
 
-    # Whoever publishes the leaderboard does not have the package ...
+    # The publisher of the leaderboard does not have the package ...
     said, shown, checked = dpb(
         "",
         ["import", archive, "--into", published],
@@ -150,7 +150,7 @@ def test_one_command_adds_the_agent_to_the_leaderboard(installed, tmp_path):
     assert not checked["ok"] and len(checked["again"]) == 2
     assert (checked["rows"], checked["confirmed"], len(checked["unavailable"])) == (4, 2, 2)
     assert all("is not installed here" in line for line in checked["unavailable"])
-    # ... and anybody who has it confirms the numbers bit for bit.
+    # ... and users who have it reproduce the numbers bit for bit.
     (checked,) = dpb(installed, ["verify", published, *of_it, "--sample", "9", "--json"])
     checked = json.loads(checked)
     assert checked["ok"] and len(checked["again"]) == 2 and not checked["unavailable"]

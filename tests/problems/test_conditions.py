@@ -1,4 +1,4 @@
-"""Conditions: what they change, that oracle and regret stay exact, and what is refused."""
+"""Conditions: their effects, exact oracle and regret, and invalid values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def of_use(env_id, conditions):
 
 
 def rounds(instance, act):
-    """All that happens to each lane."""
+    """Return contexts, feedback and regret of every replicate."""
     seen = [[] for _ in range(instance.replicates)]
     for t in range(instance.problem.horizon):
         if t:
@@ -67,7 +67,7 @@ def rounds(instance, act):
 
 
 def actions(problem):
-    """Random actions, by the same numbers for all lanes, others each round."""
+    """Return random actions from uniforms that are shared by replicates and differ by round."""
     kind = kind_of(problem.kind)
     drawn = np.random.default_rng(0).random((99, 1, *kind.action_shape(problem.info)))
 

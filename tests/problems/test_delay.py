@@ -1,4 +1,4 @@
-"""Delays: their text and laws, the queue, and that a schedule depends on nothing but the seed."""
+"""Delays: text form, distributions, the queue, and dependence on the seed alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpb_gym.problems.kinds import kind_of
 
 
 def origins(text, horizon, seeds=(0, 1, 2)):
-    """Round whose response arrives, ``(horizon, B)``, and the responses on their way."""
+    """Return origins of arriving responses ``(horizon, B)`` and numbers of pending responses."""
     arrivals = Arrivals(Delay.parse(text), horizon, list(seeds))
     rows, waiting = [], []
     for _ in range(horizon):
@@ -79,7 +79,7 @@ def test_each_response_arrives_once_in_no_round_before_its_own(text):
 
 
 def test_delays_follow_their_distributions():
-    """Tails against their formulas, and what is drawn against the tails."""
+    """Compare tails with formulas, and drawn delays with the tails."""
     tails = Delay.parse("geometric=4").tails(10_000)
     assert abs(tails.sum() - 4) < 1e-9  # the mean
     tails = Delay.parse("pareto=10,cap=30,shape=2").tails(10_000)
@@ -97,7 +97,7 @@ def test_lost_and_window():
     found, waiting = origins("geometric=5,lost=0.25", 4000)
     share = (found > 0).mean()
     assert abs(share - 0.75) < 0.02
-    # what is lost leaves room: the queue does not build up
+    # lost responses keep the queue from growing
     assert waiting.max() < 40
     late, _ = origins("geometric=5,window=0", 4000)
     own = late == np.arange(1, 4001)[:, None]
@@ -105,7 +105,7 @@ def test_lost_and_window():
 
 
 def test_backlog_is_the_running_maximum_of_pending_responses():
-    """At most one a round: what waits is the running maximum of what would be under way."""
+    """With one delivery per round, the backlog is a running maximum of responses due."""
     horizon, delay = 3000, Delay.parse("geometric=20")
     arrivals = Arrivals(delay, 10**6, [4])
     draws = Arrivals(delay, 10**6, [4])

@@ -1,4 +1,4 @@
-"""Every problem kernel against its plain NumPy twin."""
+"""Problem kernels against plain NumPy versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seasons with finite stock: the optimum, the bound, what regret means, and who keeps to it."""
+"""Limited stock: optimum, fluid bound, regret, and agents that respect the stock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SIX = {
 
 @pytest.fixture(params=[True, False], ids=["exact", "bound"])
 def exact(request, monkeypatch):
-    """Whether seasons are small enough for the dynamic programme; without, a coarse bound."""
+    """Enable or disable the dynamic programme; without it, regret is against the fluid bound."""
     if not request.param:
         for name, value in {"LARGEST_TABLE": 0, "SAMPLE": 16, "STEPS": 40}.items():
             monkeypatch.setattr(f"dpb_gym.problems.limited_stock.{name}", value)
@@ -53,7 +53,7 @@ def exact(request, monkeypatch):
 
 
 def rounds_of(problem, seed):
-    """Contexts of a season as they come."""
+    """Return the contexts of a season in order."""
     instance = Instance(problem, [seed])
     for t in range(problem.horizon):
         if t:
@@ -118,7 +118,7 @@ def test_the_dynamic_programme_equals_brute_force(seed):
 
 
 def bound_of(problem, seed, stock):
-    """The fluid bound along a season, and the prices that it is made of."""
+    """Return the fluid bound of a season and its bid prices."""
     worth = UnitValues(Instance(problem, [seed]), np.array(stock))
     prices = worth._prices(0)
     hidden, season = worth._rounds(0, range(1, problem.horizon + 1))
@@ -286,7 +286,7 @@ def test_sold_out_items_cannot_be_offered():
 
 
 class FirstOfAll(dpb_gym.SingleAgent):
-    """Offers what comes first, or asks half."""
+    """Offer the first available items, or a price of 1/2."""
 
     def act(self, context):
         if context.available is None:

@@ -38,7 +38,7 @@ def played(problem, lanes=4, seed=0):
 
 
 def everything(problem):
-    """All slates or candidates, or a fine grid of prices."""
+    """Return all slates or candidates, or a fine grid of prices."""
     info = problem.info
     if problem.kind == "pricing":
         return np.linspace(0, 1, 4001)
@@ -52,7 +52,7 @@ def everything(problem):
 
 
 def values(instance):
-    """Expected reward of everything in every lane."""
+    """Return the expected reward of every action in every replicate."""
     lanes = instance.replicates
     return np.array(
         [

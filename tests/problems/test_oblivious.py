@@ -1,4 +1,4 @@
-"""Oblivious sequences of contexts: what they are, their bounds, and what they leave alone."""
+"""Oblivious sequences of contexts: values, bounds, and unchanged hidden parameters."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_hidden_parameters_are_unchanged(case):
 
 @pytest.mark.parametrize("contexts", ["switched", "drifting", "array"])
 def test_oblivious_contexts_in_environments_wrappers_and_batches(case, contexts):
-    """The checker, lanes, private feedback, and regret against the exact best action."""
+    """Run the checker, batches and private feedback; regret is against the exact best action."""
     env_id, kwargs, shape = case
     if contexts == "array":
         contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (T, *shape))
@@ -119,7 +119,7 @@ def test_customers_of_pricing(tmp_path):
 
 
 def test_a_changed_file_gives_another_task(tmp_path):
-    """Numbers of the old rows never join those of the new ones."""
+    """Results of old and new rows are never merged."""
     path = tmp_path / "c.npy"
     task = Task(name="t", env="DPB/Pricing-v0", horizon=T, env_kwargs={"customers": str(path)})
     digests = set()

@@ -199,7 +199,7 @@ def test_private_features_protect_training_users_only(table):
 
 
 def test_private_features_depend_on_training_users_through_the_noisy_moment_only(table):
-    """All else (items, users, rewards, centring) is the same whatever they rated."""
+    """Items, users, rewards and centring do not depend on the training users' ratings."""
     first = ReplayProblem(table, dim=5, feature_epsilon=1e6, personalised=True)
     training = ~np.isin(table.users, first.user_index)
     changed = Table(**vars(table))
@@ -236,7 +236,7 @@ def test_noise_of_features_is_keyed_by_split_and_budget():
     from dpb_gym.problems.item_features import private_svd_factors
 
     def released(epsilon, seed):
-        """Without ratings there is nothing but noise; its scale is divided out."""
+        """Return the noise alone, from a table without ratings, divided by its scale."""
         nothing = np.zeros((50, 30))
         found = private_svd_factors(nothing, 8, (epsilon, 1e-5), seed)
         return (found.factors @ found.factors.T).ravel()
@@ -287,7 +287,7 @@ def test_warm_start_appends_the_training_users_preferences(table, personalised):
     predicted = plain.features.astype(float) @ theta
     got = problem.features.astype(float) @ prior
     np.testing.assert_allclose(got, predicted - predicted.mean(), atol=1e-5)
-    # Users of the other split like what is predicted.
+    # Held-out users' rewards correlate with the predictions.
     instance = problem.instance(range(6))
     guided = anyhow = 0.0
     for t in range(300):
@@ -352,7 +352,7 @@ def run_of(problem, replicates=3):
 
 
 def uses(users, items):
-    """Rounds at most with one rating, and of one person, in any replicate."""
+    """Return the maximum numbers of rounds per rating and per person, over replicates."""
     most = [0, 0]
     for b in range(users.shape[1]):
         rounds = np.bincount(users[:, b])
@@ -398,7 +398,7 @@ def test_rounds_of_a_person_can_be_limited(table):
     assert uses(users, items) == [1, 1] == [problem.info.rating_uses, problem.info.person_uses]
     with pytest.raises(DataError, match=r"60 test users of at most 2 rounds fill 120 .* not 300"):
         ReplayProblem(table, dim=5, horizon=300, rounds_per_user=2)
-    # A limit that the less active reach only by repeating their ratings.
+    # With this limit less active users repeat their ratings.
     free = ReplayProblem(table, dim=5, horizon=300)
     even = ReplayProblem(table, dim=5, horizon=300, rounds_per_user=5)
     assert uses(*run_of(even)) == [even.info.rating_uses, even.info.person_uses]
@@ -417,7 +417,7 @@ def test_repeats_allow_one_rating_in_every_round(table):
 
 
 def test_ratings_are_split_uniformly(table):
-    """Each of a user's ratings is as likely as another to be in a set, and in each place."""
+    """Every rating of a user is equally likely in every set and position."""
     problem = ReplayProblem(table, dim=5, horizon=60, rounds_per_user=1)
     low, high = problem._offsets[:2]
     seen = np.zeros((high - low, 5))
