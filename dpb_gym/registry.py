@@ -339,9 +339,8 @@ def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
             and not (other.needs_horizon or other.uses_oracle)
             and (spec.budget == "never" or other.budget != "never")
         ]
-        return (
-            "plans for a horizon, which unknown_horizon=True does not tell; these need none: "
-            + ", ".join(able)
+        return "needs a horizon, which unknown_horizon=True hides; these need none: " + ", ".join(
+            able
         )
     return ""
 

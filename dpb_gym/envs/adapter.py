@@ -137,7 +137,9 @@ class AdaptedProblem(Problem):
         return AdaptedInstance(self, seeds, episodes)
 
     def _hidden(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise ParameterError(f"{self.env_id} is somebody else's: only its steps are known")
+        raise ParameterError(
+            f"{self.env_id} is a third-party environment: only its steps are known"
+        )
 
     draw_hidden = fields = make_round = respond = best_action = _hidden
 
@@ -201,7 +203,8 @@ class AdaptedInstance(Instance):
         return self.problem.context(int(self.t[0]), self._observations)
 
     def round(self) -> NoReturn:
-        raise ParameterError(f"{self.problem.env_id} is somebody else's: only its steps are known")
+        env_id = self.problem.env_id
+        raise ParameterError(f"{env_id} is a third-party environment: only its steps are known")
 
     def oracle(self) -> tuple[Array, Array]:
         """Return an empty array, as the best action is unknown, and its expected reward."""
@@ -210,8 +213,8 @@ class AdaptedInstance(Instance):
 
     def best_action(self) -> Array:
         raise AgentError(
-            f"{self.problem.env_id} tells what its best action earns, not which it is; the agent "
-            "'oracle' cannot play it"
+            f"{self.problem.env_id} reports the reward of its best action, not the action; the "
+            "agent 'oracle' cannot play it"
         )
 
     def answer(self, action: Any) -> tuple[Feedback, Array]:

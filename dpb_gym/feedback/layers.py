@@ -71,15 +71,15 @@ class Layer:
         self.metadata = {**self.env.metadata, "render_modes": []}
         self._truth: dict[str, Array] = {}
         self._generators: list[np.random.Generator] = [np.random.default_rng()] * lanes
-        beneath = layers(self.env)
-        self._layer = len(beneath)
+        inner = layers(self.env)
+        self._layer = len(inner)
         self._delay_buffer = DelayBuffer(kind_of(core.problem.kind).nothing)
-        for other in beneath:
+        for other in inner:
             both = [part for part in self.covers if part in other.covers]
             if both:
                 raise ParameterError(
-                    f"{type(other).__name__} beneath already covers the {' and '.join(both)}; "
-                    f"{type(self).__name__} cannot be put on top of it"
+                    f"{type(other).__name__} already covers the {' and '.join(both)}; "
+                    f"{type(self).__name__} cannot wrap it"
                 )
         self._fit(core.problem.info)
 

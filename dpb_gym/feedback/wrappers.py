@@ -111,7 +111,7 @@ class _Contexts(Layer):
             )
         if info.partial_feedback:
             raise ParameterError(
-                "whether a round of a replay is observed tells the logged item, so private "
+                "whether a round of a replay is observed reveals the logged item, so private "
                 "contexts could not hide it; use protocol='matrix' or PrivateStatistics"
             )
 

@@ -29,7 +29,7 @@ def check_offered(context: Context, action: Array) -> None:
         what = "item" if action.ndim == 2 else "candidate"
         raise ActionError(
             f"{what} {int(offered[i][bad[i]][0])} of replicate {i} is not available in round "
-            f"{context.t}; context.available tells which are"
+            f"{context.t}; context.available is the mask of those that are"
         ).at(i)
 
 

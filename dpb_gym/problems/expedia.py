@@ -277,7 +277,7 @@ class ExpediaProblem(AssortmentProblem):
         share = self.model.figures["chosen_share"]
         if share in (0.0, 1.0):
             which = "no search has" if share == 0.0 else "every search has"
-            notes.append(f"{which} a choice: the data do not tell the outside option's weight")
+            notes.append(f"{which} a choice: the outside option's weight cannot be estimated")
         return {
             "data": data.name,
             "destination": data.destination,

@@ -143,7 +143,7 @@ def test_information_conditions_apply_to_adapted_environments():
 def test_unavailable_values_raise_errors():
     env_id = register("Shop", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)
-    with pytest.raises(AgentError, match="not which it is"):
+    with pytest.raises(AgentError, match="not the action"):
         dpb_gym.evaluate(env_id, agents=["oracle"], horizon=20, replicates=1, progress=False)
     with pytest.raises(DPBError, match="only its steps are known"):
         dpb_gym.audit("adaprivate-ucb", "rho=1", env_id=env_id, runs=60, horizon=8)

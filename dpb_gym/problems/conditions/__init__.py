@@ -91,7 +91,7 @@ class Conditioned(Problem):
         if type(inner).instance is not Problem.instance:
             raise ParameterError(
                 f"{', '.join(given)}: the rounds of {inner!r} are made elsewhere, conditions "
-                "cannot be laid on them"
+                "cannot be applied to them"
             )
         self.inner, self.horizon, self.dim = inner, inner.horizon, inner.dim
         self.feature_bound, self.info = inner.feature_bound, inner.info

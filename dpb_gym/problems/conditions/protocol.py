@@ -86,8 +86,8 @@ class Stock(Condition):
 
     name = "stock"
     excludes: ClassVar[dict[str, str]] = {
-        "delay": "what is sold out would tell of responses before they arrive",
-        "contamination": "tossed coins would use up stock that the optimum keeps",
+        "delay": "the remaining stock would reveal responses before they arrive",
+        "contamination": "contaminated customers would use up stock that the optimum keeps",
     }
     inapplicable: ClassVar[dict[str, str]] = {
         **{"assortment": "", "pricing": "", "recommendation": "a recommendation uses nothing up"},
