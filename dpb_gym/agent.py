@@ -46,11 +46,13 @@ class Agent(Policy, ABC):
     Attributes:
         protects: Notion and unit of the agent's guarantee (see `Guarantee`); None: as registered.
         curator: Separates raw feedback from the policy; set by `set_up`.
+        stretches: Whether `play` can play several rounds at once; set by `begin`.
         replaced: Methods that `play` replaces. A subclass that overrides one of them, but not
             `play`, is played round by round.
     """
 
     replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
+    stretches = False
 
     def set_up(
         self,
@@ -135,11 +137,6 @@ class Agent(Policy, ABC):
         replicates, and ``context.t`` is still the current round. State left by `act` does not
         belong to them.
         """
-
-    @property
-    def stretches(self) -> bool:
-        """Whether `play` can take the coming rounds; asked after `begin`."""
-        return False
 
     def play(self, rounds: Stretch) -> Array:
         """Return the actions ``(n, B)`` of a stretch of rounds and learn from their outcomes.

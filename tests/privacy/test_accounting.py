@@ -74,6 +74,24 @@ def test_default_orders_would_be_loose() -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@given(
+    st.floats(1e-12, 50.0),
+    st.floats(1e-3, 3.0),
+    st.floats(1e-300, 0.9),
+    st.lists(st.booleans(), min_size=8, max_size=8),
+)
+def test_renyi_conversion_has_the_bits_of_dp_accounting(
+    scale: float, power: float, delta: float, mask: list[bool]
+) -> None:
+    from dp_accounting.rdp import compute_epsilon
+
+    orders = accounting.ORDERS[np.resize([*mask, True], len(accounting.ORDERS))]
+    divergence = (scale * orders**power).tolist()
+    expected, _ = compute_epsilon(orders.tolist(), divergence, delta)
+    assert accounting.renyi_to_epsilon(orders.tolist(), divergence, delta) == expected
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.floats(0.01, 20), st.floats(1e-12, 0.3))
 def test_gaussian_epsilon_inverts_delta(mu: float, delta: float) -> None:
     epsilon = accounting.gaussian_epsilon(mu, delta)
