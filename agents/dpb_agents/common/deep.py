@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import Configured, integer, positive, real
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
@@ -85,7 +85,7 @@ class DeepAgent(Configured):
     def _run(self, widths: Array, relu: bool, rows: Array) -> Array:
         """Outputs of the first network among the weights, ``(B, m, widths[-1])``."""
         out = np.empty((*rows.shape[:2], widths[-1]), np.float32)
-        zoo.networks.run(self._weights, widths, relu, np.ascontiguousarray(rows), out)
+        agent_kernels.networks.run(self._weights, widths, relu, np.ascontiguousarray(rows), out)
         return out
 
     def _observed(self, feedback: Feedback) -> Array:
@@ -177,7 +177,7 @@ class PPO(DeepAgent):
             return 0.5 * (np.clip(bids, -1.0, 1.0) + 1.0)
         slates = np.empty((len(rows), self._slates.shape[2]), np.int64)
         offered = self._offered(context)
-        zoo.ppo.draw(scores, offered, self._draws.next(), slates)
+        agent_kernels.ppo.draw(scores, offered, self._draws.next(), slates)
         self._offers[now], self._slates[now] = offered, slates
         return slates if self._problem.kind == "assortment" else slates[:, 0]
 
@@ -192,7 +192,7 @@ class PPO(DeepAgent):
             orders[b] = [self._training[b].permutation(self.n_steps) for _ in orders[b]]
         rounds = self._contexts, self._offers, self._slates, self._bids, self._rewards
         state = self._weights, self._moments, self._steps, self._widths(1)
-        zoo.ppo.train(*state, rounds, due, orders, self.batch_size, self.learning_rate)
+        agent_kernels.ppo.train(*state, rounds, due, orders, self.batch_size, self.learning_rate)
         self._seen[due] = 0
 
 
@@ -236,7 +236,9 @@ class OffPolicy(DeepAgent):
         size, due = self._played.shape[1], np.empty(len(played), bool)
         store, now = (self._remembered, self._played, self._rewards), feedback.reward / self._scale
         observed, times = self._observed(feedback), (self.learning_starts, self.train_freq)
-        if zoo.replay.remember(*store, self._seen, (inputs, played, now), observed, *times, due):
+        if agent_kernels.replay.remember(
+            *store, self._seen, (inputs, played, now), observed, *times, due
+        ):
             picks = np.zeros((len(due), self.gradient_steps, self.batch_size), np.int64)
             for b in np.flatnonzero(due):
                 many = min(int(self._seen[b]), size)
@@ -297,7 +299,7 @@ class DQN(OffPolicy):
     def _train(self, rounds: tuple[Array, ...], due: Array, picks: Array) -> None:
         widths, rate = self._widths(self._layers), self.learning_rate
         state = self._weights, self._moments, self._steps
-        zoo.replay.train_values(*state, widths, rounds, due, picks, rate)
+        agent_kernels.replay.train_values(*state, widths, rounds, due, picks, rate)
 
 
 @register_agent("sac", supports=("pricing",))
@@ -333,7 +335,7 @@ class SAC(OffPolicy):
         normals, actions = np.empty((2, len(uniforms)))
         kernels.elementary.normals_of(uniforms, normals)
         outputs = self._run(self._widths(2), True, self._rows(context))[:, 0]
-        zoo.replay.squash(outputs, normals, actions)
+        agent_kernels.replay.squash(outputs, normals, actions)
         return np.where(self._seen < self.learning_starts, uniforms, 0.5 * (actions + 1.0))
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -345,6 +347,6 @@ class SAC(OffPolicy):
             portable.fill_normals(self._training[b], normals[b])
         state = self._weights, self._moments, self._steps
         widths, rate = self._widths(2), self.learning_rate
-        zoo.replay.train_actor(
+        agent_kernels.replay.train_actor(
             *state, widths, rounds, due, picks, normals, self.target_entropy, rate
         )
