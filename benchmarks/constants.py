@@ -46,7 +46,10 @@ CASES: dict[str, dict[str, tuple[int, dict[str, Any]]]] = {
         "uneven": (10_000, {"n_items": 30, "capacity": 4, "dim": 4, "revenues": "random"}),
         "d = 11": (10_000, {"n_items": 100, "capacity": 5, "dim": 11, "context_norm": "clip"}),
         "N = 5": (1_000, {"n_items": 5, "capacity": 2, "dim": 3}),
-        "norm 3": (10_000, {"n_items": 100, "capacity": 10, "dim": 5, "theta": [1.8, 0.0, -2.4, 0.0, 0.0]}),
+        "norm 3": (
+            10_000,
+            {"n_items": 100, "capacity": 10, "dim": 5, "theta": [1.8, 0.0, -2.4, 0.0, 0.0]},
+        ),
     },
     "one-pass-pricing": {
         "easy": (10_000, {"dim": 3, "zeta": 4.0}),

@@ -173,7 +173,7 @@ class ReferenceOnePassPricing(SingleAgent):
             self.learn()
 
     def row(self, x: Array, prices: list[float], y: Any) -> Array:
-        """Return the weighted (H_t, u_t) of a sale at the first price; the others are drawn alike."""
+        """Return the weighted (H_t, u_t) of a sale at the first of prices that are drawn alike."""
         vectors = np.array([self.phi(x, p) for p in prices])
         mean, slope = np.array([self.link(phi) for phi in vectors]).T
         phi, f, h = vectors[0], mean[0], slope[0]
